@@ -1,0 +1,59 @@
+# One command each; every target sets up what it needs, and a second run installs nothing.
+
+VENV := .venv
+READY := $(VENV)/.ready
+LOCK := requirements/dev.txt
+CODE := $(wildcard src tests bench fuzz tools examples)
+WORKERS ?= 4
+# For the Java client in tests and demo, and ActiveMQ itself to compare with.
+DEBIAN_DEMO := jdk libactivemq-java
+DEBIAN_TEST := $(DEBIAN_DEMO) activemq
+
+.DEFAULT_GOAL := help
+.PHONY: help demo run test check bench clean lock
+.DELETE_ON_ERROR:
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: $(READY) ## the broker and real clients at work; EXIT=1 ends by itself
+	@tools/debian_packages.sh $(DEBIAN_DEMO)
+	@$(VENV)/bin/python examples/demo.py $(if $(EXIT),--exit)
+
+run: $(READY) ## a broker on this machine; ARGS="--listen URI" and more are passed on
+	@$(VENV)/bin/ackwire serve $(ARGS)
+
+# Tests marked `load` measure, so they come last and alone. With ARGS, pytest runs once, with those.
+test: $(READY) ## every test; ARGS="tests/unit -k name" for some, WORKERS=0 for one process
+	@tools/debian_packages.sh $(DEBIAN_TEST)
+ifdef ARGS
+	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+else
+	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal -m "not load"
+	$(VENV)/bin/pytest -n 0 -m load || [ $$? -eq 5 ] # 5: there are none
+endif
+
+check: $(READY) ## lint, format, types, import directions, forbidden calls
+	$(VENV)/bin/ruff check $(CODE)
+	$(VENV)/bin/ruff format --check $(CODE)
+	$(VENV)/bin/mypy $(CODE)
+	$(VENV)/bin/lint-imports --no-logo
+	$(VENV)/bin/python tools/check_forbidden.py
+
+bench: $(READY) ## the benchmarks
+	@$(VENV)/bin/python bench/run.py $(ARGS)
+
+lock: $(READY) ## pin the newest Python packages that pyproject.toml allows
+	@$(VENV)/bin/python -m venv $(VENV)/lock
+	@$(VENV)/lock/bin/python -m pip --quiet install uv
+	@$(VENV)/lock/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url \
+		--custom-compile-command "make lock" --extra dev --output-file $(LOCK) pyproject.toml
+
+clean: ## remove the environment, caches and build output
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf src/*.egg-info
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): $(LOCK) pyproject.toml
+	@tools/python_environment.sh $(VENV) $(LOCK)
+	@touch $@

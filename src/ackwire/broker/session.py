@@ -1,0 +1,112 @@
+"""What one client owns: a connection with its sessions, producers and subscriptions.
+
+Everything a connection announced is found here, and released as a unit when it leaves (SEMANTICS A1).
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from ackwire.destinations import Destination
+from ackwire.errors import ResourceLimit, UnknownResource
+from ackwire.message import Message
+
+if TYPE_CHECKING:
+    from ackwire.broker.subscription import Subscription
+
+IMPLICIT_SESSION: int = -1
+"""The session that exists with every connection; the Java client's own advisory consumer lives in it."""
+
+
+class ClientPort(Protocol):
+    """The server's end of a connection, as the broker sees it."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the client takes more messages now. When it does again, call `Broker.resume`."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """End the connection from the broker's side; it is already forgotten here."""
+        ...
+
+
+class ConsumerPort(Protocol):
+    """The server's end of a subscription."""
+
+    def deliver(self, message: Message, group_first: bool) -> None:
+        """Send *message* to the consumer."""
+        ...
+
+    def end_of_messages(self) -> None:
+        """Tell the consumer that there is nothing (more) for it."""
+        ...
+
+
+@dataclass(slots=True)
+class Producer:
+    """A producer that a client announced."""
+
+    producer_id: str
+    session_id: int
+    destination: Destination | None
+    window_bytes: int = 0
+    sent_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How much one connection may announce."""
+
+    sessions_max: int
+    producers_max: int
+    consumers_max: int
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """One client's connection and all that it announced."""
+
+    connection_id: str
+    client_id: str
+    port: ClientPort
+    limits: ConnectionLimits
+    user: str | None = None
+    sessions: set[int] = field(default_factory=lambda: {IMPLICIT_SESSION})
+    producers: dict[str, Producer] = field(default_factory=dict)
+    subscriptions: "dict[str, Subscription]" = field(default_factory=dict)
+    is_open: bool = True
+
+    def __repr__(self) -> str:
+        return f"connection {self.connection_id} (client {self.client_id})"
+
+    def add_session(self, session_id: int) -> None:
+        """Announce a session; a repetition, as after a failover, changes nothing."""
+        if session_id not in self.sessions:
+            self._check("sessions", len(self.sessions), self.limits.sessions_max)
+            self.sessions.add(session_id)
+
+    def add_producer(self, producer: Producer) -> None:
+        """Announce a producer of an announced session."""
+        self.require_session(producer.session_id)
+        if producer.producer_id not in self.producers:
+            self._check("producers", len(self.producers), self.limits.producers_max)
+            self.producers[producer.producer_id] = producer
+
+    def remove_producer(self, producer_id: str) -> None:
+        if self.producers.pop(producer_id, None) is None:
+            raise UnknownResource(f"producer {producer_id} was never announced on {self!r}")
+
+    def check_consumers(self) -> None:
+        """Raise `ResourceLimit` if there is no place for another consumer."""
+        self._check("consumers", len(self.subscriptions), self.limits.consumers_max)
+
+    def require_session(self, session_id: int) -> None:
+        if session_id not in self.sessions:
+            raise UnknownResource(f"session {session_id} was never announced on {self!r}")
+
+    def subscriptions_of(self, session_id: int) -> "list[Subscription]":
+        return [s for s in self.subscriptions.values() if s.session_id == session_id]
+
+    def _check(self, what: str, count: int, limit: int) -> None:
+        if count >= limit:
+            raise ResourceLimit(f"{self!r} has {count} {what}: the limit is {limit}")

@@ -1,0 +1,1 @@
+"""The command line: `main` reads it, and each noun has a file of its own."""

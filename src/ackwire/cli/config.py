@@ -1,0 +1,91 @@
+"""`ackwire config check FILE` and `ackwire config show`; and where the settings of any command come from.
+
+The order is: defaults, then the file, then options on the command line.
+"""
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ackwire.config import Settings, load, problems, read_text, render, with_setting
+from ackwire.errors import ConfigError
+from ackwire.listener_uri import mask_secrets
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[Any]
+
+_OVERRIDES: Final = (
+    ("--listen", "listen", "uris"),
+    ("--data", "store", "data"),
+    ("--store", "store", "kind"),
+    ("--log-format", "log", "format"),
+    ("--log-level", "log", "level"),
+)
+"""Which option replaces which setting."""
+
+
+def add_settings_options(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the options that `settings_from` reads."""
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with settings; default: none")
+    parser.add_argument(
+        "--listen",
+        metavar="URI",
+        action="append",
+        help="where clients connect: tcp, nio, ssl or auto://host:port; may be given several times; port 0 "
+        "takes any free port; default: tcp://127.0.0.1:61616",
+    )
+    parser.add_argument("--data", metavar="DIR", help="directory of stores that write files; default: none")
+    parser.add_argument("--store", metavar="KIND", help="where messages are kept: memory (the default)")
+    parser.add_argument("--log-format", metavar="FORMAT", help="text (the default) or json, to standard error")
+    parser.add_argument("--log-level", metavar="LEVEL", help="debug, info (the default), warning or error")
+
+
+def settings_from(args: argparse.Namespace) -> Settings:
+    """The settings in force. Raises `ConfigError` naming the file and line, or the option."""
+    settings = load(args.config) if args.config is not None else Settings()
+    for option, table, key in _OVERRIDES:
+        value = getattr(args, option.removeprefix("--").replace("-", "_"))
+        if value is None:
+            continue
+        try:
+            settings = with_setting(settings, table, key, value)
+        except ConfigError as error:
+            raise ConfigError(f"{option}: {error}") from None
+    return settings
+
+
+def add_command(commands: "Commands") -> None:
+    """Add `config` and its two commands."""
+    parser = commands.add_parser(
+        "config", help="check a file of settings, or show the settings in force", allow_abbrev=False
+    )
+    below = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    check = below.add_parser("check", help="name each problem of a file with its line", allow_abbrev=False)
+    check.add_argument("file", metavar="FILE")
+    check.set_defaults(run=_run_check)
+    show = below.add_parser(
+        "show",
+        help="print all settings in force as a TOML file, with units, defaults and reasons",
+        description="Prints all settings in force as a TOML file, with units, defaults and reasons. "
+        "Passwords in listener URIs show as ***.",
+        allow_abbrev=False,
+    )
+    add_settings_options(show)
+    show.set_defaults(run=_run_show)
+
+
+def _run_check(args: argparse.Namespace) -> int:
+    found = problems(read_text(args.file))
+    for problem in found:
+        print(f"{args.file}:{problem}", file=sys.stderr)
+    if not found:
+        print(f"{args.file}: ok")
+    return 2 if found else 0
+
+
+def _run_show(args: argparse.Namespace) -> int:
+    settings = settings_from(args)
+    shown = tuple(mask_secrets(uri) for uri in settings.listen.uris)
+    print(render(replace(settings, listen=replace(settings.listen, uris=shown))), end="")
+    return 0

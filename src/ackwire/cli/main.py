@@ -1,0 +1,82 @@
+"""The program `ackwire`: reads the command line and calls the command.
+
+Exit codes: 0 for success, 2 with one line on standard error for whatever the user can put right (a bad
+option, a bad file, a taken port), 1 for everything else. A user's mistake never shows a traceback.
+"""
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from ackwire import __version__
+from ackwire.cli import config, serve
+from ackwire.errors import ConfigError
+from ackwire.logs import escape
+
+_DESCRIPTION: Final = "Ackwire, a message broker that ActiveMQ clients can use unchanged."
+
+_EXAMPLES: Final = """\
+examples:
+  ackwire serve                                    a broker on tcp://127.0.0.1:61616
+  ackwire serve --listen tcp://0.0.0.0:61616       the same for the whole network
+  ackwire serve --listen tcp://127.0.0.1:0         on any free port; the ready line names it
+  ackwire config show > ackwire.toml               all settings, explained, as a file to edit
+  ackwire config check ackwire.toml                what is wrong with it, line by line
+  ackwire serve --config ackwire.toml              use it
+
+Each command explains itself: ackwire serve --help
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command (`sys.argv` unless *arguments* are given) and return the exit code."""
+    try:
+        args = _parser().parse_args(arguments)
+        exit_code: int = args.run(args)
+        sys.stdout.flush()
+    except ConfigError as error:
+        print(f"ackwire: {escape(str(error))}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # `ackwire config show | head`: nobody reads on. Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 1
+    return exit_code
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser that says what is wrong in one line, without the usage in front of it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {escape(message)} (see {self.prog} --help)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="ackwire",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    serve.add_command(commands)
+    config.add_command(commands)
+    version = commands.add_parser("version", help="print the version of Ackwire and of Python")
+    version.set_defaults(run=_run_version)
+    return parser
+
+
+def _version() -> str:
+    return f"ackwire {__version__}, Python {platform.python_version()}"
+
+
+def _run_version(_: argparse.Namespace) -> int:
+    print(_version())
+    return 0

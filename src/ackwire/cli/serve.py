@@ -1,0 +1,64 @@
+"""`ackwire serve`: run a broker until a signal says stop.
+
+SIGTERM and SIGINT drain and exit with 0; a second one exits at once with 1.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from ackwire import __version__, logs
+from ackwire.cli.config import add_settings_options, settings_from
+from ackwire.config import Settings
+
+if TYPE_CHECKING:
+    from ackwire.cli.config import Commands
+
+_log = logging.getLogger(__name__)
+
+
+def add_command(commands: "Commands") -> None:
+    """Add `serve`."""
+    parser = commands.add_parser(
+        "serve",
+        help="run a broker",
+        description="Runs a broker until SIGTERM or SIGINT. Prints one line on standard output when it is "
+        "ready, and logs to standard error.",
+        epilog="An option overrides the file. All settings: ackwire config show",
+        allow_abbrev=False,
+    )
+    add_settings_options(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    settings = settings_from(args)
+    logs.set_up(settings.log)
+    asyncio.run(_serve_until_signal(settings))
+    return 0
+
+
+async def _serve_until_signal(settings: Settings) -> None:
+    # Imported here, so that the other commands start without loading a broker.
+    from ackwire import app
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, _on_signal, signum, stop)
+    await app.serve(settings, ready=_print_ready, stop=stop)
+
+
+def _on_signal(signum: signal.Signals, stop: asyncio.Event) -> None:
+    if stop.is_set():
+        _log.warning("%s again: exiting without waiting for peers", signum.name)
+        os._exit(1)
+    _log.info("%s: stopping", signum.name)
+    stop.set()
+
+
+def _print_ready(addresses: list[str]) -> None:
+    print(f"ackwire {__version__} ready: {', '.join(addresses)}", flush=True)

@@ -1,0 +1,93 @@
+"""Destination names: what a message is addressed to (SEMANTICS A8).
+
+A `Destination` is a kind and a name. Values are interned by `destination`, so that the same name is the same
+object and equality on the message path is identity. Text form: `queue://orders`, `topic://prices`,
+`temp-queue://ID:…`, `temp-topic://ID:…`.
+"""
+
+from enum import Enum
+from functools import lru_cache
+from typing import Final, final
+
+from ackwire.errors import InvalidDestination
+
+NAME_LENGTH_MAX: Final = 4096
+"""Characters in one destination name, composites included: longer ones are mistakes or attacks."""
+
+
+class Kind(Enum):
+    """The four kinds, by their prefix in text."""
+
+    QUEUE = "queue"
+    TOPIC = "topic"
+    TEMP_QUEUE = "temp-queue"
+    TEMP_TOPIC = "temp-topic"
+
+    @property
+    def is_queue(self) -> bool:
+        return self in (Kind.QUEUE, Kind.TEMP_QUEUE)
+
+    @property
+    def is_temporary(self) -> bool:
+        return self in (Kind.TEMP_QUEUE, Kind.TEMP_TOPIC)
+
+
+@final
+class Destination:
+    """A kind and a name; make one with `destination`."""
+
+    __slots__ = ("_hash", "kind", "name")
+
+    def __init__(self, kind: Kind, name: str) -> None:
+        self.kind = kind
+        self.name = name
+        self._hash = hash((kind.value, name))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Destination) and self.kind is other.kind and self.name == other.name
+
+    def __repr__(self) -> str:
+        return f"{self.kind.value}://{self.name}"
+
+    @property
+    def is_composite(self) -> bool:
+        """True for `A,B,topic://C`: one name, several destinations."""
+        return "," in self.name
+
+    @property
+    def is_wildcard(self) -> bool:
+        """True if a level of the name is `*` or `>`."""
+        return any(level in ("*", ">") for level in self.name.split("."))
+
+    def parts(self) -> "tuple[Destination, ...]":
+        """The destinations a composite stands for; the destination itself otherwise."""
+        if not self.is_composite:
+            return (self,)
+        return tuple(parse_destination(part.strip(), default=self.kind) for part in self.name.split(","))
+
+
+@lru_cache(maxsize=4096)
+def destination(kind: Kind, name: str) -> Destination:
+    """The destination of that kind and name. Raises `InvalidDestination` for an empty or oversized name."""
+    if not name:
+        raise InvalidDestination(f"a {kind.value} needs a name, and this one is empty")
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidDestination(
+            f"{kind.value} name of {len(name)} characters is too long: the limit is {NAME_LENGTH_MAX}"
+        )
+    return Destination(kind, name)
+
+
+def parse_destination(text: str, *, default: Kind = Kind.QUEUE) -> Destination:
+    """Read `queue://a`, `topic://b`, `temp-queue://c`, `temp-topic://d`, or a bare name of kind *default*."""
+    prefix, separator, rest = text.partition("://")
+    if separator:
+        for kind in Kind:
+            if kind.value == prefix:
+                return destination(kind, rest)
+    return destination(default, text)

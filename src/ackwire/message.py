@@ -1,0 +1,100 @@
+"""Message: the value that every layer passes on.
+
+A message travels through the broker as the bytes it came in. `frame` is its canonical form: an OpenWire 12 message in
+loose encoding, without size prefix. Only the header fields that decide what happens to it are parsed, once, when
+it arrives; body and properties are decoded by those who need them. Other protocols and older OpenWire versions are
+turned into this form on arrival, so that the store and every consumer see one format.
+"""
+
+from typing import final
+
+from ackwire.destinations import Destination
+
+
+@final
+class Origin:
+    """What one producer's messages to one destination, in one transaction, have in common.
+
+    Each connection keeps the last few: their bytes repeat in front of every message, so a message is recognised by
+    one comparison.
+    """
+
+    __slots__ = ("destination", "id_end", "prefix", "producer_key", "transaction")
+
+    def __init__(
+        self,
+        *,
+        prefix: bytes,
+        destination: Destination,
+        transaction: object,
+        producer_key: bytes,
+        id_end: int,
+    ) -> None:
+        self.prefix = prefix
+        self.destination = destination
+        self.transaction = transaction
+        """The id of the transaction the message was sent in, or None."""
+        self.producer_key = producer_key
+        """What the keys of the producer's messages begin with; its count follows."""
+        self.id_end = id_end
+        """Where in the frame the producer's part of the message id ends and the broker's sequence begins."""
+
+
+@final
+class Message:
+    """One message and what the broker needs to know of it.
+
+    `key` identifies it (producer and the producer's count); `sequence` is its place in the broker's order, 0 until the
+    broker gave it one. Times are milliseconds since 1970, an `expiration` of 0 is never.
+    """
+
+    __slots__ = (
+        "destination",
+        "expiration",
+        "frame",
+        "group_id",
+        "group_sequence",
+        "key",
+        "origin",
+        "persistent",
+        "priority",
+        "properties_offset",
+        "redelivery_counter",
+        "sequence",
+        "timestamp",
+    )
+
+    def __init__(
+        self,
+        *,
+        frame: bytes,
+        key: bytes,
+        origin: Origin,
+        persistent: bool,
+        priority: int,
+        expiration: int,
+        timestamp: int,
+        properties_offset: int,
+    ) -> None:
+        self.frame = frame
+        self.key = key
+        self.origin = origin
+        self.destination = origin.destination
+        self.persistent = persistent
+        self.priority = priority
+        self.expiration = expiration
+        self.timestamp = timestamp
+        self.properties_offset = properties_offset
+        """Where the encoded properties begin in the frame; 0 for none."""
+        self.group_id: str | None = None
+        self.group_sequence = 0
+        self.redelivery_counter = 0
+        self.sequence = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What the message takes of a limit."""
+        return len(self.frame)
+
+    def __repr__(self) -> str:
+        return f"<Message {self.sequence} to {self.destination!r}, {len(self.frame)} bytes>"

@@ -1,0 +1,402 @@
+"""OpenWire commands to broker verbs, and the broker's words back to OpenWire.
+
+One method per command, found in one table. A verb that fails is answered in the protocol's own terms in one place
+(`_refuse`): an ExceptionResponse where the client waits for an answer, a ConnectionError where it does not.
+"""
+
+import logging
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from ackwire.broker.acks import AckKind
+from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN, Broker
+from ackwire.broker.session import Connection, Producer
+from ackwire.broker.subscription import Subscription, SubscriptionRequest
+from ackwire.clock import Clock
+from ackwire.config import Settings
+from ackwire.errors import (
+    AckwireError,
+    BrokerError,
+    InvalidClientId,
+    InvalidDestination,
+    InvalidSelector,
+    NotAuthorised,
+    RemoteProtocolError,
+    ResourceLimit,
+    UnknownResource,
+    Unsupported,
+)
+from ackwire.message import Message
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.fast import Ack, destination_from_wire, producer_key, stamp, window_bytes
+from ackwire.wire.openwire.negotiation import Agreement
+from ackwire.wire.openwire.protocol import Consumer, Event, OpenWireProtocol
+from ackwire.wire.openwire.structures import Structure, Throwable
+
+if TYPE_CHECKING:
+    from ackwire.server.peer import Peer
+
+_JAVA_CLASSES: Final[tuple[tuple[type[AckwireError], str], ...]] = (
+    (InvalidClientId, "javax.jms.InvalidClientIDException"),
+    (InvalidDestination, "javax.jms.InvalidDestinationException"),
+    (InvalidSelector, "javax.jms.InvalidSelectorException"),
+    (NotAuthorised, "java.lang.SecurityException"),
+    (ResourceLimit, "javax.jms.ResourceAllocationException"),
+    (UnknownResource, "java.lang.IllegalStateException"),
+    (RemoteProtocolError, "java.io.IOException"),
+    (AckwireError, "javax.jms.JMSException"),
+)
+"""What each error is called on the wire; the first that fits (openwire.md §10)."""
+
+_REFUSED_LOGIN_SECONDS: Final = 2.0
+"""How long a client that was not admitted may stay, to read why; ActiveMQ's figure."""
+
+_COMMAND_ID: Final = Struct(">i")
+
+_log = logging.getLogger(__name__)
+
+
+class _ConsumerEnd:
+    """The port of one subscription: dispatches become frames."""
+
+    __slots__ = ("_clock", "_peer", "_protocol", "_wire")
+
+    def __init__(self, peer: "Peer", protocol: OpenWireProtocol, clock: Clock, wire: Consumer) -> None:
+        self._peer = peer
+        self._protocol = protocol
+        self._clock = clock
+        self._wire = wire
+
+    def deliver(self, message: Message, group_first: bool) -> None:
+        self._protocol.send_dispatch(self._wire, message, self._clock.now_ms(), group_first)
+        self._peer.output_waits()
+
+    def end_of_messages(self) -> None:
+        self._protocol.send_end_of_messages(self._wire)
+        self._peer.output_waits()
+
+
+class OpenWireAdapter:
+    """One client's commands, carried out."""
+
+    def __init__(
+        self,
+        *,
+        peer: "Peer",
+        protocol: OpenWireProtocol,
+        broker: Broker,
+        clock: Clock,
+        settings: Settings,
+        address: str,
+    ) -> None:
+        self._peer = peer
+        self._protocol = protocol
+        self._broker = broker
+        self._clock = clock
+        self._settings = settings
+        self._address = address
+        self._connection: Connection | None = None
+        self._windowed_producers: set[bytes] = set()
+        self._ack_consumer: commands.ConsumerId | None = None
+        self._ack_subscription: Subscription | None = None
+
+    # ---- from the peer -----------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """Carry out one event. Raises `RemoteProtocolError` if it has no place here."""
+        if type(event) is Message:
+            self._on_message(event)
+        elif type(event) is Ack:
+            self._on_ack(event)
+        elif isinstance(event, Agreement):
+            self._on_agreement(event)
+        else:
+            self._on_command(event)
+
+    def _on_agreement(self, agreement: Agreement) -> None:
+        self._peer.agreed(agreement)
+        self._send(
+            commands.BrokerInfo(
+                broker_id=commands.BrokerId(self._broker.broker_id),
+                broker_name=self._settings.broker.name,
+                broker_url=None,
+                peer_broker_infos=(),
+            )
+        )
+
+    def _on_command(self, command: Any) -> None:
+        handler = _HANDLERS.get(type(command))
+        if handler is None:
+            handler = OpenWireAdapter._on_unsupported
+        if self._connection is None and type(command) not in _BEFORE_LOGIN:
+            raise RemoteProtocolError(f"{type(command).__name__} came before ConnectionInfo")
+        try:
+            answered = handler(self, command)
+        except BrokerError as error:
+            self._refuse(error, command.command_id, command.response_required)
+            return
+        if not answered and getattr(command, "response_required", False):
+            self._respond(command.command_id)
+
+    # Handlers return True when they have answered (or will), None to have a plain Response sent for them.
+
+    def _on_connection_info(self, info: commands.ConnectionInfo) -> bool | None:
+        if self._connection is not None:
+            raise RemoteProtocolError("a second ConnectionInfo on the same socket")
+        if info.connection_id is None or not info.connection_id.value:
+            raise RemoteProtocolError("ConnectionInfo without a connection id")
+        try:
+            self._connection = self._broker.connect(
+                connection_id=info.connection_id.value,
+                client_id=info.client_id,
+                user=info.user_name,
+                port=self._peer,
+            )
+        except BrokerError as error:
+            self._peer.close_later(_REFUSED_LOGIN_SECONDS, f"it was not admitted: {error}")
+            raise
+        self._peer.login_finished()
+        if info.response_required:
+            self._respond(info.command_id)
+        if info.manageable:
+            self._send(commands.ConnectionControl())
+        return True
+
+    def _on_session_info(self, info: commands.SessionInfo) -> None:
+        session_id = _given(info.session_id, "SessionInfo without a session id")
+        self._own(session_id.connection_id)
+        self._client.add_session(session_id.value)
+
+    def _on_producer_info(self, info: commands.ProducerInfo) -> None:
+        producer_id = _given(info.producer_id, "ProducerInfo without a producer id")
+        self._own(producer_id.connection_id)
+        destination = None if info.destination is None else destination_from_wire(info.destination)
+        self._broker.add_producer(
+            self._client,
+            Producer(str(producer_id), producer_id.session_id, destination, window_bytes=info.window_size),
+        )
+        if info.window_size > 0:
+            self._windowed_producers.add(producer_key(producer_id))
+
+    def _on_consumer_info(self, info: commands.ConsumerInfo) -> None:
+        consumer_id = _given(info.consumer_id, "ConsumerInfo without a consumer id")
+        self._own(consumer_id.connection_id)
+        for feature, asked in (
+            ("a selector", info.selector),
+            ("a durable subscription", info.subscription_name),
+            ("a queue browser", info.browser),
+            ("an exclusive consumer", info.exclusive),
+        ):
+            if asked:
+                raise Unsupported(f"{feature} is not offered by this broker yet")
+        self._broker.subscribe(
+            self._client,
+            SubscriptionRequest(
+                consumer_id=str(consumer_id),
+                session_id=consumer_id.session_id,
+                destination=destination_from_wire(info.destination),
+                prefetch=max(0, info.prefetch_size),
+                no_local=info.no_local,
+            ),
+            _ConsumerEnd(self._peer, self._protocol, self._clock, Consumer(consumer_id)),
+        )
+
+    def _on_remove_info(self, info: commands.RemoveInfo) -> None:
+        last_delivered = info.last_delivered_sequence_id
+        match info.object_id:
+            case commands.ConsumerId() as consumer_id:
+                self._own(consumer_id.connection_id)
+                self._broker.unsubscribe(self._subscription(consumer_id), last_delivered)
+                self._ack_consumer = None
+            case commands.ProducerId() as producer_id:
+                self._own(producer_id.connection_id)
+                self._client.remove_producer(str(producer_id))
+                self._windowed_producers.discard(producer_key(producer_id))
+            case commands.SessionId() as session_id:
+                self._own(session_id.connection_id)
+                self._broker.remove_session(self._client, session_id.value, last_delivered)
+                self._ack_consumer = None
+            case commands.ConnectionId() as connection_id:
+                self._own(connection_id.value)
+                self._broker.disconnect(self._client, last_delivered)
+                self._ack_consumer = None
+            case other:
+                raise RemoteProtocolError(f"RemoveInfo for a {type(other).__name__}")
+
+    def _on_destination_info(self, info: commands.DestinationInfo) -> None:
+        destination = destination_from_wire(info.destination)
+        if info.operation_type == commands.DestinationOperation.ADD:
+            self._broker.add_destination(destination)
+        elif info.operation_type == commands.DestinationOperation.REMOVE:
+            self._broker.remove_destination(destination)
+        else:
+            raise Unsupported(f"operation {info.operation_type} of a DestinationInfo is unknown")
+
+    def _on_pull(self, pull: commands.MessagePull) -> None:
+        consumer_id = _given(pull.consumer_id, "MessagePull without a consumer id")
+        self._broker.pull(self._subscription(consumer_id), pull.timeout)
+
+    def _on_consumer_control(self, control: commands.ConsumerControl) -> None:
+        consumer_id = _given(control.consumer_id, "ConsumerControl without a consumer id")
+        subscription = self._subscription(consumer_id)
+        if control.close:
+            self._broker.unsubscribe(subscription)
+        else:
+            self._broker.set_prefetch(subscription, max(0, control.prefetch))
+
+    def _on_keep_alive(self, info: commands.KeepAliveInfo) -> bool:
+        if info.response_required:
+            self._send(commands.KeepAliveInfo(command_id=info.command_id))
+        return True
+
+    def _on_shutdown(self, _info: commands.ShutdownInfo) -> bool:
+        self._peer.close_quietly("the client has shut down")
+        return True
+
+    def _on_told(self, command: Any) -> None:
+        """The client reports something that needs no action here."""
+        _log.debug("%s says %r", self._address, command)
+
+    def _on_unsupported(self, command: Any) -> None:
+        raise Unsupported(f"{type(command).__name__} is not offered by this broker")
+
+    # ---- messages and acks: the hot path -----------------------------------------------------------------------
+
+    def _on_message(self, message: Message) -> None:
+        connection = self._connection
+        if connection is None:
+            raise RemoteProtocolError("a message came before ConnectionInfo")
+        frame = message.frame
+        response_required = frame[5] != 0
+        stamp(message, self._broker.next_sequence(), self._clock.now_ms())
+        try:
+            if response_required:
+                command_id: int = _COMMAND_ID.unpack_from(frame, 1)[0]
+                self._broker.send(connection, message, lambda: self._respond(command_id))
+            else:
+                self._broker.send(connection, message)
+        except BrokerError as error:
+            self._refuse(error, _COMMAND_ID.unpack_from(frame, 1)[0], response_required)
+            return
+        if self._windowed_producers and not response_required:
+            self._return_window(message)
+
+    def _return_window(self, message: Message) -> None:
+        """Give a producer with a window its bytes back; one that gets a Response needs no ProducerAck (B4)."""
+        if message.origin.producer_key in self._windowed_producers:
+            producer_id, size = window_bytes(message)
+            self._send(commands.ProducerAck(producer_id=producer_id, size=size))
+
+    def _on_ack(self, ack: Ack) -> None:
+        if self._connection is None:
+            raise RemoteProtocolError("an ack came before ConnectionInfo")
+        try:
+            subscription = self._ack_subscription
+            if subscription is None or ack.consumer_id is not self._ack_consumer:
+                subscription = self._client.subscriptions.get(str(ack.consumer_id))
+                self._ack_consumer = ack.consumer_id
+                self._ack_subscription = subscription
+            if subscription is not None:  # acks that cross the consumer's end on their way say nothing new
+                kind = _ack_kind(ack.ack_type)
+                self._broker.acknowledge(subscription, kind, ack.first_key, ack.last_key, ack.count)
+        except BrokerError as error:
+            self._refuse(error, ack.command_id, ack.response_required)
+            return
+        if ack.response_required:
+            self._respond(ack.command_id)
+
+    # ---- to the peer -------------------------------------------------------------------------------------------
+
+    def send_keep_alive(self) -> None:
+        self._send(commands.KeepAliveInfo())
+
+    def send_shutdown(self) -> None:
+        self._send(commands.ShutdownInfo())
+
+    def send_connection_error(self, error: AckwireError) -> None:
+        """Tell the client about an error that belongs to no command it waits for."""
+        if self._protocol.agreement is not None:
+            self._send(commands.ConnectionError(exception=_throwable(error)))
+
+    def resume(self) -> None:
+        """The socket takes output again."""
+        if self._connection is not None and self._connection.is_open:
+            self._broker.resume(self._connection)
+
+    def connection_lost(self) -> None:
+        """The socket has gone: so has everything the client announced."""
+        if self._connection is not None:
+            self._broker.disconnect(self._connection, LAST_DELIVERED_UNKNOWN)
+
+    def _refuse(self, error: BrokerError, command_id: int, response_required: bool) -> None:
+        _log.info("%s: refused: %s", self._address, error)
+        if response_required:
+            self._send(commands.ExceptionResponse(correlation_id=command_id, exception=_throwable(error)))
+        else:
+            self.send_connection_error(error)
+
+    def _respond(self, command_id: int) -> None:
+        self._protocol.send_response(command_id)
+        self._peer.output_waits()
+
+    def _send(self, command: Structure) -> None:
+        self._protocol.send(command)
+        self._peer.output_waits()
+
+    # ---- what this client owns ---------------------------------------------------------------------------------
+
+    @property
+    def _client(self) -> Connection:
+        connection = self._connection
+        assert connection is not None, "handlers run after login"
+        if not connection.is_open:
+            raise UnknownResource(f"{connection!r} is closed")
+        return connection
+
+    def _own(self, connection_id: str | None) -> None:
+        """Raise `NotAuthorised` for ids that belong to another connection."""
+        if connection_id != self._client.connection_id:
+            raise NotAuthorised(f"connection {connection_id} does not belong to this client")
+
+    def _subscription(self, consumer_id: commands.ConsumerId) -> Subscription:
+        return self._broker.subscription(self._client, str(consumer_id))
+
+
+def _given(value: Any, otherwise: str) -> Any:
+    if value is None:
+        raise RemoteProtocolError(otherwise)
+    return value
+
+
+def _ack_kind(ack_type: int) -> AckKind:
+    try:
+        return AckKind(ack_type)
+    except ValueError:
+        raise Unsupported(f"ack type {ack_type} is unknown") from None
+
+
+def _throwable(error: AckwireError) -> Throwable:
+    java_class = next(name for cls, name in _JAVA_CLASSES if isinstance(error, cls))
+    return Throwable(java_class, str(error))
+
+
+_BEFORE_LOGIN: Final = frozenset({commands.ConnectionInfo, commands.KeepAliveInfo, commands.ShutdownInfo})
+"""All that a stranger may say."""
+
+_HANDLERS: Final[dict[type[Structure], Callable[[OpenWireAdapter, Any], bool | None]]] = {
+    commands.ConnectionInfo: OpenWireAdapter._on_connection_info,
+    commands.SessionInfo: OpenWireAdapter._on_session_info,
+    commands.ProducerInfo: OpenWireAdapter._on_producer_info,
+    commands.ConsumerInfo: OpenWireAdapter._on_consumer_info,
+    commands.RemoveInfo: OpenWireAdapter._on_remove_info,
+    commands.DestinationInfo: OpenWireAdapter._on_destination_info,
+    commands.MessagePull: OpenWireAdapter._on_pull,
+    commands.ConsumerControl: OpenWireAdapter._on_consumer_control,
+    commands.KeepAliveInfo: OpenWireAdapter._on_keep_alive,
+    commands.ShutdownInfo: OpenWireAdapter._on_shutdown,
+    commands.ConnectionControl: OpenWireAdapter._on_told,
+    commands.ConnectionError: OpenWireAdapter._on_told,
+    commands.FlushCommand: OpenWireAdapter._on_told,
+}
+"""Commands the broker understands; every other one is answered as unsupported."""

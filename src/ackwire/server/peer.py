@@ -1,0 +1,348 @@
+"""One socket, its wire protocol and the adapter between that and the broker.
+
+Per turn of the loop: everything that was received is decoded and acted upon, and what that put out, here and at other
+peers, leaves in one write per peer. Nothing here grows with what a peer does or leaves undone:
+
+* before login, frames are small, only handshake commands are taken, and the time is limited;
+* a peer that does not read gets no more messages once `write_pause_bytes` wait for it, and is not read from once
+  `read_pause_bytes` do;
+* a peer that breaks a rule is told so where the protocol has words for it, and closed, with one line in the log.
+"""
+
+import asyncio
+import logging
+import socket
+from dataclasses import replace
+from typing import Any, Final
+
+from ackwire import __version__
+from ackwire.broker.broker import Broker
+from ackwire.clock import Clock, Timer
+from ackwire.config import Settings
+from ackwire.errors import RemoteProtocolError
+from ackwire.listener_uri import ListenerUri
+from ackwire.server.adapters.openwire import OpenWireAdapter
+from ackwire.server.heartbeat import InactivityMonitor
+from ackwire.server.listener import ConnectionGate
+from ackwire.wire.detect import detect
+from ackwire.wire.openwire.limits import WireLimits
+from ackwire.wire.openwire.negotiation import Agreement, Preferences
+from ackwire.wire.openwire.protocol import OpenWireProtocol
+
+_CLOSE_TIMEOUT_SECONDS: Final = 5.0
+"""How long a closing peer may take to read its last bytes."""
+
+_log = logging.getLogger(__name__)
+
+
+class Peer(asyncio.Protocol):
+    """The server's end of one connection."""
+
+    def __init__(
+        self,
+        *,
+        broker: Broker,
+        clock: Clock,
+        settings: Settings,
+        uri: ListenerUri,
+        gate: ConnectionGate,
+        peers: "set[Peer]",
+    ) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._settings = settings
+        self._uri = uri
+        self._gate = gate
+        self._peers = peers
+        self._loop = asyncio.get_running_loop()
+        self._address = "?"
+        self._transport: asyncio.Transport | None = None
+        self._adapter: OpenWireAdapter | None = None
+        self._protocol: OpenWireProtocol | None = None
+        self._first_bytes = b""
+        self._monitor: InactivityMonitor | None = None
+        self._deadline: Timer | None = None
+        self._flush_is_due = False
+        self._write_paused = False
+        self._read_paused = False
+        self._closing = False
+        self._write_pause_bytes = settings.connection.write_pause_bytes
+        self.is_ready = True
+        """Whether messages may be dispatched to this peer."""
+
+    def __repr__(self) -> str:
+        return f"peer {self._address}"
+
+    # ---- the socket's side -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._address = _printable(transport.get_extra_info("peername"))
+        if not self._gate.try_enter():
+            _log.warning("%r refused: %s has %d connections, its limit", self, self._uri, self._gate.limit)
+            transport.abort()
+            return
+        self._peers.add(self)
+        transport.set_write_buffer_limits(high=self._write_pause_bytes, low=self._write_pause_bytes // 4)
+        seconds = self._settings.handshake.wire_format_timeout_seconds
+        self._set_deadline(seconds, f"it sent no WireFormatInfo in {seconds:g} s")
+        if not self._uri.auto:
+            self._speak_openwire()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        if self._monitor is not None:
+            self._monitor.heard()
+        try:
+            self._take(data)
+        except RemoteProtocolError as error:
+            self.fail(str(error))
+        except Exception:
+            # A bug of ours: it ends this connection, loudly, and no other.
+            _log.exception("%r closed: an error in the broker while handling its commands", self)
+            self._close("an error in the broker")
+
+    def _take(self, data: bytes) -> None:
+        if self._protocol is None:
+            self._first_bytes += data
+            if detect(self._first_bytes) is None:
+                return
+            self._speak_openwire()
+            data = self._first_bytes
+            self._first_bytes = b""
+        protocol, adapter = self._protocol, self._adapter
+        assert protocol is not None
+        assert adapter is not None
+        protocol.receive_data(data)
+        for event in protocol.events():
+            adapter.handle(event)
+            if self._closing:
+                break
+        if protocol.waiting_bytes:
+            self.flush_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self not in self._peers:
+            return
+        self._peers.discard(self)
+        self._gate.leave()
+        self._stop_timers()
+        if not self._closing:
+            _log.debug("%r has gone: %s", self, exc or "it closed the connection")
+        self._closing = True
+        self.is_ready = False
+        if self._adapter is not None:
+            self._adapter.connection_lost()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self.is_ready = False
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._read_paused and not self._closing:
+            self._set_reading(True)
+        self._become_ready()
+
+    # ---- the adapter's side ------------------------------------------------------------------------------------
+
+    def agreed(self, agreement: Agreement) -> None:
+        """Both sides know how they speak: the inactivity monitor starts, the login is awaited."""
+        seconds = self._settings.handshake.login_timeout_seconds
+        self._set_deadline(seconds, f"it sent no ConnectionInfo in {seconds:g} s")
+        if not agreement.tcp_no_delay:
+            self._disable_no_delay()
+        if agreement.inactivity_ms > 0:
+            assert self._adapter is not None
+            self._monitor = InactivityMonitor(
+                self._clock,
+                period_ms=agreement.inactivity_ms,
+                initial_delay_ms=agreement.inactivity_initial_delay_ms,
+                send_keep_alive=self._adapter.send_keep_alive,
+                on_silence=self._silent_for,
+            )
+
+    def login_finished(self) -> None:
+        """The client is known: no more deadlines."""
+        assert self._protocol is not None
+        self._protocol.login_finished()
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def output_waits(self) -> None:
+        """The protocol has bytes for this peer; they leave at the end of this turn."""
+        protocol = self._protocol
+        assert protocol is not None
+        if protocol.waiting_bytes >= self._write_pause_bytes:
+            self.is_ready = False
+        if not self._flush_is_due:
+            self.flush_soon()
+
+    def flush_soon(self) -> None:
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def fail(self, reason: str) -> None:
+        """The peer broke a rule: tell it, if there are words for it, and close."""
+        if self._closing:
+            return
+        _log.warning("%r closed: %s", self, reason)
+        if self._adapter is not None:
+            self._adapter.send_connection_error(RemoteProtocolError(reason))
+        self._close(reason)
+
+    def close(self, reason: str) -> None:
+        """End the connection for a reason that is not the peer's fault."""
+        if not self._closing:
+            _log.info("%r closed: %s", self, reason)
+            self._close(reason)
+
+    def close_quietly(self, reason: str) -> None:
+        """End the connection because the client is done with it."""
+        if not self._closing:
+            self._close(reason)
+
+    def close_later(self, seconds: float, reason: str) -> None:
+        """Give the peer *seconds* to read the last answer and leave by itself."""
+        self._set_deadline(seconds, reason)
+
+    def shut_down(self) -> None:
+        """The broker stops: say so, send what is waiting, close."""
+        if not self._closing:
+            if self._adapter is not None:
+                self._adapter.send_shutdown()
+            self._close("the broker stops")
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- inside ------------------------------------------------------------------------------------------------
+
+    def _speak_openwire(self) -> None:
+        self._protocol = OpenWireProtocol(
+            _preferences(self._uri, self._settings),
+            _limits(self._settings),
+            self._settings.handshake.frame_bytes_max,
+        )
+        self._adapter = OpenWireAdapter(
+            peer=self,
+            protocol=self._protocol,
+            broker=self._broker,
+            clock=self._clock,
+            settings=self._settings,
+            address=self._address,
+        )
+        self.flush_soon()
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        transport, protocol = self._transport, self._protocol
+        if transport is None or protocol is None or transport.is_closing():
+            return
+        pieces = protocol.data_to_send()
+        if not pieces:
+            return
+        transport.write(b"".join(pieces))
+        if self._monitor is not None:
+            self._monitor.sent()
+        if transport.get_write_buffer_size() >= self._settings.connection.read_pause_bytes:
+            self._set_reading(False)
+        if not self.is_ready:
+            self._become_ready()
+
+    def _become_ready(self) -> None:
+        """Room for output again: messages that had to wait go on."""
+        if self._write_paused or self._closing:
+            return
+        self.is_ready = True
+        if self._adapter is not None:
+            self._adapter.resume()
+
+    def _set_reading(self, reading: bool) -> None:
+        if self._transport is None or self._read_paused is not reading:
+            return
+        self._read_paused = not reading
+        if self._monitor is not None:
+            self._monitor.is_deaf = not reading
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _silent_for(self, seconds: float) -> None:
+        self.fail(f"nothing was heard from it for {seconds:g} s")
+
+    def _set_deadline(self, seconds: float, reason: str) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._clock.call_later(seconds, lambda: self.fail(reason))
+
+    def _close(self, reason: str) -> None:
+        """Stop listening to the peer, let it read what is waiting, and go."""
+        self._flush()
+        self._closing = True
+        self.is_ready = False
+        self._stop_timers()
+        if self._adapter is not None:
+            self._adapter.connection_lost()
+        if self._transport is not None:
+            self._transport.close()
+            self._deadline = self._clock.call_later(_CLOSE_TIMEOUT_SECONDS, self.abort)
+        _log.debug("%r is closing: %s", self, reason)
+
+    def _stop_timers(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._monitor is not None:
+            self._monitor.stop()
+
+    def _disable_no_delay(self) -> None:
+        connected = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if connected is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+
+
+def _printable(address: object) -> str:
+    if isinstance(address, tuple) and len(address) >= 2:
+        return f"[{address[0]}]:{address[1]}" if ":" in str(address[0]) else f"{address[0]}:{address[1]}"
+    return str(address)
+
+
+def _preferences(uri: ListenerUri, settings: Settings) -> Preferences:
+    """What the settings say, with what the listener's URI says in its place."""
+    connection, asked = settings.connection, uri.wire_format
+    from_settings = Preferences(
+        frame_bytes_max=settings.wire.frame_bytes_max,
+        inactivity_ms=round(connection.max_inactivity_duration_seconds * 1000),
+        inactivity_initial_delay_ms=round(connection.max_inactivity_initial_delay_seconds * 1000),
+        provider_version=__version__,
+    )
+    from_uri: dict[str, Any] = {
+        "version": asked.version,
+        "tight": asked.tight_encoding_enabled,
+        "cache": asked.cache_enabled,
+        "cache_size": asked.cache_size,
+        "stack_traces": asked.stack_trace_enabled,
+        "tcp_no_delay": asked.tcp_no_delay_enabled,
+        "size_prefix_disabled": asked.size_prefix_disabled,
+        "frame_bytes_max": asked.frame_bytes_max,
+        "inactivity_ms": asked.max_inactivity_duration_ms,
+        "inactivity_initial_delay_ms": asked.max_inactivity_initial_delay_ms,
+    }
+    return replace(from_settings, **{name: value for name, value in from_uri.items() if value is not None})
+
+
+def _limits(settings: Settings) -> WireLimits:
+    wire = settings.wire
+    return WireLimits(
+        frame_bytes_max=wire.frame_bytes_max,
+        entries_max=wire.map_entries_max,
+        nesting_max=wire.nesting_max,
+        inflated_bytes_max=wire.inflated_bytes_max,
+        cache_bytes_max=wire.cache_bytes_max,
+    )

@@ -1,0 +1,543 @@
+"""The fast path: messages, acks, dispatches and responses in loose encoding, version 10 or later, without cache.
+
+How it works. A producer's frame begins with bytes that repeat (producer id, destination, transaction, message id up to
+its count): an `Origin` holds them, and one comparison recognises them. The fields behind them have fixed places as long
+as the optional ones are absent, so one unpack reads them; the end of the frame is compared with the usual one. A
+dispatch is the consumer's header, the frame, and a short tail: spliced, never encoded again.
+
+What makes it safe: every shortcut accepts only frames that the plain codec (`marshal.py`) accepts too, and anything
+unusual is handed to the plain codec, which has the last word. `tests/unit/wire/openwire/test_fast_agrees_with_plain.py`
+holds the two against each other.
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import Final, cast, final
+
+from ackwire.destinations import Destination, Kind, destination
+from ackwire.errors import InvalidDestination, RemoteProtocolError
+from ackwire.message import Message, Origin
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
+from ackwire.wire.openwire.marshal import STRING_BYTES_MAX, Codec, LooseReader, WireFormat
+from ackwire.wire.openwire.structures import REGISTRY, Field, Structure, fields_of
+from ackwire.wire.openwire.text import decode_modified_utf8
+
+CANONICAL: Final = WireFormat()
+"""The form in which messages live in the broker: version 12, loose, no cache."""
+
+FAST_VERSION_MIN: Final = 10
+"""From this version on, messages and acks look the same on the wire."""
+
+MESSAGE_TYPES: Final = frozenset(range(23, 30))
+BLOB_TYPE: Final = 29
+ACK_TYPE: Final = 22
+
+_MESSAGE_OVERHEAD_BYTES: Final = 1024
+"""What ActiveMQ's client adds to the size of body and properties when it counts a message."""
+
+_FIELDS_AT: Final = 6
+"""Where the fields begin: behind type id, command id and response flag."""
+
+_PREFIX_BYTES_MAX: Final = 2048
+_ORIGINS_MAX: Final = 256
+"""Remembered per connection: at most these many origins of this size."""
+
+# producer sequence, broker sequence, original transaction?, group?, group sequence, correlation id?, persistent,
+# expiration, priority, reply to?, timestamp, type?, content?, content length
+_FIXED: Final = Struct(">qqBBiBBqbBqBBI")
+_UNTIL_GROUP: Final = 17
+"""Bytes from the producer's sequence to the group id: two sequences and the flag between."""
+_AFTER_CORRELATION: Final = Struct(">Bqb")
+# data structure?, target consumer?, compressed, redelivery counter, broker path?, arrival, user id?, received by
+# bridge, droppable, cluster?, broker in time, broker out time, group first for consumer
+_TAIL: Final = Struct(">BBBiBqBBBBqqB")
+_FRESH_TAIL: Final = bytes(_TAIL.size)
+_OUT_TIME_FROM_END: Final = 9
+_IN_TIME_FROM_END: Final = 17
+_DISPATCH_TAIL: Final = Struct(">q?i")
+_RESPONSE: Final = Struct(">IBiBi")
+
+_UINT: Final = Struct(">I")
+_INT: Final = Struct(">i")
+_USHORT: Final = Struct(">H")
+_LONG: Final = Struct(">q")
+
+_DESTINATION_KINDS: Final[dict[type[Structure], Kind]] = {
+    commands.ActiveMQQueue: Kind.QUEUE,
+    commands.ActiveMQTopic: Kind.TOPIC,
+    commands.ActiveMQTempQueue: Kind.TEMP_QUEUE,
+    commands.ActiveMQTempTopic: Kind.TEMP_TOPIC,
+}
+_DESTINATION_CLASSES: Final = {kind: cls for cls, kind in _DESTINATION_KINDS.items()}
+
+
+def _message_field(name: str) -> Field:
+    return next(field for field in fields_of(commands.ActiveMQMessage) if field.name == name)
+
+
+_PREFIX_FIELDS: Final = tuple(
+    _message_field(name)
+    for name in ("producer_id", "destination", "transaction_id", "original_destination", "message_id")
+)
+_ID_FIELDS: Final = {field.name: field for field in fields_of(commands.MessageId)}
+
+
+def destination_from_wire(wire: commands.ActiveMQDestination | None) -> Destination:
+    """The destination a command names. Raises `InvalidDestination` or `RemoteProtocolError`."""
+    if wire is None or wire.physical_name is None:
+        raise RemoteProtocolError("a command names no destination where it must")
+    return destination(_DESTINATION_KINDS[type(wire)], wire.physical_name)
+
+
+def destination_to_wire(value: Destination) -> commands.ActiveMQDestination:
+    """The structure for *value*."""
+    return cast(commands.ActiveMQDestination, _DESTINATION_CLASSES[value.kind](value.name))  # type: ignore[call-arg]
+
+
+def message_key(message_id: commands.MessageId | None) -> bytes | None:
+    """The key that messages and acks with this id have: the producer's part of it, as bytes."""
+    if message_id is None:
+        return None
+    if message_id.producer_id is None:
+        raise RemoteProtocolError("a message id without a producer")
+    return producer_key(message_id.producer_id) + _LONG.pack(message_id.producer_sequence_id)
+
+
+def producer_key(producer_id: commands.ProducerId) -> bytes:
+    """The id as it stands inside a canonical frame, so that a slice of an ack is a key."""
+    return b"\x01" + _PLAIN.encode(producer_id)[_UINT.size :]
+
+
+_PLAIN: Final = Codec(CANONICAL)
+
+
+@final
+class Ack:
+    """A MessageAck outside of transactions, without a cause: what consumers send all day."""
+
+    __slots__ = (
+        "ack_type",
+        "command_id",
+        "consumer_id",
+        "count",
+        "first_key",
+        "last_key",
+        "response_required",
+    )
+
+    def __init__(
+        self,
+        command_id: int,
+        response_required: bool,
+        consumer_id: commands.ConsumerId,
+        ack_type: int,
+        first_key: bytes | None,
+        last_key: bytes,
+        count: int,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.consumer_id = consumer_id
+        self.ack_type = ack_type
+        self.first_key = first_key
+        self.last_key = last_key
+        self.count = count
+
+
+def ack_from(command: commands.MessageAck) -> Ack | commands.MessageAck:
+    """The short form of *command* where it has one. Raises `RemoteProtocolError` if it names nothing."""
+    last_key = message_key(command.last_message_id)
+    if command.consumer_id is None or last_key is None:
+        raise RemoteProtocolError("an ack without a consumer or without a message id")
+    if command.transaction_id is not None or command.poison_cause is not None:
+        return command
+    return Ack(
+        command.command_id,
+        command.response_required,
+        command.consumer_id,
+        command.ack_type & 0xFF,
+        message_key(command.first_message_id),
+        last_key,
+        command.message_count,
+    )
+
+
+@final
+class FastDecoder:
+    """Decodes canonical message and ack frames; one per connection, because it remembers what repeats."""
+
+    __slots__ = ("_ack_consumer", "_ack_prefix", "_limits", "_origin", "_origins", "_plain")
+
+    def __init__(self, limits: WireLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._plain = Codec(CANONICAL, limits)
+        self._origin: Origin | None = None
+        self._origins: dict[bytes, Origin] = {}
+        self._ack_prefix = b""
+        self._ack_consumer: commands.ConsumerId | None = None
+
+    # ---- messages ----------------------------------------------------------------------------------------------
+
+    def message(self, frame: bytes) -> Message:
+        """The message in *frame*; raises `RemoteProtocolError` for anything that is not one."""
+        origin = self._origin
+        if origin is None or not frame.startswith(origin.prefix, _FIELDS_AT):
+            origin = self._origin_of(frame)
+        id_end = origin.id_end
+        start = id_end - 8
+        if frame[0] == BLOB_TYPE or len(frame) < start + _FIXED.size:
+            return self._message_by_plain_codec(frame, origin)
+        (
+            _sequence,
+            _broker_sequence,
+            original_transaction,
+            group,
+            _group_sequence,
+            correlation,
+            persistent,
+            expiration,
+            priority,
+            reply_to,
+            timestamp,
+            type_,
+            content,
+            content_length,
+        ) = _FIXED.unpack_from(frame, start)
+        if original_transaction or group or correlation or reply_to or type_ or not content:
+            return self._message_with_options(frame, origin)
+        return self._finish(
+            frame,
+            origin,
+            start + _FIXED.size + content_length,
+            persistent=persistent != 0,
+            priority=priority,
+            expiration=expiration,
+            timestamp=timestamp,
+        )
+
+    def _finish(
+        self,
+        frame: bytes,
+        origin: Origin,
+        position: int,
+        *,
+        persistent: bool,
+        priority: int,
+        expiration: int,
+        timestamp: int,
+    ) -> Message:
+        """Check what follows the body, and make the message."""
+        properties_offset = 0
+        if position >= len(frame):
+            return self._message_by_plain_codec(frame, origin)
+        if not frame[position]:
+            position += 1
+        elif position + 5 > len(frame):
+            return self._message_by_plain_codec(frame, origin)
+        else:
+            properties_offset = position + 5
+            position = properties_offset + _UINT.unpack_from(frame, position + 1)[0]
+        if len(frame) - position != _TAIL.size:
+            return self._message_by_plain_codec(frame, origin)
+        redelivery_counter = 0
+        if not frame.endswith(_FRESH_TAIL):
+            tail = _TAIL.unpack_from(frame, position)
+            if tail[0] or tail[1] or tail[4] or tail[6] or tail[9]:
+                return self._message_by_plain_codec(frame, origin)
+            redelivery_counter = tail[3]
+        message = Message(
+            frame=frame,
+            key=origin.producer_key + frame[origin.id_end - 8 : origin.id_end],
+            origin=origin,
+            persistent=persistent,
+            priority=priority,
+            expiration=expiration,
+            timestamp=timestamp,
+            properties_offset=properties_offset,
+        )
+        message.redelivery_counter = redelivery_counter
+        return message
+
+    def _message_with_options(self, frame: bytes, origin: Origin) -> Message:
+        """Group, correlation id, reply-to and type are common too: walk over them."""
+        position = origin.id_end - 8 + _UNTIL_GROUP
+        if frame[position - 1]:  # original transaction
+            return self._message_by_plain_codec(frame, origin)
+        try:
+            group_end = _after_string(frame, position)
+            group_id = decode_modified_utf8(frame[position + 3 : group_end]) if frame[position] else None
+            group_sequence = _INT.unpack_from(frame, group_end)[0]
+            position = _after_string(frame, group_end + 4)
+            persistent, expiration, priority = _AFTER_CORRELATION.unpack_from(frame, position)
+            position = _after_destination(frame, position + _AFTER_CORRELATION.size)
+            timestamp = _LONG.unpack_from(frame, position)[0]
+            position = _after_string(frame, position + 8)
+            position += 5 + _UINT.unpack_from(frame, position + 1)[0] if frame[position] else 1
+        except (_Unusual, StructError, IndexError):
+            return self._message_by_plain_codec(frame, origin)
+        message = self._finish(
+            frame,
+            origin,
+            position,
+            persistent=persistent != 0,
+            priority=priority,
+            expiration=expiration,
+            timestamp=timestamp,
+        )
+        message.group_id = group_id
+        message.group_sequence = group_sequence
+        return message
+
+    def _message_by_plain_codec(self, frame: bytes, origin: Origin) -> Message:
+        """Read every field the plain way, noting where the properties stand."""
+        reader = LooseReader(frame, CANONICAL, self._limits, None)
+        command = REGISTRY[frame[0]]()
+        properties_offset = 0
+        for field in fields_of(type(command)):
+            value = reader.read(field)
+            setattr(command, field.name, value)
+            if field.name == "marshalled_properties" and value is not None:
+                properties_offset = reader.position - len(value)
+        if reader.position != len(frame):
+            raise RemoteProtocolError(f"a message ends after {reader.position} bytes of {len(frame)}")
+        assert isinstance(command, commands.Message)
+        message = Message(
+            frame=frame,
+            key=origin.producer_key + frame[origin.id_end - 8 : origin.id_end],
+            origin=origin,
+            persistent=command.persistent,
+            priority=command.priority,
+            expiration=command.expiration,
+            timestamp=command.timestamp,
+            properties_offset=properties_offset,
+        )
+        message.group_id = command.group_id
+        message.group_sequence = command.group_sequence
+        message.redelivery_counter = command.redelivery_counter
+        return message
+
+    def _origin_of(self, frame: bytes) -> Origin:
+        """The origin whose bytes *frame* begins with: one we know, or a new one."""
+        end = _prefix_end(frame)
+        origin = self._origins.get(frame[_FIELDS_AT:end]) if end else None
+        if origin is None:
+            origin = self._learn_origin(frame)
+        self._origin = origin
+        return origin
+
+    def _learn_origin(self, frame: bytes) -> Origin:
+        reader = LooseReader(frame, CANONICAL, self._limits, None)
+        reader.position = _FIELDS_AT
+        producer_id, target, transaction_id, _original = (reader.read_cached(f) for f in _PREFIX_FIELDS[:4])
+        if not reader.read_flag() or frame[reader.position : reader.position + 1] != b"\x6e":
+            raise RemoteProtocolError("a message without a message id")
+        reader.position += 1
+        reader.read_string(_ID_FIELDS["text_view"])
+        id_producer = reader.read_cached(_ID_FIELDS["producer_id"])
+        if id_producer is None or producer_id is None:
+            raise RemoteProtocolError("a message without a producer id")
+        prefix = frame[_FIELDS_AT : reader.position]
+        try:
+            where = destination_from_wire(cast("commands.ActiveMQDestination | None", target))
+        except InvalidDestination as error:
+            raise RemoteProtocolError(str(error)) from None
+        origin = Origin(
+            prefix=prefix,
+            destination=where,
+            transaction=transaction_id,
+            producer_key=producer_key(cast(commands.ProducerId, id_producer)),
+            id_end=reader.position + 8,
+        )
+        if len(prefix) <= _PREFIX_BYTES_MAX:
+            if len(self._origins) >= _ORIGINS_MAX:
+                self._origins.clear()
+            self._origins[prefix] = origin
+        return origin
+
+    # ---- acks --------------------------------------------------------------------------------------------------
+
+    def ack(self, frame: bytes) -> Ack | commands.MessageAck:
+        """The ack in *frame*: an `Ack`, or the whole structure if it belongs to a transaction or has a cause."""
+        consumer_id = self._ack_consumer
+        if consumer_id is None or not frame.startswith(self._ack_prefix, _FIELDS_AT):
+            return self._learn_ack(frame)
+        position = _FIELDS_AT + len(self._ack_prefix)
+        try:
+            ack_type = frame[position]
+            first_start, first_end = _id_span(frame, position + 1) if frame[position + 1] else (0, position + 2)
+            last_start, last_end = _id_span(frame, first_end)
+            if len(frame) != last_end + 5 or frame[last_end + 4]:
+                return self._learn_ack(frame)
+            return Ack(
+                _INT.unpack_from(frame, 1)[0],
+                frame[5] != 0,
+                consumer_id,
+                ack_type,
+                frame[first_start : first_end - 8] if first_start else None,
+                frame[last_start : last_end - 8],
+                _INT.unpack_from(frame, last_end)[0],
+            )
+        except (_Unusual, StructError, IndexError):
+            return self._learn_ack(frame)
+
+    def _learn_ack(self, frame: bytes) -> Ack | commands.MessageAck:
+        command = self._plain.decode(frame)
+        assert isinstance(command, commands.MessageAck)
+        ack = ack_from(command)
+        if isinstance(ack, Ack):
+            self._remember_ack_prefix(frame, ack.consumer_id)
+        return ack
+
+    def _remember_ack_prefix(self, frame: bytes, consumer_id: commands.ConsumerId) -> None:
+        reader = LooseReader(frame, CANONICAL, self._limits, None)
+        reader.position = _FIELDS_AT
+        for field in fields_of(commands.MessageAck)[2:5]:
+            reader.read_cached(field)
+        self._ack_consumer = consumer_id
+        self._ack_prefix = frame[_FIELDS_AT : reader.position]
+
+
+class _Unusual(Exception):
+    """Not what the shortcut knows: the plain codec decides."""
+
+
+def _after_string(frame: bytes, position: int) -> int:
+    if not frame[position]:
+        return position + 1
+    end: int = position + 3 + _USHORT.unpack_from(frame, position + 1)[0]
+    text = frame[position + 3 : end]
+    if len(text) > STRING_BYTES_MAX // 2:
+        raise _Unusual
+    if not text.isascii():
+        try:
+            decode_modified_utf8(text)
+        except RemoteProtocolError:
+            raise _Unusual from None
+    return end
+
+
+def _after_destination(frame: bytes, position: int) -> int:
+    if not frame[position]:
+        return position + 1
+    if not 100 <= frame[position + 1] <= 103:
+        raise _Unusual
+    return _after_string(frame, position + 2)
+
+
+def _id_span(frame: bytes, position: int) -> tuple[int, int]:
+    """Start of the key and end of the message id that begins at *position*."""
+    # present, MessageId, no text view, producer present, ProducerId, connection present
+    if frame[position : position + 6] != b"\x01\x6e\x00\x01\x7b\x01":
+        raise _Unusual
+    length: int = _USHORT.unpack_from(frame, position + 6)[0]
+    start = position + 8
+    text = frame[start : start + length]
+    if not text.isascii() or b"\0" in text:  # in a key, NUL stands in Java's form
+        raise _Unusual
+    return position + 3, start + length + 32
+
+
+def _prefix_end(frame: bytes) -> int:
+    """Where the repeating part of a message frame ends; 0 where it has an unusual shape.
+
+    Used to find a known origin only, so it needs no checks of its own: a known prefix was checked when it was learned.
+    """
+    try:
+        position = _after_producer(frame, _FIELDS_AT)
+        position = _after_destination(frame, position)
+        if frame[position]:
+            if frame[position : position + 2] != b"\x01\x6f" or frame[position + 10 : position + 13] != b"\x01\x78\x01":
+                return 0
+            position += 15 + int(_USHORT.unpack_from(frame, position + 13)[0])
+        else:
+            position += 1
+        position = _after_destination(frame, position)
+        if frame[position : position + 3] != b"\x01\x6e\x00":
+            return 0
+        return _after_producer(frame, position + 3)
+    except (_Unusual, StructError, IndexError):
+        return 0
+
+
+def _after_producer(frame: bytes, position: int) -> int:
+    if frame[position : position + 3] != b"\x01\x7b\x01":
+        raise _Unusual
+    end: int = position + 21 + _USHORT.unpack_from(frame, position + 3)[0]
+    return end
+
+
+def window_bytes(message: Message) -> tuple[commands.ProducerId | None, int]:
+    """The producer of *message*, and what the client counted for it against the producer window."""
+    command = _PLAIN.decode(message.frame)
+    assert isinstance(command, commands.Message)
+    size = _MESSAGE_OVERHEAD_BYTES + len(command.content or b"") + len(command.marshalled_properties or b"")
+    return command.producer_id, size
+
+
+# ---- stamping and dispatching ----------------------------------------------------------------------------------
+
+
+def stamp(message: Message, sequence: int, in_time_ms: int) -> None:
+    """Give *message* its place in the broker's order and its time of arrival, in its bytes too."""
+    message.sequence = sequence
+    frame = message.frame
+    end = message.origin.id_end
+    if frame[0] == BLOB_TYPE:
+        message.frame = _stamped_blob(frame, sequence, in_time_ms)
+        return
+    message.frame = b"".join(
+        (
+            frame[:end],
+            _LONG.pack(sequence),
+            frame[end + 8 : -_IN_TIME_FROM_END],
+            _LONG.pack(in_time_ms),
+            frame[-_OUT_TIME_FROM_END:],
+        )
+    )
+
+
+def _stamped_blob(frame: bytes, sequence: int, in_time_ms: int) -> bytes:
+    command = _PLAIN.decode(frame)
+    assert isinstance(command, commands.ActiveMQBlobMessage)
+    old = command.message_id
+    assert old is not None
+    command.message_id = commands.MessageId(old.text_view, old.producer_id, old.producer_sequence_id, sequence)
+    command.broker_in_time = in_time_ms
+    return _PLAIN.encode(command)[_UINT.size :]
+
+
+def dispatch_header(consumer_id: commands.ConsumerId, target: Destination) -> bytes:
+    """What stands in front of every message for this consumer from this destination."""
+    dispatch = commands.MessageDispatch(consumer_id=consumer_id, destination=destination_to_wire(target))
+    # Without the size in front, the "no message" flag and the redelivery counter behind.
+    return _PLAIN.encode(dispatch)[_UINT.size : -5] + b"\x01"
+
+
+def dispatch_frame(header: bytes, message: Message, out_time_ms: int, group_first: bool) -> tuple[bytes, bytes, bytes]:
+    """A MessageDispatch in three pieces, ready to be joined with others."""
+    frame = message.frame
+    if frame[0] == BLOB_TYPE:
+        return _dispatched_blob(header, message, out_time_ms, group_first)
+    return (
+        _UINT.pack(len(header) + len(frame) + 4) + header,
+        frame[:-_OUT_TIME_FROM_END],
+        _DISPATCH_TAIL.pack(out_time_ms, group_first, message.redelivery_counter),
+    )
+
+
+def _dispatched_blob(
+    header: bytes, message: Message, out_time_ms: int, group_first: bool
+) -> tuple[bytes, bytes, bytes]:
+    command = _PLAIN.decode(message.frame)
+    assert isinstance(command, commands.ActiveMQBlobMessage)
+    command.broker_out_time = out_time_ms
+    command.group_first_for_consumer = group_first
+    frame = _PLAIN.encode(command)[_UINT.size :]
+    size = _UINT.pack(len(header) + len(frame) + 4)
+    return size + header, frame, _INT.pack(message.redelivery_counter)
+
+
+def response_frame(correlation_id: int) -> bytes:
+    """A Response, size prefix included."""
+    return _RESPONSE.pack(10, 30, 0, 0, correlation_id)

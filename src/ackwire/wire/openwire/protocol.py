@@ -1,0 +1,218 @@
+"""One OpenWire connection, without the socket: frames in, events out, and the other way round.
+
+The first frame from each side is a WireFormatInfo in the format that every connection starts with; from then on both
+speak what was agreed. Events are
+
+* `Agreement`, once, after the peer's WireFormatInfo;
+* `Message`, in canonical form whatever the peer's encoding: the adapter reads command id and response flag from it;
+* `Ack`, or the whole `MessageAck` where it belongs to a transaction or carries a cause;
+* every other command as its structure.
+
+Loose encoding, version 10 or later, without cache takes the fast path; everything else goes through the plain codec.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ackwire.destinations import Destination
+from ackwire.errors import RemoteProtocolError
+from ackwire.message import Message
+from ackwire.wire.buffer import FrameBuffer
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.fast import (
+    ACK_TYPE,
+    CANONICAL,
+    FAST_VERSION_MIN,
+    MESSAGE_TYPES,
+    Ack,
+    FastDecoder,
+    ack_from,
+    dispatch_frame,
+    dispatch_header,
+    response_frame,
+)
+from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
+from ackwire.wire.openwire.marshal import Codec, Truncated, WireFormat
+from ackwire.wire.openwire.negotiation import Agreement, Preferences, negotiate, offer
+from ackwire.wire.openwire.structures import Structure
+
+Event = Agreement | Message | Ack | Structure
+
+HANDSHAKE_FRAME_BYTES_MAX: Final = 64 * 1024
+"""A frame before login: handshake commands are small, and strangers get no more."""
+
+_SIZE_PREFIX_BYTES: Final = 4
+
+
+class Consumer:
+    """The wire's end of a subscription: what stands in front of each dispatch to it."""
+
+    __slots__ = ("consumer_id", "headers")
+
+    def __init__(self, consumer_id: commands.ConsumerId) -> None:
+        self.consumer_id = consumer_id
+        self.headers: dict[Destination, bytes] = {}
+
+    def header_for(self, target: Destination) -> bytes:
+        header = self.headers.get(target)
+        if header is None:
+            header = self.headers[target] = dispatch_header(self.consumer_id, target)
+        return header
+
+
+class OpenWireProtocol:
+    """Implements `WireProtocol` for OpenWire 1 to 12, for either side of a connection."""
+
+    def __init__(
+        self,
+        wants: Preferences,
+        limits: WireLimits = DEFAULT_LIMITS,
+        handshake_frame_bytes_max: int = HANDSHAKE_FRAME_BYTES_MAX,
+    ) -> None:
+        self._wants = wants
+        self._limits = limits
+        self._buffer = FrameBuffer()
+        self._frame_bytes_max = handshake_frame_bytes_max
+        self._codec = Codec(WireFormat(), limits)
+        self._canonical = Codec(CANONICAL, limits)
+        self._fast_decoder = FastDecoder(limits)
+        self._is_fast = False
+        self._finished = False
+        self._out: list[bytes] = []
+        self.waiting_bytes = 0
+        """Bytes that `data_to_send` would return now."""
+        self.agreement: Agreement | None = None
+        self.send(offer(wants))
+
+    # ---- receiving ---------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what the peer sent."""
+        self._buffer.append(data)
+
+    def login_finished(self) -> None:
+        """The peer has introduced itself: frames may have the agreed size from now on."""
+        assert self.agreement is not None
+        self._frame_bytes_max = self.agreement.frame_bytes_max
+
+    def events(self) -> Iterator[Event]:
+        """What the received bytes say, as far as they are complete."""
+        if self._finished:
+            return
+        self._finished = True  # until proven otherwise: an error ends it for good
+        while (event := self._next_event()) is not None:
+            yield event
+        self._finished = False
+
+    def _next_event(self) -> Event | None:
+        if not self._codec.wire_format.size_prefix:
+            return self._next_unsized_event()
+        frame = self._buffer.next_frame(self._frame_bytes_max)
+        while frame == b"\0":  # the null command says nothing
+            frame = self._buffer.next_frame(self._frame_bytes_max)
+        return None if frame is None else self._event_in(frame)
+
+    def _event_in(self, frame: bytes) -> Event:
+        if not self._is_fast:
+            return self._event_for(self._codec.decode(frame))
+        if not frame:
+            raise RemoteProtocolError("an empty frame")
+        if frame[0] in MESSAGE_TYPES:
+            return self._fast_decoder.message(frame)
+        if frame[0] == ACK_TYPE:
+            return self._fast_decoder.ack(frame)
+        return self._event_for(self._codec.decode(frame))
+
+    def _next_unsized_event(self) -> Event | None:
+        """Without sizes, the only way to know that a command is whole is to read it."""
+        while unread := self._buffer.unread():
+            try:
+                command, end = self._codec.decode_first(unread)
+            except Truncated as truncated:
+                if truncated.needed > self._frame_bytes_max:
+                    raise
+                self._buffer.wait_until(truncated.needed)
+                return None
+            self._buffer.skip(end)
+            if command is not None:
+                return self._event_for(command)
+        return None
+
+    def _event_for(self, command: Structure | None) -> Event:
+        if self.agreement is None:
+            return self._agree(command)
+        if isinstance(command, commands.Message):
+            # Encoded again in canonical form: versions, encodings and caches end here.
+            return self._fast_decoder.message(self._canonical.encode(command)[_SIZE_PREFIX_BYTES:])
+        if isinstance(command, commands.MessageAck):
+            return ack_from(command)
+        if command is None or isinstance(command, commands.WireFormatInfo):
+            raise RemoteProtocolError(f"{type(command).__name__} has no place after the handshake")
+        return command
+
+    def _agree(self, command: Structure | None) -> Agreement:
+        if not isinstance(command, commands.WireFormatInfo):
+            raise RemoteProtocolError(f"the first command is {type(command).__name__}, not WireFormatInfo")
+        self.agreement = negotiate(self._wants, command)
+        wire_format = self.agreement.wire_format
+        self._codec = Codec(wire_format, self._limits)
+        self._is_fast = (
+            wire_format.version >= FAST_VERSION_MIN
+            and not wire_format.tight
+            and wire_format.cache_size is None
+            and wire_format.size_prefix
+            and not wire_format.stack_traces
+        )
+        return self.agreement
+
+    # ---- sending -----------------------------------------------------------------------------------------------
+
+    def send(self, command: Structure) -> None:
+        """Any command, through the plain codec."""
+        self._put(self._codec.encode(command))
+
+    def send_response(self, correlation_id: int) -> None:
+        """The plain answer to a command that demanded one."""
+        if self._is_fast:
+            self._put(response_frame(correlation_id))
+        else:
+            self.send(commands.Response(correlation_id=correlation_id))
+
+    def send_dispatch(self, consumer: Consumer, message: Message, out_time_ms: int, group_first: bool = False) -> None:
+        """A message for *consumer*."""
+        if not self._is_fast:
+            self.send(self._dispatch_structure(consumer, message, out_time_ms, group_first))
+            return
+        header = consumer.headers.get(message.destination) or consumer.header_for(message.destination)
+        pieces = dispatch_frame(header, message, out_time_ms, group_first)
+        self._out += pieces
+        self.waiting_bytes += len(pieces[0]) + len(pieces[1]) + len(pieces[2])
+
+    def _dispatch_structure(
+        self, consumer: Consumer, message: Message, out_time_ms: int, group_first: bool
+    ) -> commands.MessageDispatch:
+        body = self._canonical.decode(message.frame)
+        assert isinstance(body, commands.Message)
+        body.broker_out_time = out_time_ms
+        body.group_first_for_consumer = group_first
+        return commands.MessageDispatch(
+            consumer_id=consumer.consumer_id,
+            destination=body.destination,
+            message=body,
+            redelivery_counter=message.redelivery_counter,
+        )
+
+    def send_end_of_messages(self, consumer: Consumer) -> None:
+        """Nothing (more) to come: a pull that found nothing, or the end of a browse."""
+        self.send(commands.MessageDispatch(consumer_id=consumer.consumer_id))
+
+    def _put(self, piece: bytes) -> None:
+        self._out.append(piece)
+        self.waiting_bytes += len(piece)
+
+    def data_to_send(self) -> list[bytes]:
+        """Take the pieces that are waiting to be written, in order."""
+        pieces = self._out
+        self._out = []
+        self.waiting_bytes = 0
+        return pieces

@@ -1,0 +1,46 @@
+"""A certificate for 127.0.0.1, in every shape that a broker or client here wants."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import trustme
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
+from cryptography.x509 import load_pem_x509_certificate
+
+from tests.helpers.java import trust_store
+
+STORE_PASSWORD = "conformance"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    key: Path
+    certificate: Path
+    key_store: Path  # both of them, for the real ActiveMQ
+    trust_store: Path  # the authority, for the Java client
+
+
+def make_tls_files(folder: Path) -> TlsFiles:
+    """Make an authority and a server certificate in *folder*."""
+    authority = trustme.CA()
+    server = authority.issue_cert("127.0.0.1", "localhost")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    server.private_key_pem.write_to_path(folder / "server.key")
+    for certificate in server.cert_chain_pems:
+        certificate.write_to_path(folder / "server.pem", append=True)
+    (folder / "server.p12").write_bytes(_key_store(server))
+    return TlsFiles(
+        key=folder / "server.key",
+        certificate=folder / "server.pem",
+        key_store=folder / "server.p12",
+        trust_store=trust_store(folder / "ca.pem", folder / "trust.p12", STORE_PASSWORD),
+    )
+
+
+def _key_store(server: trustme.LeafCert) -> bytes:
+    key = load_pem_private_key(server.private_key_pem.bytes(), None)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    certificate = load_pem_x509_certificate(server.cert_chain_pems[0].bytes())
+    encryption = BestAvailableEncryption(STORE_PASSWORD.encode())
+    return pkcs12.serialize_key_and_certificates(b"server", key, certificate, None, encryption)
