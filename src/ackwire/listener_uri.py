@@ -168,6 +168,7 @@ def _host(split: SplitResult) -> str:
     if not host:
         raise _Refused("the host is missing; 127.0.0.1 for this machine only, 0.0.0.0 for all networks")
     if ":" in host:
+        host = unquote(host)  # RFC 6874 writes the zone of fe80::1%eth0 as %25eth0
         try:
             IPv6Address(host)
         except AddressValueError:

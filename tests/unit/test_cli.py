@@ -15,6 +15,7 @@ import pytest
 import ackwire
 from ackwire.cli import serve
 from ackwire.cli.main import main
+from ackwire.clock import ManualClock
 from ackwire.config import Settings, load
 from ackwire.errors import ConfigError
 
@@ -222,9 +223,20 @@ def test_first_signal_asks_the_broker_to_stop(
 def test_second_signal_exits_at_once_with_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
-    stop = asyncio.Event()
-    serve._on_signal(signal.SIGTERM, stop)
-    assert stop.is_set()
+    clock = ManualClock()
+    signals = serve.StopSignals(clock)
+    signals.on_signal(signal.SIGTERM)
+    assert signals.stop.is_set()
+    clock.advance(serve.SAME_SIGNAL_SECONDS)
     assert codes == []
-    serve._on_signal(signal.SIGINT, stop)
+    signals.on_signal(signal.SIGINT)
     assert codes == [1]
+
+
+def test_signal_that_arrives_twice_at_once_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    signals = serve.StopSignals(ManualClock())
+    signals.on_signal(signal.SIGTERM)
+    signals.on_signal(signal.SIGTERM)
+    assert codes == []

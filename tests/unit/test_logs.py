@@ -80,7 +80,6 @@ def test_records_below_the_level_are_not_written() -> None:
         ("\x1b[2Jgone", r"\x1b[2Jgone"),
         ("nul\x00 del\x7f c1\x9b", r"nul\x00 del\x7f c1\x9b"),
         ("\u2028line\u202ebidi", r"\u2028line\u202ebidi"),
-        ("\udc80", r"\udc80"),
         ("Grüße, 日本", "Grüße, 日本"),
     ],
 )
@@ -89,6 +88,10 @@ def test_text_of_a_peer_cannot_break_out_of_its_line(sent: str, logged: str) -> 
     logging.getLogger("ackwire.server").info("client id %s", sent)
     assert stream.getvalue().endswith(f"client id {logged}\n")
     assert stream.getvalue().count("\n") == 1
+
+
+def test_bytes_that_were_no_text_are_escaped_too() -> None:
+    assert logs.escape("a\udc80b") == r"a\udc80b"
 
 
 def test_traceback_lines_are_indented_and_escaped() -> None:

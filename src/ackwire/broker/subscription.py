@@ -23,6 +23,7 @@ class SubscriptionRequest:
     destination: Destination
     prefetch: int
     no_local: bool = False
+    priority: int = 0
 
 
 class Subscription:
@@ -36,6 +37,7 @@ class Subscription:
         "is_pull",
         "port",
         "prefetch",
+        "priority",
         "pull_timers",
         "pulls",
         "session_id",
@@ -50,6 +52,7 @@ class Subscription:
     ) -> None:
         self.consumer_id = request.consumer_id
         self.session_id = request.session_id
+        self.priority = request.priority
         self.connection = connection
         self.destinations = tuple(destinations)
         self.port = port
@@ -101,7 +104,7 @@ class Subscription:
 class QueueSubscription(Subscription):
     """A consumer of a queue: each message it holds is its alone until it is finished."""
 
-    __slots__ = ("in_flight", "in_rotation")
+    __slots__ = ("in_flight",)
 
     def __init__(
         self,
@@ -112,8 +115,6 @@ class QueueSubscription(Subscription):
     ) -> None:
         super().__init__(request, connection, destinations, port)
         self.in_flight = InFlight()
-        self.in_rotation = False
-        """Whether the queue's dispatcher has it in its round."""
 
     @property
     def dispatched(self) -> int:

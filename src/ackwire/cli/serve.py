@@ -1,6 +1,7 @@
 """`ackwire serve`: run a broker until a signal says stop.
 
-SIGTERM and SIGINT drain and exit with 0; a second one exits at once with 1.
+SIGTERM and SIGINT drain and exit with 0; a second one exits at once with 1. `timeout` and some supervisors
+signal the process and then its whole group, so what follows within a moment is still the first one.
 """
 
 import argparse
@@ -8,14 +9,18 @@ import asyncio
 import logging
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ackwire import __version__, logs
 from ackwire.cli.config import add_settings_options, settings_from
+from ackwire.clock import Clock, SystemClock
 from ackwire.config import Settings
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
+
+SAME_SIGNAL_SECONDS: Final = 0.25
+"""Signals this close together are one: nobody presses Ctrl-C twice that fast."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,19 +50,30 @@ async def _serve_until_signal(settings: Settings) -> None:
     # Imported here, so that the other commands start without loading a broker.
     from ackwire import app
 
-    stop = asyncio.Event()
+    signals = StopSignals(SystemClock())
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, _on_signal, signum, stop)
-    await app.serve(settings, ready=_print_ready, stop=stop)
+        loop.add_signal_handler(signum, signals.on_signal, signum)
+    await app.serve(settings, ready=_print_ready, stop=signals.stop)
 
 
-def _on_signal(signum: signal.Signals, stop: asyncio.Event) -> None:
-    if stop.is_set():
-        _log.warning("%s again: exiting without waiting for peers", signum.name)
-        os._exit(1)
-    _log.info("%s: stopping", signum.name)
-    stop.set()
+class StopSignals:
+    """Sets `stop` at the first signal and ends the process at the second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.stop = asyncio.Event()
+        self._clock = clock
+        self._first_at = 0.0
+
+    def on_signal(self, signum: signal.Signals) -> None:
+        now = self._clock.monotonic()
+        if not self.stop.is_set():
+            _log.info("%s: stopping", signum.name)
+            self._first_at = now
+            self.stop.set()
+        elif now - self._first_at >= SAME_SIGNAL_SECONDS:
+            _log.warning("%s again: exiting without waiting for peers", signum.name)
+            os._exit(1)
 
 
 def _print_ready(addresses: list[str]) -> None:

@@ -2,8 +2,9 @@
 
 Two checks, as ActiveMQ has them (openwire.md §5): the write check runs every third of the agreed time and sends a
 KeepAlive if nothing went out since the last one; the read check runs every full time and gives up on a peer from which
-nothing came since the last one. Timers run on the loop between pieces of work, and received bytes are counted before
-timers run, so a busy broker never takes a living peer for a dead one.
+nothing came between the last three, so two to three full times after its last byte. Timers run on the loop between
+pieces of work, and received bytes are counted before timers run, so a busy broker never takes a living peer for a dead
+one.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from ackwire.clock import Clock, Timer
 
 _WRITE_CHECKS_PER_PERIOD: Final = 3
 _SHORTEST_DIVIDED_PERIOD_MS: Final = 3
+_SILENT_CHECKS_MAX: Final = 2
+"""Read checks in a row that may find nothing: ActiveMQ forgives one, and the second ends the connection."""
 
 
 class InactivityMonitor:
@@ -35,6 +38,7 @@ class InactivityMonitor:
         self._on_silence = on_silence
         self._heard = True
         self._sent = True
+        self._silent_checks = 0
         self._last_heard = clock.monotonic()
         self.is_deaf = False
         """We have stopped reading for reasons of our own: silence then says nothing about the peer."""
@@ -57,7 +61,11 @@ class InactivityMonitor:
     def _check_read(self) -> None:
         if self._heard or self.is_deaf:
             self._heard = False
+            self._silent_checks = 0
             self._last_heard = self._clock.monotonic()
+        else:
+            self._silent_checks += 1
+        if self._silent_checks < _SILENT_CHECKS_MAX:
             self._read_timer = self._clock.call_later(self._read_period, self._check_read)
         else:
             self._write_timer.cancel()

@@ -23,6 +23,11 @@ from ackwire.server.tls import server_context
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted: a whole fleet reconnects at once after a restart."""
 
+_NO_SUCH_ADDRESS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+_SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+"""As getaddrinfo gives it; the last form is that of a Python without IPv6."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -73,11 +78,11 @@ class Listener:
         factory = self._peer_factory()
         missing: OSError | None = None
         try:
-            for host in await self._resolve():
+            for family, address in await self._resolve():
                 try:
-                    await self._bind(host, factory)
+                    await self._bind(family, address, factory)
                 except OSError as error:
-                    if error.errno != errno.EADDRNOTAVAIL:
+                    if error.errno not in _NO_SUCH_ADDRESS:
                         raise
                     missing = error  # "localhost" may name ::1 where IPv6 is off; one address is enough
             if missing is not None and not self._servers:
@@ -94,21 +99,26 @@ class Listener:
         for start in tuple(self._tls_starts):
             start.abort()
 
-    async def _resolve(self) -> list[str]:
+    async def _resolve(self) -> "list[tuple[int, _SocketAddress]]":
+        """Address family and address, for each address of the host."""
         found = await asyncio.get_running_loop().getaddrinfo(
             self.uri.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
 
-    async def _bind(self, host: str, factory: Callable[[], asyncio.BaseProtocol]) -> None:
-        server = await asyncio.get_running_loop().create_server(
-            factory, host, self._port, reuse_address=True, backlog=BACKLOG
-        )
-        if not server.sockets:  # asyncio's way to say that the address family is not there
-            raise OSError(errno.EADDRNOTAVAIL, "address family not supported")
+    async def _bind(self, family: int, address: "_SocketAddress", factory: Callable[[], asyncio.BaseProtocol]) -> None:
+        host, _, *scope = address
+        # Bound here and not by asyncio, which from 3.13 on logs some errors and hides their number.
+        # SO_REUSEADDR is set, so a restart need not wait for old connections to time out.
+        sock = socket.create_server((host, self._port, *scope), family=family, backlog=BACKLOG)
+        try:
+            server = await asyncio.get_running_loop().create_server(factory, sock=sock, backlog=BACKLOG)
+        except BaseException:
+            sock.close()
+            raise
         self._servers.append(server)
         # Port 0 becomes a real one with the first address, and the other addresses follow it.
-        self._port = server.sockets[0].getsockname()[1]
+        self._port = sock.getsockname()[1]
 
     def _peer_factory(self) -> Callable[[], asyncio.BaseProtocol]:
         if not self.uri.tls:
@@ -136,7 +146,7 @@ def _reason(uri: ListenerUri, error: OSError) -> str:
             return "port is taken by another program (address already in use); choose another with --listen"
         case errno.EACCES | errno.EPERM:
             return f"no permission to listen on port {uri.port}; ports below 1024 are for privileged users"
-        case errno.EADDRNOTAVAIL:
+        case errno.EADDRNOTAVAIL | errno.EAFNOSUPPORT:
             return f'"{uri.host}" is not an address of this machine'
         case _:
             return f"cannot listen: {(error.strerror or str(error)).lower()}"

@@ -12,6 +12,7 @@ peers, leaves in one write per peer. Nothing here grows with what a peer does or
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -65,6 +66,7 @@ class Peer(asyncio.Protocol):
         self._flush_is_due = False
         self._write_paused = False
         self._read_paused = False
+        self._leaving = False
         self._closing = False
         self._write_pause_bytes = settings.connection.write_pause_bytes
         self.is_ready = True
@@ -86,7 +88,7 @@ class Peer(asyncio.Protocol):
         self._peers.add(self)
         transport.set_write_buffer_limits(high=self._write_pause_bytes, low=self._write_pause_bytes // 4)
         seconds = self._settings.handshake.wire_format_timeout_seconds
-        self._set_deadline(seconds, f"it sent no WireFormatInfo in {seconds:g} s")
+        self._set_deadline(seconds, lambda: self.fail(f"it sent no WireFormatInfo in {seconds:g} s"))
         if not self._uri.auto:
             self._speak_openwire()
 
@@ -123,6 +125,17 @@ class Peer(asyncio.Protocol):
         if protocol.waiting_bytes:
             self.flush_soon()
 
+    def eof_received(self) -> None:
+        if self._closing:
+            return
+        try:
+            if self._protocol is not None:
+                self._protocol.receive_eof()
+            elif self._first_bytes:
+                raise RemoteProtocolError(f"it left after {len(self._first_bytes)} bytes that name no protocol")
+        except RemoteProtocolError as error:
+            self.fail(str(error))
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self not in self._peers:
             return
@@ -151,7 +164,7 @@ class Peer(asyncio.Protocol):
     def agreed(self, agreement: Agreement) -> None:
         """Both sides know how they speak: the inactivity monitor starts, the login is awaited."""
         seconds = self._settings.handshake.login_timeout_seconds
-        self._set_deadline(seconds, f"it sent no ConnectionInfo in {seconds:g} s")
+        self._set_deadline(seconds, lambda: self.fail(f"it sent no ConnectionInfo in {seconds:g} s"))
         if not agreement.tcp_no_delay:
             self._disable_no_delay()
         if agreement.inactivity_ms > 0:
@@ -184,6 +197,8 @@ class Peer(asyncio.Protocol):
         if not self._flush_is_due:
             self._flush_is_due = True
             self._loop.call_soon(self._flush)
+            if self._monitor is not None:
+                self._monitor.sent()  # here, not in _flush: the monitor can tell its own keep-alives from the rest
 
     def fail(self, reason: str) -> None:
         """The peer broke a rule: tell it, if there are words for it, and close."""
@@ -206,8 +221,10 @@ class Peer(asyncio.Protocol):
             self._close(reason)
 
     def close_later(self, seconds: float, reason: str) -> None:
-        """Give the peer *seconds* to read the last answer and leave by itself."""
-        self._set_deadline(seconds, reason)
+        """Give the peer, which knows why, *seconds* to leave by itself; asking again does not give it more."""
+        if not self._leaving:
+            self._leaving = True
+            self._set_deadline(seconds, lambda: self.close_quietly(reason))
 
     def shut_down(self) -> None:
         """The broker stops: say so, send what is waiting, close."""
@@ -248,9 +265,8 @@ class Peer(asyncio.Protocol):
         if not pieces:
             return
         transport.write(b"".join(pieces))
-        if self._monitor is not None:
-            self._monitor.sent()
-        if transport.get_write_buffer_size() >= self._settings.connection.read_pause_bytes:
+        # Above, not at: only above its limit has the transport called pause_writing and will call resume_writing.
+        if transport.get_write_buffer_size() > self._settings.connection.read_pause_bytes:
             self._set_reading(False)
         if not self.is_ready:
             self._become_ready()
@@ -277,10 +293,10 @@ class Peer(asyncio.Protocol):
     def _silent_for(self, seconds: float) -> None:
         self.fail(f"nothing was heard from it for {seconds:g} s")
 
-    def _set_deadline(self, seconds: float, reason: str) -> None:
+    def _set_deadline(self, seconds: float, callback: Callable[[], None]) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = self._clock.call_later(seconds, lambda: self.fail(reason))
+        self._deadline = self._clock.call_later(seconds, callback)
 
     def _close(self, reason: str) -> None:
         """Stop listening to the peer, let it read what is waiting, and go."""

@@ -38,6 +38,11 @@ class FrameBuffer:
             self._position = 0
             self._collected = bytearray()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes received and not yet taken: the beginning of a frame, once `next_frame` has returned None."""
+        return len(self._data) - self._position + len(self._collected)
+
     def next_frame(self, size_max: int) -> bytes | None:
         """The next whole frame without its size, or None. Raises `RemoteProtocolError` if it is over *size_max*."""
         start = self._position

@@ -33,6 +33,8 @@ def detect(first_bytes: bytes) -> Spoken | None:
     for start, name in _OTHERS.items():
         if first_bytes.startswith(start):
             raise RemoteProtocolError(f"the peer speaks {name}, which this listener does not serve")
+    if any(start.startswith(first_bytes) for start in _OTHERS):
+        return None
     seen = first_bytes[_MAGIC_AT : _MAGIC_AT + len(_OPENWIRE_MAGIC)]
     if not _OPENWIRE_MAGIC.startswith(seen):
         raise RemoteProtocolError(f"the first bytes {first_bytes[:16].hex(' ')} belong to no known protocol")

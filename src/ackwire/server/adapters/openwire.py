@@ -198,6 +198,7 @@ class OpenWireAdapter:
                 destination=destination_from_wire(info.destination),
                 prefetch=max(0, info.prefetch_size),
                 no_local=info.no_local,
+                priority=info.priority,
             ),
             _ConsumerEnd(self._peer, self._protocol, self._clock, Consumer(consumer_id)),
         )

@@ -107,13 +107,18 @@ def _shorter(ours: int, theirs: int) -> int:
 
 
 def _flag(properties: dict[str, Value], key: str) -> bool:
-    return properties.get(key, False) is True
+    value = properties.get(key)
+    if not isinstance(value, bool | None):
+        raise RemoteProtocolError(f"{key} in WireFormatInfo is a {type(value).__name__}, not a boolean")
+    return value is True
 
 
 def _number(properties: dict[str, Value], key: str) -> int:
-    value = properties.get(key, 0)
-    if not isinstance(value, int):
-        raise RemoteProtocolError(f"{key} in WireFormatInfo is a {type(value).__name__}, not a number")
+    value = properties.get(key)
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise RemoteProtocolError(f"{key} in WireFormatInfo is a {type(value).__name__}, not a whole number")
     return int(value)
 
 

@@ -90,6 +90,12 @@ class OpenWireProtocol:
         """Take what the peer sent."""
         self._buffer.append(data)
 
+    def receive_eof(self) -> None:
+        """The peer will send no more. Raises `RemoteProtocolError` if that is in the middle of a frame."""
+        if not self._finished and self._buffer.waiting_bytes:
+            self._finished = True
+            raise RemoteProtocolError(f"it left {self._buffer.waiting_bytes} bytes into a frame")
+
     def login_finished(self) -> None:
         """The peer has introduced itself: frames may have the agreed size from now on."""
         assert self.agreement is not None

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for every structure, made from the declarations: a new structure is covered by being declared."""
+"""Hypothesis strategies for every structure, made from the declarations: declaring a new one covers it."""
 
 from dataclasses import replace
 from functools import cache
@@ -64,9 +64,14 @@ _SCALARS: Final[dict[WireType, st.SearchStrategy[Any]]] = {
 }
 
 
-@cache
 def structures(cls: type[Structure], nesting: int = NESTING) -> st.SearchStrategy[Any]:
     """Any *cls*."""
+    return _structures(cls.TYPE_ID, nesting)
+
+
+@cache
+def _structures(type_id: int, nesting: int) -> st.SearchStrategy[Any]:
+    cls = REGISTRY[type_id]
     return st.builds(cls, **{field.name: _values(field, nesting) for field in fields_of(cls)})
 
 
@@ -79,7 +84,6 @@ def _values(field: Field, nesting: int) -> st.SearchStrategy[Any]:
     return nested
 
 
-@cache
 def _accepted_by(accepts: type[Structure], nesting: int) -> st.SearchStrategy[Any]:
     concrete = [cls for cls in REGISTRY.values() if issubclass(cls, accepts) and (cls.IS_VALUE or nesting > 0)]
     return st.one_of([st.deferred(lambda cls=cls: structures(cls, nesting - 1)) for cls in concrete])  # type: ignore[misc]
@@ -108,7 +112,7 @@ def exists_in(version: int, value: Any) -> bool:
         return all(exists_in(version, item) for item in value)
     if not isinstance(value, Structure):
         return True
-    return value.SINCE <= version and all(
+    return version >= value.SINCE and all(
         exists_in(version, getattr(value, field.name)) for field in fields_of(type(value)) if field.in_version(version)
     )
 

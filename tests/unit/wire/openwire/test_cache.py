@@ -207,6 +207,16 @@ def test_incomplete_frame_fills_no_slot(tight: bool) -> None:
     assert receiver.decode(reference) == command
 
 
+@pytest.mark.parametrize(("tight", "outer", "inner"), [(False, 0, 1), (True, 1, 0)], ids=["loose", "tight"])
+def test_slots_of_nested_values_are_given_in_the_order_of_java(tight: bool, outer: int, inner: int) -> None:
+    """Loose gives the outer value its slot first, tight the inner one (openwire.md §4)."""
+    codec = Codec(WireFormat(tight=tight, cache_size=1024))
+    codec.encode(RemoveInfo(object_id=LocalTransactionId(5, ConnectionId("c"))))
+    for value, slot in ((LocalTransactionId(5, ConnectionId("c")), outer), (ConnectionId("c"), inner)):
+        reference = codec.encode(RemoveInfo(object_id=value, last_delivered_sequence_id=0))[4:]
+        assert reference[7:9] == slot.to_bytes(2)
+
+
 @by_encoding
 def test_directions_are_independent(tight: bool) -> None:
     wire_format = WireFormat(tight=tight, cache_size=1024)
@@ -248,11 +258,10 @@ def test_values_kept_alive_by_a_reference_count_towards_the_limit(tight: bool) -
         connection = ConnectionId(f"{number}" * 10_000)
         receiver.decode(sender.encode(RemoveInfo(object_id=connection))[4:])
         frame = bytearray(sender.encode(RemoveInfo(object_id=LocalTransactionId(number, connection)))[4:])
-        at = frame.index(b"\x00\x01", 5)  # the slot that the sender chose
-        frame[at : at + 2] = slot.to_bytes(2)
+        frame[7:9] = slot.to_bytes(2)  # in place of the one that the sender chose; both encodings have it there
         receiver.decode(bytes(frame))
 
-    for number in range(4):
+    for number in range(3):
         fill(slot=number + 1, number=number)
     with pytest.raises(RemoteProtocolError, match="the marshalling cache holds"):
-        fill(slot=5, number=5)
+        fill(slot=4, number=4)

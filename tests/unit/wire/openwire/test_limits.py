@@ -84,10 +84,8 @@ def test_array_that_claims_the_most_items_is_refused_without_allocating(tight: b
         codec_with(DEFAULT_LIMITS, tight=tight).decode(forged)
 
 
-@pytest.mark.parametrize("count", HUGE)
+@pytest.mark.parametrize("count", [count for count in HUGE if count != -1])  # -1 is the null map
 def test_map_that_claims_many_entries_is_refused_without_allocating(count: int) -> None:
-    if count == -1:
-        pytest.skip("-1 is the null map")
     with little_memory(), pytest.raises(RemoteProtocolError):
         decode_map(struct.pack(">i", count) + b"\0\1a\0" * 10)
     with little_memory(), pytest.raises(RemoteProtocolError):
@@ -119,9 +117,7 @@ def test_boolean_stream_that_ends_early_is_refused() -> None:
 
 
 def test_boolean_stream_over_the_wires_limit_is_our_mistake() -> None:
-    commands_with_many_bits = commands.DataArrayResponse(
-        data=tuple(commands.ConsumerInfo() for _ in range(20_000))
-    )
+    commands_with_many_bits = commands.DataArrayResponse(data=(commands.ConsumerInfo(),) * 16_000)
     with pytest.raises(LocalProtocolError, match="boolean stream of"):
         frame_of(commands_with_many_bits, tight=True)
 
@@ -137,7 +133,7 @@ def test_waiting_for_a_frame_without_size_ends_at_the_frame_limit(tight: bool) -
     with pytest.raises(Truncated):
         codec.decode_first(frame[:100])
     frame = Codec(codec.wire_format).encode(commands.PartialCommand(1, bytes(1000)))
-    with pytest.raises(RemoteProtocolError, match="a frame of at least 10[0-9]+ bytes: the limit is 1000") as caught:
+    with pytest.raises(RemoteProtocolError, match=r"a frame of at least 10[0-9]+ bytes: the limit is 1000") as caught:
         codec.decode_first(frame[:100])
     assert not isinstance(caught.value, Truncated)
 
@@ -184,9 +180,7 @@ def test_negative_counts_are_refused(tight: bool, count: int) -> None:
     array = frame_of(commands.DataArrayResponse(data=()), tight=tight)
     with pytest.raises(RemoteProtocolError, match=f"{count} items"):
         codec_with(DEFAULT_LIMITS, tight=tight).decode(array[:-2] + struct.pack(">h", count))
-    trace = frame_of(
-        commands.ExceptionResponse(exception=Throwable(None, None)), tight=tight, stack_traces=True
-    )
+    trace = frame_of(commands.ExceptionResponse(exception=Throwable(None, None)), tight=tight, stack_traces=True)
     end = -2 if tight else -3  # loose: the flag of the cause follows
     forged = trace[:end] + struct.pack(">h", count) + (b"" if tight else trace[-1:])
     with pytest.raises(RemoteProtocolError, match=f"{count} items"):
@@ -239,9 +233,7 @@ def test_causes_nest_up_to_the_limit(tight: bool) -> None:
 # ---- strings ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("tight", "limit"), [(False, 65535), (True, TIGHT_STRING_BYTES_MAX)], ids=["loose", "tight"]
-)
+@pytest.mark.parametrize(("tight", "limit"), [(False, 65535), (True, TIGHT_STRING_BYTES_MAX)], ids=["loose", "tight"])
 def test_string_may_have_as_many_bytes_as_java_reads(tight: bool, limit: int) -> None:
     longest = commands.ConnectionId("a" * limit)
     assert codec_with(DEFAULT_LIMITS, tight=tight).decode(frame_of(longest, tight=tight)) == longest
@@ -285,7 +277,7 @@ def test_fast_path_refuses_strings_that_fit_only_in_a_foreign_form(part: str) ->
         group_id="#" * 40_000 if part == "group_id" else None,
     )
     frame = frame_of(message, tight=False)
-    assert FastDecoder().message(frame)
+    assert FastDecoder().message(frame).frame == frame
     forged = frame.replace(b"#" * 40_000, b"\0" * 40_000)
     with pytest.raises(RemoteProtocolError, match="over the wire's limit of 65535"):
         codec_with(DEFAULT_LIMITS, tight=False).decode(forged)
@@ -300,7 +292,7 @@ def test_fast_path_refuses_strings_that_fit_only_in_a_foreign_form(part: str) ->
 def test_decoded_structures_take_little_more_than_their_frame(tight: bool) -> None:
     """Nothing small on the wire becomes large in memory: the worst are arrays of small structures."""
     small = commands.XATransactionId(2**30, None, None)
-    inner = commands.DataArrayResponse(data=(small,) * 1000)
+    inner = commands.DataArrayResponse(data=(small,) * 200)
     frame = frame_of(commands.DataArrayResponse(data=(inner,) * 20), tight=tight)
     with little_memory(30 * len(frame)):
         codec_with(DEFAULT_LIMITS, tight=tight).decode(frame)

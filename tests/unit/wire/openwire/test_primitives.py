@@ -170,7 +170,7 @@ def test_both_forms_are_read_everywhere(data: bytes) -> None:
 # ---- whole maps and streams ------------------------------------------------------------------------------------
 
 
-@effort(100)
+@effort(50)
 @given(PROPERTY_MAPS)
 def test_any_map_survives(entries: dict[str, Value]) -> None:
     decoded = decode_map(encode_map(entries))
@@ -268,7 +268,7 @@ def test_entries_are_limited_over_all_levels_together() -> None:
         decode_stream(b"\0" * 11, limits)
 
 
-@effort(200)
+@effort(100)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_map_or_refused(data: bytes) -> None:
     for decode in (decode_map, decode_stream):
@@ -279,7 +279,7 @@ def test_any_bytes_are_a_map_or_refused(data: bytes) -> None:
         assert value is not None
 
 
-@effort(100)
+@effort(40)
 @given(PROPERTY_MAPS, st.data())
 def test_mutated_map_is_a_map_or_refused(entries: dict[str, Value], data: st.DataObject) -> None:
     frame = bytearray(encode_map(entries))

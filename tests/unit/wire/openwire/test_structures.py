@@ -50,68 +50,52 @@ def test_every_structure_is_declared_and_no_other() -> None:
 
 
 def test_versions_span_those_of_the_specification() -> None:
-    assert (VERSION_MIN, VERSION_MAX) == (
-        SPECIFICATION["protocol_versions"]["min"],
-        SPECIFICATION["protocol_versions"]["max"],
-    )
+    versions = SPECIFICATION["protocol_versions"]
+    assert (versions["min"], versions["max"]) == (VERSION_MIN, VERSION_MAX)
 
 
 @pytest.mark.parametrize("entry", STRUCTURES, ids=by_name)
 def test_structure_is_declared_as_specified(entry: dict[str, Any]) -> None:
     cls = structure_class(entry["name"])
-    assert cls.TYPE_ID == entry["type_id"]
-    assert cls.SINCE == entry["since"]
+    assert entry["type_id"] == cls.TYPE_ID
+    assert entry["since"] == cls.SINCE
     assert entry["marshall_aware"] == cls.MARSHALL_AWARE
     ancestors = [base.__name__ for base in cls.__mro__[1:]]
     assert [name for name in reversed(ancestors) if name in entry["parents"]] == entry["parents"]
-
-
-@pytest.mark.parametrize("entry", STRUCTURES, ids=by_name)
-def test_fields_are_declared_as_specified(entry: dict[str, Any]) -> None:
-    cls = structure_class(entry["name"])
     declared = [
         (field.name, field.wire_type.value, effective_since(cls, field), field.until) for field in fields_of(cls)
     ]
     assert declared == [
-        (
-            snake_case(field["name"]),
-            JSON_TYPES[field["type"]],
-            field["since"],
-            field.get("until", VERSION_MAX),
-        )
+        (snake_case(field["name"]), JSON_TYPES[field["type"]], field["since"], field.get("until", VERSION_MAX))
         for field in entry["fields"]
     ]
+    for field, specified in zip(fields_of(cls), entry["fields"], strict=True):
+        assert_accepts_what_is_specified(field, specified)
+        assert_defaults_to_what_a_new_java_object_holds(field, specified)
 
 
-@pytest.mark.parametrize("entry", STRUCTURES, ids=by_name)
-def test_fields_accept_the_specified_structures_only(entry: dict[str, Any]) -> None:
-    for field, specified in zip(fields_of(structure_class(entry["name"])), entry["fields"], strict=True):
-        if "of" not in specified:
-            assert field.accepts is Structure
-            continue
-        expected = "Structure" if specified["of"] == "DataStructure" else specified["of"]
-        assert field.accepts.__name__ == expected, field.name
-        if "concrete" in specified:
-            concrete = {cls.__name__ for cls in REGISTRY.values() if issubclass(cls, field.accepts)}
-            assert concrete == set(specified["concrete"]), field.name
+def assert_accepts_what_is_specified(field: Field, specified: dict[str, Any]) -> None:
+    if "of" not in specified:
+        assert field.accepts is Structure
+        return
+    expected = "Structure" if specified["of"] == "DataStructure" else specified["of"]
+    assert field.accepts.__name__ == expected, field.name
+    if "concrete" in specified:
+        concrete = {cls.__name__ for cls in REGISTRY.values() if issubclass(cls, field.accepts)}
+        assert concrete == set(specified["concrete"]), field.name
 
 
-@pytest.mark.parametrize("entry", STRUCTURES, ids=by_name)
-def test_fields_default_to_what_a_new_java_object_holds(entry: dict[str, Any]) -> None:
-    for field, specified in zip(fields_of(structure_class(entry["name"])), entry["fields"], strict=True):
-        zero = ZERO_VALUES.get(field.wire_type.value)
-        default = specified.get("java_default", zero)
-        assert field.default == default, field.name
-        assert type(field.default) is type(default), field.name
+def assert_defaults_to_what_a_new_java_object_holds(field: Field, specified: dict[str, Any]) -> None:
+    default = specified.get("java_default", ZERO_VALUES.get(field.wire_type.value))
+    assert field.default == default, field.name
+    assert type(field.default) is type(default), field.name
 
 
-@pytest.mark.parametrize("entry", STRUCTURES, ids=by_name)
-def test_exactly_ids_and_destinations_are_values(entry: dict[str, Any]) -> None:
-    cls = structure_class(entry["name"])
-    is_id_or_destination = cls.TYPE_ID in range(100, 130)
-    assert is_id_or_destination == cls.IS_VALUE
-    if cls.IS_VALUE:
-        assert hash(cls()) == hash(cls())
+def test_exactly_ids_and_destinations_are_values() -> None:
+    for cls in REGISTRY.values():
+        assert (cls.TYPE_ID in range(100, 130)) == cls.IS_VALUE, cls
+        if cls.IS_VALUE:
+            assert hash(cls()) == hash(cls())
 
 
 def test_magic_has_its_specified_size() -> None:

@@ -48,7 +48,7 @@ def assert_survives(wire_format: WireFormat, command: Structure) -> None:
 
 
 @by_structure
-@effort(4)
+@effort(3)
 @given(data=st.data())
 def test_any_structure_survives_in_every_version(cls: type[Structure], data: st.DataObject) -> None:
     command = data.draw(structures(cls))
@@ -62,7 +62,8 @@ def test_any_structure_survives_in_every_version(cls: type[Structure], data: st.
 @pytest.mark.parametrize("version", VERSIONS)
 @by_encoding
 def test_new_structures_survive_in_every_wire_format(version: int, tight: bool) -> None:
-    for cache_size, usual in itertools.product(CACHE_SIZES, (False, True)):
+    for cache_size in CACHE_SIZES:
+        usual = cache_size in (None, 100)
         wire_format = WireFormat(version, tight, cache_size, stack_traces=not usual, size_prefix=usual)
         for cls in REGISTRY.values():
             assert_survives(wire_format, cls())
@@ -188,13 +189,13 @@ class Direction:
 
 @by_encoding
 @pytest.mark.parametrize("cache_size", [100, 110, 140])
-@pytest.mark.parametrize("version", [1, 9, 12])
+@pytest.mark.parametrize("version", [1, 12])
 def test_small_cache_with_many_values_says_the_same_as_no_cache(version: int, cache_size: int, tight: bool) -> None:
     wire_format = WireFormat(version, tight, cache_size)
     seed = version * 1000 + cache_size
     here = Direction(wire_format, Traffic(seed, ids=400))
     there = Direction(wire_format, Traffic(seed + 1, ids=400))
-    for _ in range(60):
+    for _ in range(40):
         here.exchange_with(there)
         there.exchange_with(here)
     if cache_size > 100:  # with 100 slots nothing outlives its frame

@@ -1,0 +1,492 @@
+"""The demo: `ackwire serve` at work, with producers and consumers of the unmodified ActiveMQ Java client.
+
+Every client is a process of its own and writes one line of JSON for each message it sends, receives or acknowledges.
+At the end these events must add up: each queue message acknowledged once, each topic message once by every
+subscriber, and what a killed consumer held received by another one, flagged as redelivered.
+
+    python examples/demo.py          leaves the broker running until Ctrl-C
+    python examples/demo.py --exit   ends by itself; the exit code says whether everything added up
+"""
+
+import argparse
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn, Self
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "examples" / "java"
+OUTPUT = ROOT / "build" / "demo"  # one folder per run; `make clean` removes them
+JARS = Path("/usr/share/java")
+CLIENT_JARS = (
+    "activemq-client.jar",
+    "geronimo-jms_1.1_spec.jar",
+    "geronimo-j2ee-management-1.1-spec.jar",
+    "hawtbuf.jar",
+    "slf4j-api.jar",
+    "slf4j-simple.jar",
+)
+JVM_OPTIONS = (
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # a quick start matters more here than top speed
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+COMPILER_OPTIONS = ("-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-proc:none", "-Xlint:all", "-Werror")
+
+USUAL_PORT = 61616  # where clients of ActiveMQ look first
+DEADLINE_SECONDS = 180  # the whole demo takes about ten, on a busy machine more; this ends one that hangs
+SETTLE_SECONDS = 20.0  # how long after the last send a message may take to arrive
+STOP_SECONDS = 10.0
+POLL_SECONDS = 0.05
+
+ORDERS = "queue://demo.orders"
+SHIPMENTS = "queue://demo.shipments"
+PRICES = "topic://demo.prices"
+ORDERS_PER_PRODUCER = 500
+SHIPMENT_COUNT = 100
+PRICE_COUNT = 500
+STALL_AFTER = 15  # the doomed consumer acknowledges 10 of these and holds the rest, and all that was prefetched
+
+
+class DemoFailed(Exception):
+    """The demo cannot go on; the text says why."""
+
+
+# ---- progress --------------------------------------------------------------------------------------------------
+
+
+_started = time.monotonic()
+
+
+def say(text: str) -> None:
+    """A line of progress, with the time since the start."""
+    print(f"[{time.monotonic() - _started:5.1f} s] {text}", flush=True)
+
+
+# ---- processes -------------------------------------------------------------------------------------------------
+
+
+class Child:
+    """A process that the demo started; it is only ever signalled by its own pid."""
+
+    def __init__(self, name: str, argv: Sequence[str], log: Path) -> None:
+        self.name = name
+        self.log = log
+        with log.open("wb") as errors:
+            # In a group of its own, so that Ctrl-C reaches the demo alone, which then ends everything in order.
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, process_group=0
+            )
+
+    def expect(self, beginning: str) -> str:
+        """Wait for the next line of output, which must start with *beginning*."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().rstrip()
+        if not line.startswith(beginning):
+            self.fail(f"said {line!r} instead of {beginning!r}" if line else "ended early")
+        return line
+
+    def finish(self) -> None:
+        """Close the standard input, which tells our Java programs to stop, and wait for a good end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._expect_exit_code(self._process.wait())
+
+    def kill(self) -> None:
+        """SIGKILL: no farewell, as in a crash."""
+        self._process.kill()
+        self._process.wait()
+
+    def terminate(self) -> None:
+        """SIGTERM, and wait for a good end."""
+        self._process.terminate()
+        self._expect_exit_code(self._process.wait(STOP_SECONDS))
+
+    def wait(self) -> int:
+        return self._process.wait()
+
+    def ask_to_end(self) -> None:
+        """SIGTERM, without waiting, if it still runs."""
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def stop(self) -> None:
+        """End the process if it still runs, one way or the other."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def _expect_exit_code(self, code: int) -> None:
+        if code != 0:
+            self.fail(f"ended with exit code {code}")
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise `DemoFailed` with what the process had to say for itself."""
+        tail = self.log.read_text(errors="replace")[-2000:].strip()
+        raise DemoFailed(f"{self.name} {what}" + (f"; the end of {self.log}:\n{tail}" if tail else ""))
+
+
+@dataclass
+class Run:
+    """One run of the demo: its folder, its broker, and every process it started."""
+
+    folder: Path
+    children: list[Child] = field(default_factory=list)
+    url: str = ""
+
+    def __enter__(self) -> Self:
+        for part in ("events", "classes"):
+            (self.folder / part).mkdir()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.alarm(0)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not keep us from tidying up
+        for client in self.children[1:]:
+            client.ask_to_end()
+        for child in reversed(self.children):  # the broker came first and goes last
+            child.stop()
+
+    def start(self, name: str, argv: Sequence[str]) -> Child:
+        child = Child(name, argv, self.folder / f"{name}.log")
+        self.children.append(child)
+        return child
+
+    def start_broker(self) -> Child:
+        port = USUAL_PORT if is_free(USUAL_PORT) else 0
+        if port == 0:
+            say(f"port {USUAL_PORT} is taken; the broker will listen on a free one")
+        program = Path(sys.executable).with_name("ackwire")
+        listen = f"tcp://127.0.0.1:{port}"
+        broker = self.start("broker", [str(program), "serve", "--store", "memory", "--listen", listen])
+        self.url = broker.expect("ackwire").split()[-1]
+        return broker
+
+    def compile_clients(self) -> None:
+        sources = [str(source) for source in sorted(SOURCES.glob("*.java"))]
+        command = ["javac", *COMPILER_OPTIONS, "-cp", self._classpath, "-d", str(self.folder / "classes"), *sources]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise DemoFailed(f"javac failed:\n{done.stderr}")
+
+    def producer(self, name: str, destination: str, count: int) -> Child:
+        return self._java("Producer", name, destination, str(count))
+
+    def consumer(self, name: str, destination: str, mode: str, *stall_after: int) -> Child:
+        return self._java("Consumer", name, destination, mode, *map(str, stall_after))
+
+    def _java(self, program: str, name: str, *arguments: str) -> Child:
+        events = str(self.folder / "events" / f"{name}.jsonl")
+        return self.start(
+            name, ["java", *JVM_OPTIONS, "-cp", self._classpath, program, self.url, events, name, *arguments]
+        )
+
+    @property
+    def _classpath(self) -> str:
+        return ":".join([str(self.folder / "classes"), *(str(JARS / jar) for jar in CLIENT_JARS)])
+
+
+def is_free(port: int) -> bool:
+    """Whether a broker could listen on *port* of the loopback interface."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+# ---- events ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a client did with a message: sent, received or acknowledged it."""
+
+    kind: str
+    client: str
+    destination: str
+    message_id: str
+    redelivered: bool
+
+
+class EventLog:
+    """Everything the clients have written so far.
+
+    One file of JSON lines per client: what Spark's JSON source reads, for the audit pipeline that a later version
+    brings in the place of `account_for`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets: Counter[Path] = Counter()
+        self._events: list[Event] = []
+
+    def read(self) -> list[Event]:
+        """All events, including those written since the last call."""
+        for file in sorted(self._folder.glob("*.jsonl")):
+            with file.open("rb") as lines:
+                lines.seek(self._offsets[file])
+                for line in lines:
+                    if line.endswith(b"\n"):  # the writer may be in the middle of one
+                        self._offsets[file] += len(line)
+                        self._events.append(_parse_event(line))
+        return self._events
+
+
+def _parse_event(line: bytes) -> Event:
+    entry = json.loads(line)
+    return Event(entry["event"], entry["client"], entry["destination"], entry["message_id"], entry["redelivered"])
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Clients that together must receive every message of a destination once."""
+
+    destination: str
+    clients: tuple[str, ...]
+    description: str
+    expects_redelivery: bool = False
+
+
+AUDIENCES = (
+    Audience(ORDERS, ("auto", "client", "individual"), "3 consumers, sharing"),
+    Audience(SHIPMENTS, ("doomed", "rescuer"), "1 killed, then another", expects_redelivery=True),
+    Audience(PRICES, ("subscriber-1",), "subscriber-1"),
+    Audience(PRICES, ("subscriber-2",), "subscriber-2"),
+    Audience(PRICES, ("subscriber-3",), "subscriber-3"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of the messages of one audience."""
+
+    audience: Audience
+    sent: int
+    received: int
+    redelivered: int
+    missing: int
+    """Sent, but acknowledged by nobody."""
+    duplicated: int
+    """Acknowledged more than once, or received again without the flag that says so."""
+    unknown: int
+    """Received, but sent by nobody."""
+
+    @property
+    def verdict(self) -> str:
+        if self.missing or self.duplicated or self.unknown or not self.sent:
+            return "WRONG"
+        if self.audience.expects_redelivery and not self.redelivered:
+            return "NOT SHOWN"
+        return "ok"
+
+
+def account_for(audience: Audience, events: Iterable[Event]) -> Account:
+    """Compare what was sent to a destination with what *audience* did with it."""
+    sent: set[str] = set()
+    received: Counter[tuple[str, bool]] = Counter()
+    acknowledged: Counter[str] = Counter()
+    for event in events:
+        if event.destination != audience.destination:
+            continue
+        if event.kind == "sent":
+            sent.add(event.message_id)
+        elif event.client in audience.clients and event.kind == "received":
+            received[event.message_id, event.redelivered] += 1
+        elif event.client in audience.clients and event.kind == "acknowledged":
+            acknowledged[event.message_id] += 1
+    seen = {message_id for message_id, _ in received}
+    again = {message_id for (message_id, flagged), times in received.items() if not flagged and times > 1}
+    return Account(
+        audience,
+        sent=len(sent),
+        received=len(seen),
+        redelivered=sum(flagged for _, flagged in received),
+        missing=len(sent - acknowledged.keys()),
+        duplicated=len(again | {message_id for message_id, times in acknowledged.items() if times > 1}),
+        unknown=len(seen - sent),
+    )
+
+
+def accounts(events: Sequence[Event]) -> list[Account]:
+    return [account_for(audience, events) for audience in AUDIENCES]
+
+
+# ---- the story -------------------------------------------------------------------------------------------------
+
+
+def play(run: Run, log: EventLog) -> None:
+    """Every scene of the demo; returns when all messages have arrived, or have had the time to."""
+    say("starting the consumers: 3 of demo.orders, 3 of demo.prices, 1 of demo.shipments that will crash")
+    consumers = [run.consumer(mode, ORDERS, mode) for mode in ("auto", "client", "individual")]
+    consumers += [run.consumer(f"subscriber-{number}", PRICES, "auto") for number in (1, 2, 3)]
+    doomed = run.consumer("doomed", SHIPMENTS, "client", STALL_AFTER)
+    for consumer in (*consumers, doomed):
+        consumer.expect("ready")
+
+    say(f"sending {3 * ORDERS_PER_PRODUCER} orders, {PRICE_COUNT} prices, {SHIPMENT_COUNT} shipments")
+    producers = [run.producer(f"orders-{number}", ORDERS, ORDERS_PER_PRODUCER) for number in (1, 2, 3)]
+    producers += [run.producer("prices", PRICES, PRICE_COUNT), run.producer("shipments", SHIPMENTS, SHIPMENT_COUNT)]
+    for producer in producers:
+        producer.finish()
+
+    doomed.expect("stalled")
+    say("killing the consumer of demo.shipments with messages in flight, then starting another")
+    doomed.kill()
+    rescuer = run.consumer("rescuer", SHIPMENTS, "client")
+    rescuer.expect("ready")
+
+    say("waiting for the last messages")
+    wait_until(lambda: not any(account.missing for account in accounts(log.read())), SETTLE_SECONDS)
+    for consumer in (*consumers, rescuer):
+        consumer.finish()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    """Return when *condition* holds, or after *seconds*: the report will tell."""
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+
+
+# ---- the report ------------------------------------------------------------------------------------------------
+
+
+COLUMNS = ("destination", "received by", "sent", "received", "redelivered", "missing", "duplicated", "verdict")
+LEFT_ALIGNED = {"destination", "received by", "verdict"}
+
+
+def report(found: Sequence[Account], events: Sequence[Event]) -> str:
+    """The table, and who received how many of the shared orders."""
+    by_client = Counter(event.client for event in events if event.kind == "received" and event.destination == ORDERS)
+    shares = ", ".join(f"{client} {by_client[client]}" for client in AUDIENCES[0].clients)
+    shipments = next(account for account in found if account.audience.destination == SHIPMENTS)
+    twice = Counter(event.message_id for event in events if event.kind == "received" and event.destination == SHIPMENTS)
+    return "\n".join(
+        (
+            table([COLUMNS, *map(_cells, found)]),
+            "",
+            f"orders by acknowledgement mode: {shares}",
+            f"shipments redelivered after the kill: {shipments.redelivered}, of which the killed consumer had read "
+            f"{sum(times > 1 for times in twice.values())} without acknowledging them",
+        )
+    )
+
+
+def _cells(account: Account) -> tuple[str, ...]:
+    numbers = (account.sent, account.received, account.redelivered, account.missing, account.duplicated)
+    note = f" ({account.unknown} unknown)" if account.unknown else ""
+    return (
+        account.audience.destination,
+        account.audience.description,
+        *map(str, numbers),
+        account.verdict + note,
+    )
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """*rows* in columns, the first one as the heading."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = (
+            cell.ljust(width) if title in LEFT_ALIGNED else cell.rjust(width)
+            for title, cell, width in zip(rows[0], row, widths, strict=True)
+        )
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+# ---- the command -----------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the demo; 0 if everything added up."""
+    parser = argparse.ArgumentParser(description="Ackwire and the real ActiveMQ Java client at work.")
+    parser.add_argument("--exit", action="store_true", help="end by itself instead of leaving the broker running")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _end_in_order)
+    signal.signal(signal.SIGHUP, _end_in_order)
+    signal.signal(signal.SIGALRM, _give_up)
+    try:
+        return demonstrate(stay=not options.exit)
+    except DemoFailed as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print()
+        say("interrupted; everything the demo started has ended")
+        return 130
+
+
+def demonstrate(*, stay: bool) -> int:
+    """The demo from start to end; the broker stays up in between if *stay*."""
+    check_requirements()
+    signal.alarm(DEADLINE_SECONDS)
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=OUTPUT))
+    with Run(folder) as run:
+        say("starting the broker: ackwire serve --store memory")
+        broker = run.start_broker()
+        say(f"compiling the Java clients for {run.url}")
+        run.compile_clients()
+        log = EventLog(run.folder / "events")
+        play(run, log)
+        signal.alarm(0)
+        found = accounts(log.read())
+        print(f"\n{report(found, log.read())}\n", flush=True)
+        say(f"events of all clients, as JSON lines: {(run.folder / 'events').relative_to(ROOT)}")
+        if stay:
+            keep_serving(broker, run.url)
+        say("stopping the broker")
+        broker.terminate()
+    good = all(account.verdict == "ok" for account in found)
+    say("everything adds up" if good else "something does NOT add up")
+    return 0 if good else 1
+
+
+def check_requirements() -> None:
+    missing = [tool for tool in ("java", "javac") if shutil.which(tool) is None]
+    missing += [jar for jar in CLIENT_JARS if not (JARS / jar).exists()]
+    if missing:
+        raise DemoFailed(f"{', '.join(missing)} not found; apt-get install default-jdk-headless libactivemq-java")
+
+
+def keep_serving(broker: Child, url: str) -> None:
+    """Leave the broker to whoever wants to try it, until Ctrl-C."""
+    try:
+        say(f"the broker is still running: point any ActiveMQ 5 client at {url}")
+        print(f'          in Java: new ActiveMQConnectionFactory("{url}").createConnection()')
+        print("          Ctrl-C stops it", flush=True)
+        broker.wait()
+        broker.fail("ended by itself")
+    except KeyboardInterrupt:
+        print()
+
+
+def _end_in_order(signum: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + signum)  # on the way out, every process is stopped
+
+
+def _give_up(_signum: int, _frame: object) -> NoReturn:
+    raise DemoFailed(f"not finished after {DEADLINE_SECONDS} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
