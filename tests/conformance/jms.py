@@ -103,6 +103,8 @@ class ConnectionFacts:
 
     client_id: str
     version: int
+    tight: bool
+    cached: bool
     always_sync_send: bool
     async_send: bool
     optimize_acknowledge: bool
@@ -205,7 +207,7 @@ class Consumer:
         deadline = time.monotonic() + ARRIVAL_TIMEOUT_MS / 1000
         while (waiting := self.waiting()) < count and time.monotonic() < deadline:
             time.sleep(0.005)  # the client offers no event for this
-        assert waiting == count
+        assert waiting == count, f"{waiting} messages wait in the client, not {count}"
 
     def close(self) -> None:
         self._driver.call("close_consumer", consumer=self._handle)
@@ -262,6 +264,10 @@ class Connection:
 
     def facts(self) -> ConnectionFacts:
         return ConnectionFacts(**self._driver.call("describe_connection", connection=self._handle))
+
+    def await_processed(self, destination: str) -> None:
+        """Return once the broker has done all that this connection asked for: commands are taken in order."""
+        self.session().producer(destination).close()  # creating a producer waits for the broker's answer
 
     def churn(self, destination: str, count: int) -> None:
         """Open and close a session with a consumer and a producer *count* times."""

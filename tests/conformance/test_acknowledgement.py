@@ -151,6 +151,8 @@ def test_D7_unacknowledged_messages_come_back_flagged_and_unseen_ones_unflagged(
     parts: dict[str, Consumer | Session | Connection]
     parts = {"consumer": consumer, "session": session, "connection": connection}
     parts[closed].close()
+    if closed != "connection":
+        connection.await_processed(queue)
     left = drain(jms, url, queue)
     assert bodies(left) == [f"m{number}" for number in range(6)]
     assert redelivered(left) == [True, True, False, False, False, False]
@@ -181,12 +183,13 @@ def test_D7_each_return_raises_the_delivery_count(jms: Jms, url: str, queue: str
 
 def test_D7_messages_that_come_back_reach_a_consumer_that_was_already_waiting(jms: Jms, url: str, queue: str) -> None:
     """D7, A2: returned messages are dispatched at once, before newer ones (H1)."""
-    first = jms.connect(url).session(AckMode.CLIENT).consumer(queue)
+    connection = jms.connect(url)
+    first = connection.session(AckMode.CLIENT).consumer(queue)
     jms.send(url, queue, *texts(5))
     assert bodies(first.receive_expected(5)) == [f"m{number}" for number in range(5)]
     second = jms.connect(url).session().consumer(queue)
     first.close()
-    jms.send(url, queue, text("newer"))
+    connection.session().producer(queue).send(text("newer"))
     assert bodies(second.receive_expected(6)) == [*(f"m{number}" for number in range(5)), "newer"]
 
 

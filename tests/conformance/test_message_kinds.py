@@ -17,7 +17,7 @@ from tests.conformance.jms import (
     text,
     with_options,
 )
-from tests.conformance.routes import Broker
+from tests.conformance.routes import CORE_ROUTES, Broker
 
 LIST_OF_ALL = [
     Value("string", "in a list"),
@@ -218,12 +218,24 @@ def test_A4_every_openwire_version_carries_every_kind_header_and_property(
     assert_every_header_survives(jms, url, f"{queue}.headers")
 
 
+@pytest.mark.parametrize("route", CORE_ROUTES)
+def test_J2_the_listener_decides_what_is_offered(jms: Jms, broker: Broker, route: str) -> None:
+    """J2: loose without cache by default, tight and cached where the listener's URI says so."""
+    with jms.connect(broker.url(route)) as connection:
+        facts = connection.facts()
+    offered = CORE_ROUTES[route].tight_and_cached
+    assert (facts.version, facts.tight, facts.cached) == (12, offered, offered)
+
+
 @pytest.mark.parametrize("wire_format", WIRE_FORMATS)
 def test_J2_the_client_chooses_encoding_and_cache_on_a_listener_that_offers_both(
     jms: Jms, broker: Broker, queue: str, wire_format: str
 ) -> None:
     """J2: tight or loose, with or without cache, as negotiated; nothing is lost in any of them."""
     url = broker.url("tight-cached", **WIRE_FORMATS[wire_format])
+    with jms.connect(url) as connection:
+        facts = connection.facts()
+    assert wire_format == f"{'tight' if facts.tight else 'loose'} {'cached' if facts.cached else 'uncached'}"
     assert_every_kind_survives(jms, url, f"{queue}.kinds")
     assert_every_header_survives(jms, url, f"{queue}.headers")
 

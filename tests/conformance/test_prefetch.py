@@ -41,6 +41,7 @@ def test_D3_below_half_the_prefetch_no_further_message_is_pushed(jms: Jms, url: 
     slow = jms.connect(url).session(AckMode.CLIENT).consumer(f"{queue}?consumer.prefetchSize=10")
     jms.send(url, queue, *texts(40))
     slow.receive_expected(4)
+    slow.await_waiting(6)
     other = jms.connect(url).session().consumer(queue)
     assert bodies(other.receive_expected(30)) == [f"m{number}" for number in range(10, 40)]
     slow.await_waiting(6)

@@ -1,49 +1,82 @@
-"""Who gets the next message: consumers with room, one after another."""
+"""Who gets the next message (SEMANTICS A2, C5, H2).
 
+Consumers with the same selector form a lane: they want the same messages, so one scan serves them all. Inside a lane
+the ones with the highest priority come first, and equals take turns. Only consumers that may have room take part in the
+round: one without room drops out when its turn comes and is offered again when something about it changes, so a message
+does not cost a look at every consumer that is full.
+"""
+
+from bisect import insort
 from collections import deque
 from typing import final
 
 from ackwire.broker.subscription import QueueSubscription
+from ackwire.selector import Selector
 
 
 @final
 class Rotation:
-    """The consumers of a queue in turn.
+    """Consumers in turn, by priority."""
 
-    Only those that may have room are in the round, so a message does not cost a look at every consumer that is full:
-    one without room drops out when its turn comes and is offered again when something about it changes.
-    """
-
-    __slots__ = ("_round", "subscriptions")
+    __slots__ = ("_in_round", "_priorities", "_rounds", "subscriptions")
 
     def __init__(self) -> None:
         self.subscriptions: list[QueueSubscription] = []
-        self._round: deque[QueueSubscription] = deque()
+        self._rounds: dict[int, deque[QueueSubscription]] = {}
+        self._in_round: set[QueueSubscription] = set()
+        self._priorities: list[int] = []
+        """Negated, so that the highest comes first."""
 
     def add(self, subscription: QueueSubscription) -> None:
         self.subscriptions.append(subscription)
+        if subscription.priority not in self._rounds:
+            self._rounds[subscription.priority] = deque()
+            insort(self._priorities, -subscription.priority)
         self.offer(subscription)
 
     def remove(self, subscription: QueueSubscription) -> None:
         self.subscriptions.remove(subscription)
-        if subscription.in_rotation:
-            self._round.remove(subscription)
-            subscription.in_rotation = False
+        if subscription in self._in_round:
+            self._in_round.remove(subscription)
+            self._rounds[subscription.priority].remove(subscription)
+        if not any(other.priority == subscription.priority for other in self.subscriptions):
+            del self._rounds[subscription.priority]
+            self._priorities.remove(-subscription.priority)
 
     def offer(self, subscription: QueueSubscription) -> None:
         """*subscription* may have room: give it a place at the end of the round."""
-        if not subscription.in_rotation:
-            subscription.in_rotation = True
-            self._round.append(subscription)
+        if subscription not in self._in_round:
+            self._in_round.add(subscription)
+            self._rounds[subscription.priority].append(subscription)
 
     def next(self) -> QueueSubscription | None:
         """The consumer whose turn it is, or None if all are full."""
-        turns = self._round
-        while turns:
-            subscription = turns[0]
-            if subscription.has_room:
-                turns.rotate(-1)
-                return subscription
-            turns.popleft()
-            subscription.in_rotation = False
+        for negated in self._priorities:
+            turns = self._rounds[-negated]
+            while turns:
+                subscription = turns[0]
+                if subscription.has_room:
+                    turns.rotate(-1)
+                    return subscription
+                self._in_round.remove(turns.popleft())
         return None
+
+
+@final
+class Lane:
+    """The consumers that share a selector, and how far they have looked through the queue."""
+
+    __slots__ = ("positions", "rotation", "selector")
+
+    def __init__(self, selector: Selector | None, levels: int) -> None:
+        self.selector = selector
+        self.rotation = Rotation()
+        self.positions = [-(2**62)] * levels
+        """For each priority level: everything in front of this was examined, and is not for this lane."""
+
+    def look_again_from(self, level: int, position: int) -> None:
+        """Something changed at *position*: what was examined behind it must be examined again."""
+        self.positions[level] = min(self.positions[level], position)
+
+    def look_at_all_again(self) -> None:
+        self.positions = [-(2**62)] * len(self.positions)

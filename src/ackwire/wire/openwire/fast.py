@@ -55,6 +55,7 @@ _TAIL: Final = Struct(">BBBiBqBBBBqqB")
 _FRESH_TAIL: Final = bytes(_TAIL.size)
 _OUT_TIME_FROM_END: Final = 9
 _IN_TIME_FROM_END: Final = 17
+_OUT_TIME_TAIL: Final = Struct(">q?")
 _DISPATCH_TAIL: Final = Struct(">q?i")
 _RESPONSE: Final = Struct(">IBiBi")
 
@@ -193,7 +194,7 @@ class FastDecoder:
             _broker_sequence,
             original_transaction,
             group,
-            _group_sequence,
+            group_sequence,
             correlation,
             persistent,
             expiration,
@@ -204,7 +205,7 @@ class FastDecoder:
             content,
             content_length,
         ) = _FIXED.unpack_from(frame, start)
-        if original_transaction or group or correlation or reply_to or type_ or not content:
+        if original_transaction or group or group_sequence or correlation or reply_to or type_ or not content:
             return self._message_with_options(frame, origin)
         return self._finish(
             frame,
@@ -482,29 +483,25 @@ def stamp(message: Message, sequence: int, in_time_ms: int) -> None:
     """Give *message* its place in the broker's order and its time of arrival, in its bytes too."""
     message.sequence = sequence
     frame = message.frame
-    end = message.origin.id_end
-    if frame[0] == BLOB_TYPE:
-        message.frame = _stamped_blob(frame, sequence, in_time_ms)
-        return
+    id_end = message.origin.id_end
+    end = len(frame) if frame[0] != BLOB_TYPE else _end_of_common_fields(frame)
     message.frame = b"".join(
         (
-            frame[:end],
+            frame[:id_end],
             _LONG.pack(sequence),
-            frame[end + 8 : -_IN_TIME_FROM_END],
+            frame[id_end + 8 : end - _IN_TIME_FROM_END],
             _LONG.pack(in_time_ms),
-            frame[-_OUT_TIME_FROM_END:],
+            frame[end - _OUT_TIME_FROM_END :],
         )
     )
 
 
-def _stamped_blob(frame: bytes, sequence: int, in_time_ms: int) -> bytes:
-    command = _PLAIN.decode(frame)
-    assert isinstance(command, commands.ActiveMQBlobMessage)
-    old = command.message_id
-    assert old is not None
-    command.message_id = commands.MessageId(old.text_view, old.producer_id, old.producer_sequence_id, sequence)
-    command.broker_in_time = in_time_ms
-    return _PLAIN.encode(command)[_UINT.size :]
+def _end_of_common_fields(frame: bytes) -> int:
+    """Where the fields that every message has end; only a blob message has more."""
+    reader = LooseReader(frame, CANONICAL, DEFAULT_LIMITS, None)
+    for field in fields_of(commands.Message):
+        reader.read(field)
+    return reader.position
 
 
 def dispatch_header(consumer_id: commands.ConsumerId, target: Destination) -> bytes:
@@ -517,25 +514,13 @@ def dispatch_header(consumer_id: commands.ConsumerId, target: Destination) -> by
 def dispatch_frame(header: bytes, message: Message, out_time_ms: int, group_first: bool) -> tuple[bytes, bytes, bytes]:
     """A MessageDispatch in three pieces, ready to be joined with others."""
     frame = message.frame
-    if frame[0] == BLOB_TYPE:
-        return _dispatched_blob(header, message, out_time_ms, group_first)
-    return (
-        _UINT.pack(len(header) + len(frame) + 4) + header,
-        frame[:-_OUT_TIME_FROM_END],
-        _DISPATCH_TAIL.pack(out_time_ms, group_first, message.redelivery_counter),
-    )
-
-
-def _dispatched_blob(
-    header: bytes, message: Message, out_time_ms: int, group_first: bool
-) -> tuple[bytes, bytes, bytes]:
-    command = _PLAIN.decode(message.frame)
-    assert isinstance(command, commands.ActiveMQBlobMessage)
-    command.broker_out_time = out_time_ms
-    command.group_first_for_consumer = group_first
-    frame = _PLAIN.encode(command)[_UINT.size :]
-    size = _UINT.pack(len(header) + len(frame) + 4)
-    return size + header, frame, _INT.pack(message.redelivery_counter)
+    front = _UINT.pack(len(header) + len(frame) + _INT.size) + header
+    if frame[0] != BLOB_TYPE:
+        tail = _DISPATCH_TAIL.pack(out_time_ms, group_first, message.redelivery_counter)
+        return front, frame[:-_OUT_TIME_FROM_END], tail
+    end = _end_of_common_fields(frame)
+    tail = _OUT_TIME_TAIL.pack(out_time_ms, group_first) + frame[end:] + _INT.pack(message.redelivery_counter)
+    return front, frame[: end - _OUT_TIME_FROM_END], tail
 
 
 def response_frame(correlation_id: int) -> bytes:

@@ -21,6 +21,8 @@ import org.apache.activemq.ActiveMQMessageConsumer;
 import org.apache.activemq.ActiveMQMessageProducer;
 import org.apache.activemq.AsyncCallback;
 import org.apache.activemq.command.ActiveMQDestination;
+import org.apache.activemq.openwire.OpenWireFormat;
+import org.apache.activemq.transport.tcp.TcpTransport;
 
 /** The JMS objects a test has open, each known to Python by a number. */
 final class Client {
@@ -60,7 +62,10 @@ final class Client {
         ActiveMQConnection connection = connection(request);
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("client_id", connection.getClientID());
+        OpenWireFormat format = (OpenWireFormat) connection.getTransport().narrow(TcpTransport.class).getWireFormat();
         result.put("version", connection.getProtocolVersion());
+        result.put("tight", format.isTightEncodingEnabled());
+        result.put("cached", format.isCacheEnabled());
         result.put("always_sync_send", connection.isAlwaysSyncSend());
         result.put("async_send", connection.isUseAsyncSend());
         result.put("optimize_acknowledge", connection.isOptimizeAcknowledge());

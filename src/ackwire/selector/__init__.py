@@ -1,0 +1,14 @@
+"""JMS selectors: which messages a consumer wants (SEMANTICS A7, JMS 1.1 §3.8.1).
+
+    selector = compile_selector("color = 'red' AND price > 10")   # raises InvalidSelector
+    selector.matches(properties.get)                               # True, False; never raises
+
+A selector is read once and becomes nested functions; nothing here knows what a message is, values come from the
+function given to `matches`. The language and its results are ActiveMQ 5.17's, checked against the real one by
+tests/vectors/selector; README.md lists where that differs from JMS, and where we differ from ActiveMQ.
+"""
+
+from ackwire.selector.parser import SELECTOR_LENGTH_MAX, Selector, compile_selector
+from ackwire.selector.types import Lookup
+
+__all__ = ["SELECTOR_LENGTH_MAX", "Lookup", "Selector", "compile_selector"]

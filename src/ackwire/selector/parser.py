@@ -1,0 +1,110 @@
+"""compile_selector: from text to `Selector`.
+
+Limits come before work: length first, then nesting. Time is linear in the text, an LALR parser over a linear lexer.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any, Final, cast
+
+from lark import Lark, Token, UnexpectedInput, UnexpectedToken
+from lark.lexer import Lexer, LexerState
+
+from ackwire.errors import InvalidSelector
+from ackwire.selector.builder import Builder, Expression, condition_of
+from ackwire.selector.grammar import GRAMMAR
+from ackwire.selector.lexer import KEYWORDS, tokenise
+from ackwire.selector.types import Problem, Test
+
+SELECTOR_LENGTH_MAX: Final = 64 * 1024
+"""Characters. Far above what people write, and read within a second."""
+
+CACHED_LENGTH_MAX: Final = 2 * 1024
+CACHED_COUNT_MAX: Final = 256
+"""What the cache keeps: consumers of one application share a few short selectors, and long ones take much memory."""
+
+CONVERTING_PREFIX: Final = "convert_string_expressions:"
+"""ActiveMQ's switch for properties that arrive as text (STOMP): '5' then compares with 5."""
+
+EXCERPT_LENGTH: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A selector, ready for use; `compile_selector` makes it."""
+
+    text: str
+    identifiers: frozenset[str] = field(repr=False)
+    """The headers and properties that it asks for."""
+    matches: Test = field(repr=False, compare=False)
+    """Whether the message whose values the given function looks up is wanted. Never raises of itself.
+
+    A field and not a method: it is called for every message, and this saves a call.
+    """
+
+
+def compile_selector(text: str) -> Selector:
+    """Read a selector. Raises `InvalidSelector`, which says what is wrong and where, for a text that is none.
+
+    An empty text is none either: that a consumer with a blank selector wants everything is the caller's rule.
+    """
+    if len(text) > SELECTOR_LENGTH_MAX:
+        raise InvalidSelector(f"selector of {len(text)} characters; at most {SELECTOR_LENGTH_MAX} are allowed")
+    return _compile_cached(text) if len(text) <= CACHED_LENGTH_MAX else _compile(text)
+
+
+def _compile(text: str) -> Selector:
+    converts_texts = text.startswith(CONVERTING_PREFIX)
+    start = len(CONVERTING_PREFIX) if converts_texts else 0
+    try:
+        tokens = list(tokenise(text, start))
+        condition = condition_of(_parse(tokens, converts_texts=converts_texts))
+    except Problem as problem:
+        raise InvalidSelector(_describe(text, problem)) from None
+    except UnexpectedInput as error:
+        raise InvalidSelector(_describe(text, _problem_of(error, len(text)))) from None
+    identifiers = frozenset(str(token) for token in tokens if token.type == "ID")
+    return Selector(text, identifiers, condition.test)
+
+
+_compile_cached = lru_cache(maxsize=CACHED_COUNT_MAX)(_compile)
+
+
+class _Tokens(Lexer):
+    """Lark's lexer: hands on tokens that are there already, the "text" that `_parse` gives."""
+
+    __future_interface__ = 2  # the signature of `lex`
+
+    def __init__(self, _conf: object) -> None:
+        pass
+
+    def lex(self, lexer_state: LexerState, parser_state: object) -> Iterator[Token]:  # noqa: ARG002 – Lark's contract
+        return iter(cast(list[Token], lexer_state.text))
+
+
+@cache
+def _parser(*, converts_texts: bool) -> Lark:
+    # Made at the first selector: the tables take some milliseconds.
+    return Lark(GRAMMAR, parser="lalr", lexer=_Tokens, transformer=Builder(converts_texts=converts_texts))
+
+
+def _parse(tokens: list[Token], *, converts_texts: bool) -> Expression:
+    # With a lexer of our own, Lark takes anything for text; with a transformer, it gives what that makes.
+    return cast(Expression, _parser(converts_texts=converts_texts).parse(cast(Any, tokens)))
+
+
+def _problem_of(error: UnexpectedInput, end: int) -> Problem:
+    assert isinstance(error, UnexpectedToken)  # the lexer reports its own
+    token = error.token
+    if token.type == "$END":
+        return Problem(end, "the selector ends too early")
+    if token.upper() in KEYWORDS:
+        return Problem(cast(int, token.start_pos), f"the keyword {token.upper()} cannot stand here")
+    return Problem(cast(int, token.start_pos), f"unexpected {str(token)[:EXCERPT_LENGTH]!a}")
+
+
+def _describe(text: str, problem: Problem) -> str:
+    excerpt = text[problem.position : problem.position + EXCERPT_LENGTH]
+    where = f', before "{excerpt}"' if excerpt else ", at its end"
+    return f"invalid selector at character {problem.position + 1}{where}: {problem.text}"

@@ -1,0 +1,614 @@
+"""Reads and rewrites messages for the broker: `ackwire.editing.MessageEditor` on canonical frames.
+
+What is done often has a short way beside the plain codec's: a selector asks for a property (`_quick_properties`), or
+for a field whose place is found by a short walk (`_usual_places`), and a message is copied to another destination and
+nothing else about it changes (`_spliced`). What the short ways do not know goes the plain way; tests hold the two
+against each other.
+
+What the broker writes itself (advisories, messages under a new id) comes from one producer, whose connection id is
+the broker's id. That id must be new at each start, because the count of its messages begins at 1 again.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple, final
+
+from ackwire.clock import Clock
+from ackwire.destinations import Destination
+from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts
+from ackwire.errors import LocalProtocolError, RemoteProtocolError
+from ackwire.message import Message, Origin
+from ackwire.values import Int, Long, Value
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, destination_to_wire, message_key, stamp
+from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
+from ackwire.wire.openwire.marshal import Codec, LooseReader
+from ackwire.wire.openwire.primitives import decode_map, encode_map
+from ackwire.wire.openwire.structures import Structure, fields_of
+from ackwire.wire.openwire.text import decode_modified_utf8
+
+_FIELDS_AT: Final = 6
+"""Where a frame's fields begin: behind type id, command id and response flag."""
+
+_SIZE_PREFIX_BYTES: Final = 4
+_LONG_BYTES: Final = 8
+_UNSTAMPED: Final = bytes(_LONG_BYTES)
+_ABSENT: Final = b"\0"
+
+_PREFIX_BYTES_MAX: Final = 2048
+_ROUTES_MAX: Final = 1024
+"""Remembered by one editor: at most these many ways from one origin to another destination, of this size."""
+
+_INT: Final = Struct(">i")
+_LONG: Final = Struct(">q")
+_DOUBLE: Final = Struct(">d")
+
+_HEAD_FIELDS: Final = fields_of(commands.Message)[2:7]
+"""Producer id, destination, transaction id, original destination, message id."""
+
+_PLAIN: Final = Codec(CANONICAL)
+
+
+# ---- ids from text ---------------------------------------------------------------------------------------------
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+_LONG_RANGE: Final = range(-(2**63), 2**63)
+
+
+def _numbered(text: str, count: int) -> tuple[str, list[int]] | None:
+    """What stands before the last *count* numbers of *text*, and the numbers. Connection ids contain colons too."""
+    connection_id, *numerals = text.rsplit(":", count)
+    if len(numerals) != count or not all(_NUMBER.fullmatch(numeral) for numeral in numerals):
+        return None
+    numbers = [int(numeral) for numeral in numerals]
+    return (connection_id, numbers) if all(number in _LONG_RANGE for number in numbers) else None
+
+
+def _resource_id(text: str | None) -> tuple[str, int, int]:
+    """Connection id, session and number."""
+    parts = None if text is None else _numbered(text, 2)
+    if parts is None:
+        raise LocalProtocolError(f"{text!r} is not an id of the form connection:session:number")
+    connection_id, (session_id, number) = parts
+    return connection_id, session_id, number
+
+
+def _consumer_id(text: str | None) -> commands.ConsumerId:
+    return commands.ConsumerId(*_resource_id(text))
+
+
+def _producer_id(text: str | None) -> commands.ProducerId:
+    connection_id, session_id, number = _resource_id(text)
+    return commands.ProducerId(connection_id, number, session_id)
+
+
+def message_key_from_text(text: str) -> bytes | None:
+    """`Message.key` of the message with this JMSMessageID; None for a text that is no id of OpenWire's form.
+
+    A foreign id (one that stands in for the producer's) cannot be turned into a key.
+    """
+    parts = _numbered(text, 3)
+    if parts is None:
+        return None
+    connection_id, (session_id, number, sequence) = parts
+    try:
+        return message_key(commands.MessageId(None, commands.ProducerId(connection_id, number, session_id), sequence))
+    except LocalProtocolError:  # longer than the wire allows, so no message has it
+        return None
+
+
+# ---- what a selector sees --------------------------------------------------------------------------------------
+
+_MESSAGE_HEADERS: Final[dict[str, Callable[[Message], Value]]] = {
+    "JMSDeliveryMode": lambda message: "PERSISTENT" if message.persistent else "NON_PERSISTENT",
+    "JMSPriority": lambda message: message.priority,
+    "JMSTimestamp": lambda message: Long(message.timestamp),
+    "JMSExpiration": lambda message: Long(message.expiration),
+    "JMSRedelivered": lambda message: message.redelivery_counter > 0,
+    "JMSXDeliveryCount": lambda message: message.redelivery_counter + 1,
+    "JMSXGroupID": lambda message: message.group_id,
+    "JMSXGroupSeq": lambda message: message.group_sequence,
+}
+"""Headers that need no decoding."""
+
+_FRAME_HEADERS: Final[dict[str, Callable[[bytes, "_Places"], Value]]] = {
+    "JMSCorrelationID": lambda frame, places: _string_at(frame, places.correlation_id),
+    "JMSType": lambda frame, places: _string_at(frame, places.type),
+}
+"""Headers that selectors often ask for: read where they stand."""
+
+_STRUCTURE_HEADERS: Final[dict[str, Callable[[commands.Message], Value]]] = {
+    "JMSDestination": lambda command: _destination_text(command.original_destination or command.destination),
+    "JMSReplyTo": lambda command: _destination_text(command.reply_to),
+    "JMSMessageID": lambda command: str(command.message_id),
+    "JMSXUserID": lambda command: command.user_id,
+    "JMSXProducerTXID": lambda command: _transaction_text(command.original_transaction_id or command.transaction_id),
+    "JMSXGroupFirstForConsumer": lambda command: command.group_first_for_consumer,
+    "JMSActiveMQBrokerInTime": lambda command: Long(command.broker_in_time),
+    "JMSActiveMQBrokerOutTime": lambda command: Long(command.broker_out_time),
+    "JMSActiveMQBrokerPath": lambda command: _broker_path_text(command.broker_path),
+}
+"""The rest of what ActiveMQ's PropertyExpression knows."""
+
+
+def _destination_text(wire: commands.ActiveMQDestination | None) -> str | None:
+    return None if wire is None else f"{_DESTINATION_PREFIXES[wire.TYPE_ID]}{wire.physical_name}"
+
+
+_DESTINATION_PREFIXES: Final = {
+    commands.ActiveMQQueue.TYPE_ID: "queue://",
+    commands.ActiveMQTopic.TYPE_ID: "topic://",
+    commands.ActiveMQTempQueue.TYPE_ID: "temp-queue://",
+    commands.ActiveMQTempTopic.TYPE_ID: "temp-topic://",
+}
+
+
+def _transaction_text(transaction_id: commands.TransactionId | None) -> str | None:
+    match transaction_id:
+        case commands.LocalTransactionId(value, connection_id):
+            return f"TX:{connection_id}:{value}"
+        case commands.XATransactionId(format_id, global_id, branch):
+            return f"XID:[{format_id},globalId={_java_hex(global_id)},branchId={_java_hex(branch)}]"
+        case _:
+            return None
+
+
+def _java_hex(data: bytes | None) -> str:
+    """Each byte as Java's Integer.toHexString has it: without leading zeros, and negative from 0x80 on."""
+    return "".join(f"{byte if byte < 0x80 else byte - 0x100 & 0xFFFFFFFF:x}" for byte in data or b"")
+
+
+def _broker_path_text(path: tuple[commands.BrokerId | None, ...] | None) -> str:
+    if path is None:
+        return "null"
+    return f"[{', '.join('null' if broker is None else str(broker.value) for broker in path)}]"
+
+
+def _quick_properties(frame: bytes, position: int, end: int, entries_max: int) -> dict[str, Value] | None:
+    """The property map between *position* and *end* if it has common types and ASCII only, otherwise None.
+
+    Lengths are not checked one by one: a wrong one leads anywhere but exactly to *end*.
+    """
+    properties: dict[str, Value] = {}
+    try:
+        count = _INT.unpack_from(frame, position)[0]
+        if not 0 <= count <= entries_max:
+            return None
+        position += 4
+        for _ in range(count):
+            start = position + 2
+            position = start + (frame[position] << 8 | frame[position + 1])
+            name = frame[start:position].decode("ascii")
+            code = frame[position]
+            if code == 9:
+                start = position + 3
+                position = start + (frame[position + 1] << 8 | frame[position + 2])
+                properties[name] = frame[start:position].decode("ascii")
+            elif code == 5:
+                properties[name] = Int(_INT.unpack_from(frame, position + 1)[0])
+                position += 5
+            elif code == 6:
+                properties[name] = Long(_LONG.unpack_from(frame, position + 1)[0])
+                position += 9
+            elif code == 1:
+                properties[name] = frame[position + 1] != 0
+                position += 2
+            elif code == 7:
+                properties[name] = _DOUBLE.unpack_from(frame, position + 1)[0]
+                position += 9
+            else:
+                return None
+    except (IndexError, StructError, UnicodeDecodeError):
+        return None
+    return properties if position == end else None
+
+
+# ---- the places of fields in a frame ---------------------------------------------------------------------------
+
+
+def _after_string(frame: bytes, position: int) -> int:
+    """Where the optional string at *position* ends; the frame was checked when it was received."""
+    return position + 3 + (frame[position + 1] << 8 | frame[position + 2]) if frame[position] else position + 1
+
+
+def _string_at(frame: bytes, position: int) -> str | None:
+    return decode_modified_utf8(frame[position + 3 : _after_string(frame, position)]) if frame[position] else None
+
+
+@final
+class _Places(NamedTuple):
+    """Where some fields of a frame begin."""
+
+    correlation_id: int
+    expiration: int
+    timestamp: int
+    type: int
+
+
+def _usual_places(frame: bytes, id_end: int) -> _Places | None:
+    """Found by a walk over the fields that are usually there; None if the frame has others."""
+    position = id_end + _LONG_BYTES
+    if frame[position]:  # an original transaction
+        return None
+    correlation_id = _after_string(frame, position + 1) + 4  # group id and group sequence
+    expiration = _after_string(frame, correlation_id) + 1  # delivery mode
+    position = expiration + _LONG_BYTES + 1  # priority
+    # A destination (reply to) is its type id and a string.
+    timestamp = _after_string(frame, position + 2) if frame[position] else position + 1
+    return _Places(correlation_id, expiration, timestamp, timestamp + _LONG_BYTES)
+
+
+def _plain_places(frame: bytes, limits: WireLimits) -> _Places:
+    """Found by reading every field before them."""
+    reader = LooseReader(frame, CANONICAL, limits, None)
+    begins: dict[str, int] = {}
+    for field in fields_of(commands.Message):
+        begins[field.name] = reader.position
+        if field.name == "type":
+            break
+        reader.read(field)
+    return _Places(*(begins[name] for name in _Places._fields))
+
+
+@lru_cache(maxsize=_ROUTES_MAX)
+def _destination_field(target: Destination) -> bytes:
+    """*target* as it stands inside a message."""
+    return b"\x01" + _PLAIN.encode(destination_to_wire(target))[_SIZE_PREFIX_BYTES:]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """How the messages of one origin begin in their copies for another destination."""
+
+    origin: Origin
+    original_transaction: bytes
+    """The transaction they were sent in, as a field; `_ABSENT` for none."""
+
+
+# ---- the editor ------------------------------------------------------------------------------------------------
+
+
+@final
+class OpenWireEditor:
+    """Implements `MessageEditor`. Messages given to it came from a `FastDecoder`, so their frames are sound."""
+
+    __slots__ = (
+        "_clock",
+        "_decoder",
+        "_limits",
+        "_origin_properties",
+        "_plain",
+        "_producer_id",
+        "_routes",
+        "_sequence",
+    )
+
+    def __init__(
+        self,
+        broker_id: str,
+        broker_name: str,
+        clock: Clock,
+        limits: WireLimits = DEFAULT_LIMITS,
+        *,
+        broker_url: str | None = None,
+    ) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._plain = Codec(CANONICAL, limits)
+        self._decoder = FastDecoder(limits)
+        self._producer_id = commands.ProducerId(broker_id, 0, 0)
+        self._sequence = itertools.count(1)
+        self._routes: dict[tuple[bytes, Destination, Destination | None], _Route] = {}
+        self._origin_properties: dict[str, Value] = {
+            "originBrokerId": broker_id,
+            "originBrokerName": broker_name,
+            "originBrokerURL": broker_url or f"vm://{broker_name}",
+        }
+
+    def stamp(self, message: Message, sequence: int, in_time_ms: int) -> None:
+        """Give *message* its place in the broker's order and its time of arrival, in its bytes too."""
+        stamp(message, sequence, in_time_ms)
+
+    # ---- reading -----------------------------------------------------------------------------------------------
+
+    def lookup(self, message: Message) -> Callable[[str], Value]:
+        """What a selector sees of *message*, with ActiveMQ's names; properties that cannot be decoded are None."""
+        properties: dict[str, Value] | None = None
+        command: commands.Message | None = None
+
+        def value_of(name: str) -> Value:
+            nonlocal command, properties
+            if name.startswith("JMS"):
+                of_message = _MESSAGE_HEADERS.get(name)
+                if of_message is not None:
+                    return of_message(message)
+                of_frame = _FRAME_HEADERS.get(name)
+                if of_frame is not None:
+                    return of_frame(message.frame, self._places(message))
+                of_structure = _STRUCTURE_HEADERS.get(name)
+                if of_structure is not None:
+                    if command is None:
+                        command = self._decoded(message.frame)
+                    value = of_structure(command)
+                    if value is not None or name != "JMSXUserID":  # which may be a property instead
+                        return value
+            if properties is None:
+                try:
+                    properties = self.properties(message)
+                except RemoteProtocolError:
+                    properties = {}
+            return properties.get(name)
+
+        return value_of
+
+    def properties(self, message: Message) -> dict[str, Value]:
+        """The message's properties; undecodable ones raise `RemoteProtocolError`."""
+        start = message.properties_offset
+        if not start:
+            return {}
+        frame = message.frame
+        end: int = start + _INT.unpack_from(frame, start - 4)[0]
+        properties = _quick_properties(frame, start, end, self._limits.entries_max)
+        return decode_map(frame[start:end], self._limits) if properties is None else properties
+
+    def message_id(self, message: Message) -> str:
+        """JMSMessageID, for people."""
+        reader = LooseReader(message.frame, CANONICAL, self._limits, None)
+        reader.position = _FIELDS_AT
+        *_, message_id = (reader.read(field) for field in _HEAD_FIELDS)
+        return str(message_id)
+
+    def _places(self, message: Message) -> _Places:
+        return _usual_places(message.frame, message.origin.id_end) or _plain_places(message.frame, self._limits)
+
+    def _decoded(self, frame: bytes) -> commands.Message:
+        command = self._plain.decode(frame)
+        assert isinstance(command, commands.Message)
+        return command
+
+    # ---- rewriting ---------------------------------------------------------------------------------------------
+
+    def with_expiration(self, message: Message, expiration: int, timestamp: int) -> None:
+        """Change when *message* was sent and when it expires, in its bytes too (N1)."""
+        frame = message.frame
+        places = self._places(message)
+        expiration_at, timestamp_at = places.expiration, places.timestamp
+        message.frame = b"".join(
+            (
+                frame[:expiration_at],
+                _LONG.pack(expiration),
+                frame[expiration_at + _LONG_BYTES : timestamp_at],
+                _LONG.pack(timestamp),
+                frame[timestamp_at + _LONG_BYTES :],
+            )
+        )
+        message.expiration = expiration
+        message.timestamp = timestamp
+
+    def readdressed(
+        self,
+        message: Message,
+        destination: Destination,
+        *,
+        original_destination: Destination | None = None,
+        properties: Mapping[str, Value] | None = None,
+        removed_properties: tuple[str, ...] = (),
+        expiration: int | None = None,
+        persistent: bool | None = None,
+        new_id: bool = False,
+    ) -> Message:
+        """A copy for *destination*, out of any transaction, not yet stamped, never redelivered.
+
+        The transaction it was sent in is still told, as the original one. Properties that cannot be decoded are
+        copied as they are: then none is added or removed.
+        """
+        same = expiration is None and persistent is None and not (properties or removed_properties or new_id)
+        if same and not message.redelivery_counter:
+            return _spliced(message, self._route(message, destination, original_destination))
+        command = self._decoded(message.frame)
+        command.destination = destination_to_wire(destination)
+        if original_destination is not None:
+            command.original_destination = destination_to_wire(original_destination)
+        command.original_transaction_id = command.original_transaction_id or command.transaction_id
+        command.transaction_id = None
+        command.message_id = self._next_id() if new_id else _unstamped(command.message_id)
+        command.redelivery_counter = 0
+        if expiration is not None:
+            command.expiration = expiration
+        if persistent is not None:
+            command.persistent = persistent
+        if properties or removed_properties:
+            command.marshalled_properties = self._edited(
+                command.marshalled_properties, properties or {}, removed_properties
+            )
+        return self._message_of(command)
+
+    def _edited(self, data: bytes | None, added: Mapping[str, Value], removed: tuple[str, ...]) -> bytes | None:
+        """The property map *data* with entries *added* and *removed*. What is added must be encodable."""
+        alone = encode_map(added) if added else None
+        if data is None:
+            return alone
+        try:
+            kept = {name: value for name, value in decode_map(data, self._limits).items() if name not in removed}
+            return encode_map({**kept, **added}) if kept else alone
+        except (RemoteProtocolError, LocalProtocolError):  # not a map, or one that only a foreign form can say
+            return data
+
+    def _next_id(self) -> commands.MessageId:
+        return commands.MessageId(None, self._producer_id, next(self._sequence))
+
+    def _message_of(self, command: commands.Message) -> Message:
+        return self._decoder.message(self._plain.encode(command)[_SIZE_PREFIX_BYTES:])
+
+    def _route(self, message: Message, target: Destination, original: Destination | None) -> _Route:
+        key = (message.origin.prefix, target, original)
+        route = self._routes.get(key)
+        if route is None:
+            route = self._new_route(message, target, original)
+            if len(key[0]) <= _PREFIX_BYTES_MAX:
+                if len(self._routes) >= _ROUTES_MAX:
+                    self._routes.clear()
+                self._routes[key] = route
+        return route
+
+    def _new_route(self, message: Message, target: Destination, original: Destination | None) -> _Route:
+        frame, old = message.frame, message.origin
+        reader = LooseReader(frame, CANONICAL, self._limits, None)
+        reader.position = _FIELDS_AT
+        ends = []
+        for field in _HEAD_FIELDS[:4]:
+            reader.read(field)
+            ends.append(reader.position)
+        producer_end, destination_end, transaction_end, original_end = ends
+        prefix = b"".join(
+            (
+                frame[_FIELDS_AT:producer_end],
+                _destination_field(target),
+                _ABSENT,  # transaction
+                frame[transaction_end:original_end] if original is None else _destination_field(original),
+                frame[original_end : old.id_end - _LONG_BYTES],
+            )
+        )
+        origin = Origin(
+            prefix=prefix,
+            destination=target,
+            transaction=None,
+            producer_key=old.producer_key,
+            id_end=_FIELDS_AT + len(prefix) + _LONG_BYTES,
+        )
+        return _Route(origin, frame[destination_end:transaction_end])
+
+    # ---- advisories --------------------------------------------------------------------------------------------
+
+    def advisory(self, advisory: Advisory) -> Message:
+        """The message that tells of *advisory*, as ActiveMQ would send it, but with the time in its timestamp."""
+        message_id = self._next_id()
+        target = advisory.target_consumer_id
+        command = commands.ActiveMQMessage(
+            producer_id=message_id.producer_id,
+            destination=destination_to_wire(advisory.topic),
+            message_id=message_id,
+            timestamp=self._clock.now_ms(),
+            type="Advisory",
+            marshalled_properties=encode_map({**self._origin_properties, **advisory.properties}),
+            data_structure=self._payload(advisory),
+            target_consumer_id=None if target is None else _consumer_id(target),
+        )
+        return self._message_of(command)
+
+    def _payload(self, about: Advisory) -> Structure | None:
+        match about.kind:
+            case AdvisoryKind.CONNECTION_ADDED:
+                return commands.ConnectionInfo(
+                    connection_id=_connection_id(about), client_id=about.client_id, password="", user_name=about.user
+                )
+            case AdvisoryKind.CONNECTION_REMOVED:
+                return commands.RemoveInfo(object_id=_connection_id(about))
+            case AdvisoryKind.CONSUMER_ADDED:
+                assert about.consumer is not None
+                return _consumer_info(about.consumer, about.client_id)
+            case AdvisoryKind.CONSUMER_REMOVED:
+                return commands.RemoveInfo(object_id=_consumer_id(about.consumer_id))
+            case AdvisoryKind.PRODUCER_ADDED:
+                where = None if about.destination is None else destination_to_wire(about.destination)
+                return commands.ProducerInfo(producer_id=_producer_id(about.producer_id), destination=where)
+            case AdvisoryKind.PRODUCER_REMOVED:
+                return commands.RemoveInfo(object_id=_producer_id(about.producer_id))
+            case AdvisoryKind.DESTINATION_ADDED:
+                return _destination_info(about, commands.DestinationOperation.ADD)
+            case AdvisoryKind.DESTINATION_REMOVED:
+                return _destination_info(about, commands.DestinationOperation.REMOVE)
+            case AdvisoryKind.MESSAGE:
+                assert about.message is not None
+                return self._without_body(about.message)
+            case AdvisoryKind.PLAIN:
+                return None
+
+    def _without_body(self, message: Message) -> commands.Message:
+        """The message as an advisory shows it: ActiveMQ leaves the body out unless told otherwise.
+
+        A payload of its own goes too: a peer could nest it so deep that one level more is over the limit.
+        """
+        command = self._decoded(message.frame)
+        command.content = None
+        command.compressed = False
+        command.data_structure = None
+        return command
+
+
+def _unstamped(message_id: commands.MessageId | None) -> commands.MessageId:
+    assert message_id is not None
+    return commands.MessageId(message_id.text_view, message_id.producer_id, message_id.producer_sequence_id)
+
+
+def _spliced(message: Message, route: _Route) -> Message:
+    """The copy that `readdressed` makes when nothing but the beginning changes.
+
+    A counter of 0 stands behind the body as well: the broker only ever raises the one it read there.
+    """
+    frame, old, origin = message.frame, message.origin, route.origin
+    rest_at = old.id_end + _LONG_BYTES
+    transaction = b""
+    if route.original_transaction != _ABSENT and not frame[rest_at]:
+        transaction = route.original_transaction
+        rest_at += len(_ABSENT)
+    copied = b"".join(
+        (
+            frame[:_FIELDS_AT],
+            origin.prefix,
+            frame[old.id_end - _LONG_BYTES : old.id_end],
+            _UNSTAMPED,
+            transaction,
+            frame[rest_at:],
+        )
+    )
+    offset = message.properties_offset
+    copy = Message(
+        frame=copied,
+        key=message.key,
+        origin=origin,
+        persistent=message.persistent,
+        priority=message.priority,
+        expiration=message.expiration,
+        timestamp=message.timestamp,
+        properties_offset=offset + len(copied) - len(frame) if offset else 0,
+    )
+    copy.group_id = message.group_id
+    copy.group_sequence = message.group_sequence
+    return copy
+
+
+def _connection_id(about: Advisory) -> commands.ConnectionId:
+    assert about.connection_id is not None
+    return commands.ConnectionId(about.connection_id)
+
+
+def _consumer_info(consumer: ConsumerFacts, client_id: str | None) -> commands.ConsumerInfo:
+    return commands.ConsumerInfo(
+        consumer_id=_consumer_id(consumer.consumer_id),
+        browser=consumer.browser,
+        destination=destination_to_wire(consumer.destination),
+        prefetch_size=consumer.prefetch,
+        dispatch_async=True,
+        selector=consumer.selector,
+        client_id=client_id,
+        subscription_name=consumer.subscription_name,
+        no_local=consumer.no_local,
+        exclusive=consumer.exclusive,
+        priority=consumer.priority,
+    )
+
+
+def _destination_info(about: Advisory, operation: commands.DestinationOperation) -> commands.DestinationInfo:
+    assert about.destination is not None
+    return commands.DestinationInfo(
+        connection_id=None if about.connection_id is None else _connection_id(about),
+        destination=destination_to_wire(about.destination),
+        operation_type=operation,
+    )
