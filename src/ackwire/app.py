@@ -12,6 +12,7 @@ from ackwire.listener_uri import ClientAuth, ListenerUri, parse_listener_uri
 from ackwire.server.listener import ConnectionGate, Listener
 from ackwire.server.peer import Peer
 from ackwire.store.memory import MemoryStore
+from ackwire.wire.openwire.editor import OpenWireEditor
 
 _DRAIN_POLL_SECONDS: Final = 0.01
 
@@ -25,7 +26,9 @@ async def serve(settings: Settings, *, ready: Callable[[list[str]], None], stop:
     if a listener cannot be opened; nothing has been logged by then.
     """
     clock = SystemClock()
-    broker = Broker(clock=clock, store=MemoryStore(), settings=settings)
+    editor = OpenWireEditor(f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock)
+    broker = Broker(clock=clock, store=MemoryStore(), editor=editor, settings=settings)
+    broker.start()
     peers: set[Peer] = set()
     uris = [parse_listener_uri(text) for text in settings.listen.uris]
     listeners = [_listener(uri, broker=broker, clock=clock, settings=settings, peers=peers) for uri in uris]

@@ -260,6 +260,31 @@ class DestinationSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """How much the broker may hold, and what producers feel when it is full."""
+
+    memory_bytes_max: int = _bytes(
+        GIB,
+        lowest=MIB,
+        highest=1024 * GIB,
+        reason="Bytes of messages in memory; beyond it producers wait, consumers go on.",
+    )
+    when_full: str = _choice("block", "fail", reason="block: a send waits for space. fail: it gets an error at once.")
+    block_timeout_seconds: float = _seconds(
+        0,
+        lowest=0,
+        highest=86_400,
+        reason="A blocked send gets an error after this long; 0: it waits as long as it takes, as in ActiveMQ.",
+    )
+    held_bytes_max: int = _bytes(
+        MIB,
+        lowest=0,
+        highest=GIB,
+        reason="Sends of one connection that may wait for space before the broker stops reading from it.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ShutdownSettings:
     """How the broker stops."""
 
@@ -294,6 +319,7 @@ class Settings:
     wire: WireSettings = WireSettings()
     connection: ConnectionSettings = ConnectionSettings()
     destinations: DestinationSettings = DestinationSettings()
+    limits: LimitSettings = LimitSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
     log: LogSettings = LogSettings()
 

@@ -91,3 +91,20 @@ def parse_destination(text: str, *, default: Kind = Kind.QUEUE) -> Destination:
             if kind.value == prefix:
                 return destination(kind, rest)
     return destination(default, text)
+
+
+def matches_pattern(pattern: str, name: str) -> bool:
+    """Whether *name* is one that *pattern* stands for: `*` is any one level, `>` at the end is all the rest.
+
+    As in ActiveMQ, `a.>` matches `a` too.
+    """
+    if ">" not in pattern and "*" not in pattern:
+        return pattern == name
+    wanted = pattern.split(".")
+    levels = name.split(".")
+    for index, want in enumerate(wanted):
+        if want == ">":
+            return True
+        if index >= len(levels) or want not in ("*", levels[index]):
+            return index == len(levels) and wanted[index:] == [">"]
+    return len(levels) == len(wanted)

@@ -91,6 +91,23 @@ class Message:
         self.redelivery_counter = 0
         self.sequence = 0
 
+    def copy(self) -> "Message":
+        """The same message once more, with a redelivery count of its own; the bytes are shared."""
+        twin = Message(
+            frame=self.frame,
+            key=self.key,
+            origin=self.origin,
+            persistent=self.persistent,
+            priority=self.priority,
+            expiration=self.expiration,
+            timestamp=self.timestamp,
+            properties_offset=self.properties_offset,
+        )
+        twin.group_id = self.group_id
+        twin.group_sequence = self.group_sequence
+        twin.sequence = self.sequence
+        return twin
+
     @property
     def size_bytes(self) -> int:
         """What the message takes of a limit."""

@@ -79,9 +79,8 @@ def stuck_consumer(port: int, destination: commands.ActiveMQDestination) -> tupl
     return client, info.consumer_id
 
 
-def wait_until_known(stage: Scene, consumer: OpenWireClient) -> None:
-    """The broker has handled all that *consumer* sent, though it cannot say so: the same loop has done two turns."""
-    assert consumer.socket.fileno() >= 0
+def wait_until_known(stage: Scene) -> None:
+    """The broker has handled all that was sent so far, by whomever: it has answered somebody who asked later."""
     stage.bystander.work(2)
 
 
@@ -95,15 +94,12 @@ def test_stuck_queue_consumer_costs_little_and_gets_everything_in_order_later(st
         before = memory_bytes(stage.broker)
         client, consumer = stuck_consumer(stage.port, destination)
         with client:
-            wait_until_known(stage, client)
+            wait_until_known(stage)
             stage.bystander.work(20)
             assert memory_bytes(stage.broker) - before < ALLOWANCE_BYTES
-            numbers = []
-            for _ in range(BACKLOG_COUNT):
-                dispatch = client.receive(consumer)
-                numbers.append(number_in(dispatch))
-            assert numbers == list(range(BACKLOG_COUNT))
-            client.ack(dispatch, count=BACKLOG_COUNT)
+            dispatches = [client.receive(consumer) for _ in range(BACKLOG_COUNT)]
+            assert [number_in(dispatch) for dispatch in dispatches] == list(range(BACKLOG_COUNT))
+            client.ack(dispatches[-1], count=BACKLOG_COUNT)
             client.ping()
             assert client.take_events() == []
 
@@ -113,17 +109,18 @@ def test_messages_of_a_stuck_queue_consumer_pass_to_another_when_it_leaves(stage
     with OpenWireClient.logged_in(stage.port) as heir:
         send_numbered(heir, destination, 500)
         client, _ = stuck_consumer(stage.port, destination)
-        wait_until_known(stage, client)
+        wait_until_known(stage)
         client.close()
         consumer = heir.subscribe(destination)
-        assert [number_in(heir.receive(consumer)) for _ in range(500)] == list(range(500))
+        numbers = [number_in(heir.receive(consumer)) for _ in range(500)]
+        assert sorted(numbers) == list(range(500)), "all of them, whenever the broker notices that the other has gone"
 
 
 def test_stuck_queue_consumer_does_not_starve_another_of_the_same_queue(stage: Scene) -> None:
     destination = queue(unique("shared"))
     client, _ = stuck_consumer(stage.port, destination)
     with client, OpenWireClient.logged_in(stage.port) as other:
-        wait_until_known(stage, client)
+        wait_until_known(stage)
         consumer = other.subscribe(destination, prefetch_size=1_000_000)
         with OpenWireClient.logged_in(stage.port) as producer:
             reading = _Reader(other, consumer, BACKLOG_COUNT * 9 // 10)  # the stuck one has a few, and no more
@@ -136,7 +133,7 @@ def test_stuck_topic_subscriber_stops_nobody_and_loses_its_oldest_messages(stage
     destination = topic(unique("feed"))
     stuck, stuck_id = stuck_consumer(stage.port, destination)
     with stuck, OpenWireClient.logged_in(stage.port) as producer, OpenWireClient.logged_in(stage.port) as fast:
-        wait_until_known(stage, stuck)
+        wait_until_known(stage)
         fast_id = fast.subscribe(destination, prefetch_size=1_000_000)
         reading = _Reader(fast, fast_id, BACKLOG_COUNT)
         before = memory_bytes(stage.broker)
@@ -232,7 +229,7 @@ def test_client_that_never_reads_answers_is_not_read_from_and_costs_little(stage
         sending = threading.Thread(target=client.socket.sendall, args=(pending,), name="rest")
         client.socket.settimeout(TIMEOUT_SECONDS)
         sending.start()
-        answered = []
+        answered: list[int] = []
         while len(answered) < requests:
             answered.append(client.wait_for(commands.ExceptionResponse).correlation_id)
         sending.join()
@@ -245,7 +242,7 @@ def test_ten_clients_that_never_read_cost_ten_times_little(stage: Scene) -> None
     destination = topic(unique("crowd"))
     crowd = [stuck_consumer(stage.port, destination)[0] for _ in range(10)]
     try:
-        wait_until_known(stage, crowd[-1])
+        wait_until_known(stage)
         before = memory_bytes(stage.broker)
         with OpenWireClient.logged_in(stage.port) as producer:
             send_numbered(producer, destination, BACKLOG_COUNT)

@@ -7,6 +7,7 @@ does not fail them; lower limits hold on any machine.
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -49,7 +50,7 @@ def keep_alive_times(client: OpenWireClient, count: int) -> list[float]:
 
 
 def longest_gap(times: list[float]) -> float:
-    return max(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+    return max(later - earlier for earlier, later in pairwise(times))
 
 
 def test_keep_alives_alone_keep_an_idle_connection(stage: Scene) -> None:

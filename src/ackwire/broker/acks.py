@@ -5,8 +5,8 @@ message id to the last in that order; without a first id it starts at the oldest
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from enum import IntEnum
-from itertools import islice
 from typing import final
 
 from ackwire.errors import BrokerError
@@ -88,15 +88,20 @@ class InFlight:
         """How many messages are in flight up to *key*, itself included."""
         return len(self.range(None, key))
 
+    def put_back_first(self, messages: list[Message]) -> None:
+        """Messages whose ack was undone are the oldest in flight again."""
+        for message in reversed(messages):
+            self._messages[message.key] = message
+            self._messages.move_to_end(message.key, last=False)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages.values())
+
     def take_all(self) -> list[Message]:
         """Remove everything, in order of dispatch."""
         messages = list(self._messages.values())
         self._messages.clear()
         return messages
-
-    def oldest(self, count: int) -> list[Message]:
-        """The first *count* messages, for people who ask why."""
-        return list(islice(self._messages.values(), count))
 
 
 def _unmatched(key: bytes) -> UnmatchedAck:

@@ -2,39 +2,38 @@
 
 Every verb runs to its end before the next one starts: one loop owns all of this, and there are no locks. A verb that
 cannot be carried out raises a `BrokerError` and has changed nothing.
+
+Who does what: `registry.py` knows the destinations, `intake.py` takes messages in, `consumption.py` serves consumers
+and their acks, `transactor.py` carries out what belongs together; this module is the front that adapters see.
 """
 
 import logging
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Hashable
 from typing import Final, final
 
 from ackwire.broker.acks import AckKind
-from ackwire.broker.queue import Queue
+from ackwire.broker.advisory import Advisories
+from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
+from ackwire.broker.intake import Intake
+from ackwire.broker.limits import FlowControl
+from ackwire.broker.registry import Registry
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
-from ackwire.broker.subscription import (
-    QueueSubscription,
-    Subscription,
-    SubscriptionRequest,
-    TopicSubscription,
-)
+from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.topic import Topic
+from ackwire.broker.transactor import Transactor
 from ackwire.clock import Clock
 from ackwire.config import Settings
 from ackwire.destinations import Destination
-from ackwire.errors import (
-    BrokerError,
-    InvalidClientId,
-    InvalidDestination,
-    ResourceLimit,
-    UnknownResource,
-    Unsupported,
-)
+from ackwire.editing import Advisory, MessageEditor
+from ackwire.errors import InvalidClientId, UnknownResource
 from ackwire.message import Message
+from ackwire.policy import Policies
 from ackwire.store.contract import Store
 
-LAST_DELIVERED_UNKNOWN: Final = -2
-"""Nobody knows what a consumer saw: all it held counts as delivered."""
+__all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
+
+_EXPIRY_SWEEP_SECONDS: Final = 30.0
+"""How often queues look for messages whose time is over; ActiveMQ's figure. Dispatch never sends an expired one."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,16 +42,32 @@ _log = logging.getLogger(__name__)
 class Broker:
     """Connections, destinations, and what passes between them."""
 
-    def __init__(self, *, clock: Clock, store: Store, settings: Settings) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: Store,
+        editor: MessageEditor,
+        settings: Settings,
+        policies: Policies | None = None,
+    ) -> None:
         self.clock = clock
-        self._store = store
+        self.editor = editor
+        self.broker_id = f"ID:{settings.broker.name}-{clock.now_ms()}"
+        """This run of this broker, for clients that ask whom they talk to."""
         self._settings = settings
         self._connections: dict[str, Connection] = {}
         self._client_ids: dict[str, Connection] = {}
-        self._destinations: dict[Destination, Queue | Topic] = {}
-        self._sequences = count(1)
-        self.broker_id = f"ID:{settings.broker.name}-{clock.now_ms()}"
-        """This run of this broker, for clients that ask whom they talk to."""
+        self.advisories = Advisories(self)
+        self.flow = FlowControl(clock, settings.limits)
+        self.registry = Registry(self, store, policies or Policies())
+        self.intake = Intake(self, store)
+        self.consumption = Consumption(self, store)
+        self.transactor = Transactor(self, store)
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
 
     # ---- connections -------------------------------------------------------------------------------------------
 
@@ -77,6 +92,7 @@ class Broker:
         )
         self._connections[connection_id] = connection
         self._client_ids[client_id] = connection
+        self.advisories.connection_added(connection)
         return connection
 
     def _replace(self, connection_id: str) -> None:
@@ -86,15 +102,24 @@ class Broker:
             old.port.close("the client has opened this connection again")
 
     def disconnect(self, connection: Connection, last_delivered: int = LAST_DELIVERED_UNKNOWN) -> None:
-        """Forget a client and all it announced; what it had not finished goes to others."""
+        """Forget a client and all it announced; what it had not finished goes to others (D7)."""
         if not connection.is_open:
             return
         connection.is_open = False
         del self._connections[connection.connection_id]
         del self._client_ids[connection.client_id]
+        self.flow.forget(connection)
         for subscription in list(connection.subscriptions.values()):
             self.unsubscribe(subscription, last_delivered)
-        connection.producers.clear()
+        self.transactor.roll_back_all(connection)
+        for producer in list(connection.producers.values()):
+            self.remove_producer(connection, producer.producer_id)
+        for temporary in list(connection.temporary):
+            self.registry.remove_temporary(temporary)
+        self.advisories.connection_removed(connection)
+
+    def connections(self) -> list[Connection]:
+        return list(self._connections.values())
 
     def remove_session(
         self, connection: Connection, session_id: int, last_delivered: int = LAST_DELIVERED_UNKNOWN
@@ -104,121 +129,83 @@ class Broker:
         for subscription in connection.subscriptions_of(session_id):
             self.unsubscribe(subscription, last_delivered)
         for producer in [p for p in connection.producers.values() if p.session_id == session_id]:
-            connection.remove_producer(producer.producer_id)
+            self.remove_producer(connection, producer.producer_id)
         connection.sessions.discard(session_id)
 
     def add_producer(self, connection: Connection, producer: Producer) -> None:
         """Announce a producer; its destination exists from then on."""
+        known = producer.producer_id in connection.producers
+        connection.require_session(producer.session_id)
         if producer.destination is not None and not producer.destination.is_composite:
-            self._destination(producer.destination)
+            self.registry.get_or_make(producer.destination)
         connection.add_producer(producer)
+        if not known:
+            self.advisories.producer_added(producer)
+
+    def remove_producer(self, connection: Connection, producer_id: str) -> None:
+        """A producer is done."""
+        producer = connection.producers.get(producer_id)
+        connection.remove_producer(producer_id)
+        if producer is not None:
+            self.advisories.producer_removed(producer)
+
+    def producer_count(self, where: Destination) -> int:
+        return sum(1 for c in self._connections.values() for p in c.producers.values() if p.destination == where)
 
     # ---- destinations ------------------------------------------------------------------------------------------
 
-    def add_destination(self, destination: Destination) -> None:
-        """Create *destination*; it may exist already."""
+    def add_destination(self, connection: Connection, destination: Destination) -> None:
+        """Create *destination*; it may exist already. A temporary one belongs to *connection*."""
         for part in destination.parts():
-            self._destination(part)
+            self.registry.add(part, connection)
 
-    def remove_destination(self, destination: Destination) -> None:
+    def remove_destination(self, connection: Connection, destination: Destination) -> None:
         """Delete *destination* and all that is on it. Refused while it has consumers."""
-        existing = self._destinations.get(destination)
-        if existing is None:
-            return
-        if existing.consumer_count:
-            raise BrokerError(f"{destination!r} still has {existing.consumer_count} consumers and cannot be removed")
-        del self._destinations[destination]
-        if isinstance(existing, Queue):
-            self._store.remove_queue(destination)
+        self.registry.remove(destination, connection)
 
-    def _destination(self, destination: Destination) -> Queue | Topic:
-        """The queue or topic of that name, made on first use."""
-        existing = self._destinations.get(destination)
-        return existing if existing is not None else self._make_destination(destination)
+    def destinations(self) -> list[tuple[Destination, Connection | None]]:
+        return self.registry.destinations()
 
-    def _make_destination(self, destination: Destination) -> Queue | Topic:
-        if destination.is_wildcard:
-            raise InvalidDestination(f"{destination!r} is a pattern, not a destination")
-        limit = self._settings.destinations.count_max
-        if len(self._destinations) >= limit:
-            raise ResourceLimit(f"{destination!r} cannot be created: {limit} destinations exist, the limit")
-        made: Queue | Topic
-        made = Queue(destination, self._store) if destination.kind.is_queue else Topic(destination)
-        self._destinations[destination] = made
-        return made
+    def consumer_count(self, where: Destination) -> int:
+        return self.registry.consumer_count(where)
 
     # ---- sending -----------------------------------------------------------------------------------------------
 
-    def next_sequence(self) -> int:
-        """The next place in the broker's order; for the message that is sent next."""
-        return next(self._sequences)
-
-    def send(self, connection: Connection, message: Message, on_stored: Callable[[], None] | None = None) -> None:
+    def send(
+        self,
+        connection: Connection,
+        message: Message,
+        on_stored: Callable[[], None] | None = None,
+        on_refused: Callable[[Exception], None] | None = None,
+    ) -> None:
         """Take a message. *on_stored* is called once it is as durable as it asked to be (B1)."""
-        if message.origin.transaction is not None:
-            raise Unsupported("transactions are not offered by this broker yet")
-        destination = message.destination
-        if destination.is_composite:
-            raise Unsupported(f"sending to the composite {destination!r} is not offered by this broker yet")
-        self._destination(destination).accept(message, connection)
-        if on_stored is None:
-            return
-        if message.persistent:
-            self._store.when_durable(on_stored)
-        else:
-            on_stored()
+        self.intake.send(connection, message, on_stored, on_refused)
+
+    def has_listeners(self, topic: Destination) -> bool:
+        """Whether anyone would get a message published on *topic* now."""
+        return self.registry.has_listeners(topic)
+
+    def publish_advisory(self, advisory: Advisory) -> None:
+        """Publish something about the broker itself."""
+        message = self.editor.advisory(advisory)
+        topic = self.registry.get_or_make(advisory.topic)
+        assert isinstance(topic, Topic)
+        self.intake.stamp(message)
+        topic.accept(message, None)
 
     # ---- receiving ---------------------------------------------------------------------------------------------
 
     def subscribe(self, connection: Connection, request: SubscriptionRequest, port: ConsumerPort) -> Subscription:
         """Add a consumer. Messages may reach *port* before this returns."""
-        existing = connection.subscriptions.get(request.consumer_id)
-        if existing is not None:
-            return existing
-        connection.require_session(request.session_id)
-        connection.check_consumers()
-        parts = request.destination.parts()
-        targets = [self._destination(part) for part in parts]
-        subscription: Subscription
-        if all(isinstance(target, Topic) for target in targets):
-            limit = self._settings.destinations.topic_pending_bytes_max
-            subscription = TopicSubscription(request, connection, parts, port, limit)
-        elif len(parts) == 1:
-            subscription = QueueSubscription(request, connection, parts, port)
-        else:
-            raise Unsupported(f"consuming from the composite {request.destination!r} is not offered by this broker yet")
-        connection.subscriptions[request.consumer_id] = subscription
-        self._attach(subscription)
-        return subscription
-
-    def _attach(self, subscription: Subscription) -> None:
-        for destination in subscription.destinations:
-            target = self._destinations[destination]
-            if isinstance(subscription, QueueSubscription):
-                assert isinstance(target, Queue)
-                target.add(subscription)
-            elif isinstance(subscription, TopicSubscription):
-                assert isinstance(target, Topic)
-                target.add(subscription)
+        return self.consumption.subscribe(connection, request, port)
 
     def unsubscribe(self, subscription: Subscription, last_delivered: int = LAST_DELIVERED_UNKNOWN) -> None:
         """Remove a consumer. *last_delivered* is the sequence of the last message it saw, if that is known."""
-        if subscription.connection.subscriptions.pop(subscription.consumer_id, None) is None:
-            return
-        subscription.cancel_pulls()
-        for destination in subscription.destinations:
-            target = self._destinations[destination]
-            if isinstance(subscription, QueueSubscription):
-                assert isinstance(target, Queue)
-                target.remove(
-                    subscription,
-                    lambda message: last_delivered == LAST_DELIVERED_UNKNOWN or message.sequence <= last_delivered,
-                )
-            elif isinstance(subscription, TopicSubscription):
-                assert isinstance(target, Topic)
-                target.remove(subscription)
-                if subscription.dropped:
-                    _log.warning("%r missed %d messages: it was too slow", subscription, subscription.dropped)
+        self.consumption.unsubscribe(subscription, last_delivered)
+
+    def remove_durable(self, client_id: str, name: str) -> None:
+        """End a durable subscription and drop what waits for it (A3)."""
+        self.consumption.remove_durable(client_id, name)
 
     def subscription(self, connection: Connection, consumer_id: str) -> Subscription:
         """The consumer of that id, which *connection* announced."""
@@ -228,71 +215,45 @@ class Broker:
         return subscription
 
     def acknowledge(
-        self, subscription: Subscription, kind: AckKind, first: bytes | None, last: bytes, count: int
+        self,
+        subscription: Subscription,
+        kind: AckKind,
+        first: bytes | None,
+        last: bytes,
+        count: int,
+        *,
+        transaction_id: Hashable | None = None,
+        cause: str | None = None,
     ) -> None:
-        """Carry out an ack outside of a transaction (E)."""
-        if isinstance(subscription, QueueSubscription):
-            self._acknowledge_queue(subscription, kind, first, last, count)
-        elif isinstance(subscription, TopicSubscription):
-            self._acknowledge_topic(subscription, kind, count)
-
-    def _acknowledge_queue(
-        self, subscription: QueueSubscription, kind: AckKind, first: bytes | None, last: bytes, count: int
-    ) -> None:
-        queue = self._queue_of(subscription)
-        match kind:
-            case AckKind.STANDARD:
-                queue.finish(subscription, subscription.in_flight.take_range(first, last, count))
-            case AckKind.INDIVIDUAL:
-                queue.finish(subscription, [subscription.in_flight.take_one(last)])
-            case AckKind.DELIVERED:
-                subscription.extend(last)
-                queue.resume(subscription)
-            case AckKind.REDELIVERED:
-                subscription.in_flight.range(first, last)
-            case AckKind.POISON | AckKind.EXPIRED | AckKind.UNMATCHED:
-                raise Unsupported(f"{kind.name} acks are not offered by this broker yet")
-
-    def _acknowledge_topic(self, subscription: TopicSubscription, kind: AckKind, count: int) -> None:
-        if kind is AckKind.DELIVERED:
-            subscription.extension += max(0, count)
-        elif kind is not AckKind.REDELIVERED:
-            subscription.finished(count)
-        subscription.pump()
+        """Carry out an ack, or collect it in a transaction (E)."""
+        transaction = None if transaction_id is None else self.transactor.transaction_for_work(transaction_id)
+        if transaction_id is not None and transaction is None:
+            return  # it has committed before: this is a repetition
+        self.consumption.acknowledge(subscription, kind, first, last, count, transaction, cause)
 
     def pull(self, subscription: Subscription, timeout_ms: int) -> None:
         """Ask for one message: wait for ever (0), not at all (negative), or *timeout_ms* (C3)."""
-        if not subscription.is_pull:
-            raise BrokerError(f"{subscription!r} has a prefetch of {subscription.prefetch} and does not pull")
-        subscription.pulls += 1
-        waiting = subscription.pulls
-        self._pump(subscription)
-        if subscription.pulls < waiting or timeout_ms == 0:
-            return
-        if timeout_ms < 0:
-            subscription.give_up_pull()
-        else:
-            timer = self.clock.call_later(timeout_ms / 1000, subscription.give_up_pull)
-            subscription.pull_timers.append(timer)
+        self.consumption.pull(subscription, timeout_ms)
 
     def set_prefetch(self, subscription: Subscription, prefetch: int) -> None:
         """Change how many messages a consumer may hold."""
         subscription.prefetch = prefetch
         subscription.is_pull = prefetch == 0
-        self._pump(subscription)
+        self.consumption.pump(subscription)
 
     def resume(self, connection: Connection) -> None:
         """The client takes messages again."""
         for subscription in list(connection.subscriptions.values()):
-            self._pump(subscription)
+            self.consumption.pump(subscription)
 
-    def _pump(self, subscription: Subscription) -> None:
-        if isinstance(subscription, QueueSubscription):
-            self._queue_of(subscription).resume(subscription)
-        elif isinstance(subscription, TopicSubscription):
-            subscription.pump()
+    # ---- time --------------------------------------------------------------------------------------------------
 
-    def _queue_of(self, subscription: QueueSubscription) -> Queue:
-        queue = self._destinations[subscription.destinations[0]]
-        assert isinstance(queue, Queue)
-        return queue
+    def start(self) -> None:
+        """Begin the work that time triggers."""
+        self.clock.call_later(_EXPIRY_SWEEP_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        now_ms = self.clock.now_ms()
+        for queue in self.registry.queues():
+            queue.expire_due(now_ms)
+        self.clock.call_later(_EXPIRY_SWEEP_SECONDS, self._sweep)

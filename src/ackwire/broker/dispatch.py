@@ -1,8 +1,9 @@
-"""Who gets the next message (SEMANTICS A2, H2).
+"""Who gets the next message (SEMANTICS A2, C5, H2).
 
-Consumers with the highest priority come first, and equals take turns. Only consumers that may have room take part in
-the round: one without room drops out when its turn comes and is offered again when something about it changes, so a
-message does not cost a look at every consumer that is full.
+Consumers with the same selector form a lane: they want the same messages, so one scan serves them all. Inside a lane
+the ones with the highest priority come first, and equals take turns. Only consumers that may have room take part in the
+round: one without room drops out when its turn comes and is offered again when something about it changes, so a message
+does not cost a look at every consumer that is full.
 """
 
 from bisect import insort
@@ -10,6 +11,7 @@ from collections import deque
 from typing import final
 
 from ackwire.broker.subscription import QueueSubscription
+from ackwire.selector import Selector
 
 
 @final
@@ -58,3 +60,23 @@ class Rotation:
                     return subscription
                 self._in_round.remove(turns.popleft())
         return None
+
+
+@final
+class Lane:
+    """The consumers that share a selector, and how far they have looked through the queue."""
+
+    __slots__ = ("positions", "rotation", "selector")
+
+    def __init__(self, selector: Selector | None, levels: int) -> None:
+        self.selector = selector
+        self.rotation = Rotation()
+        self.positions = [-(2**62)] * levels
+        """For each priority level: everything in front of this was examined, and is not for this lane."""
+
+    def look_again_from(self, level: int, position: int) -> None:
+        """Something changed at *position*: what was examined behind it must be examined again."""
+        self.positions[level] = min(self.positions[level], position)
+
+    def look_at_all_again(self) -> None:
+        self.positions = [-(2**62)] * len(self.positions)

@@ -1,103 +1,359 @@
-"""A queue: messages in order, each to exactly one consumer (SEMANTICS A2, H1).
+"""A queue: messages in order, each to exactly one consumer (SEMANTICS A2, C, H).
 
-`pending` is sorted by sequence. What a consumer gives back goes to its old place, so it is offered again before
-everything that came later.
+How it works. A message waits in one of the pending lists: one list, or ten by priority where the policy says so.
+Consumers are grouped into lanes by selector (`dispatch.py`); each lane remembers how far it has looked, so a message is
+held against a selector once, and a match is found however deep it lies. Long scans are cut into turns, so they hold up
+nobody. What a consumer gives back goes to its old place.
+
+The same class serves durable subscriptions: each is a queue with at most one consumer.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import final
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol, final
 
-from ackwire.broker.dispatch import Rotation
-from ackwire.broker.session import Connection
+from ackwire.broker.dispatch import Lane
+from ackwire.broker.groups import MessageGroups
+from ackwire.broker.limits import FlowControl
+from ackwire.broker.pending import PendingList
 from ackwire.broker.subscription import QueueSubscription
+from ackwire.clock import Clock
 from ackwire.destinations import Destination
+from ackwire.editing import MessageEditor
 from ackwire.message import Message
-from ackwire.store.contract import Store
+from ackwire.policy import DestinationPolicy
+from ackwire.store.contract import Place, Store
+
+_PRIORITY_LEVELS: Final = 10
+_EXAMINED_PER_TURN: Final = 2000
+"""Messages held against selectors before others get their turn."""
+
+
+class QueueEvents(Protocol):
+    """What a queue tells the broker."""
+
+    def on_expired(self, queue: "Queue", message: Message) -> None:
+        """*message* has left the queue because its time is over."""
+        ...
+
+    def on_slow(self, queue: "Queue", subscription: QueueSubscription) -> None:
+        """*subscription* is full, and there is more for it."""
+        ...
 
 
 @final
 class Queue:
     """One queue and its consumers."""
 
-    def __init__(self, destination: Destination, store: Store) -> None:
-        self.destination = destination
+    def __init__(
+        self,
+        place: Place,
+        *,
+        store: Store,
+        clock: Clock,
+        editor: MessageEditor,
+        policy: DestinationPolicy,
+        events: QueueEvents,
+        flow: FlowControl,
+    ) -> None:
+        self.place = place
+        self.policy = policy
         self._store = store
-        self._pending: deque[Message] = deque()
-        self._rotation = Rotation()
+        self._clock = clock
+        self._editor = editor
+        self._events = events
+        self._flow = flow
+        levels = _PRIORITY_LEVELS if policy.prioritized else 1
+        self._levels = [PendingList() for _ in range(levels)]
+        self._lanes: dict[str | None, Lane] = {}
+        self._groups = MessageGroups(policy.groups_max)
+        self._exclusive: QueueSubscription | None = None
+        self._is_continuing = False
+        self._is_paused = False
+        self.size_bytes = 0
         self.enqueued = 0
         self.dequeued = 0
+        self.expired = 0
 
     def __repr__(self) -> str:
-        return f"{self.destination!r} ({len(self._pending)} pending, {self.consumer_count} consumers)"
+        return f"{self.place!r}"
+
+    # ---- what is there -----------------------------------------------------------------------------------------
 
     @property
     def pending_count(self) -> int:
-        return len(self._pending)
-
-    @property
-    def consumer_count(self) -> int:
-        return len(self._rotation.subscriptions)
+        """Messages that wait for a consumer."""
+        return sum(map(len, self._levels)) + sum(len(s.waiting) for s in self.subscriptions())
 
     @property
     def in_flight_count(self) -> int:
-        return sum(len(subscription.in_flight) for subscription in self._rotation.subscriptions)
+        return sum(1 for subscription in self.subscriptions() for m in subscription.in_flight if self.owns(m))
 
-    def accept(self, message: Message, _sender: Connection | None) -> None:
-        """Take a new message: recorded first, then offered to a consumer."""
-        if message.persistent:
-            self._store.append(self.destination, message)
+    @property
+    def consumer_count(self) -> int:
+        return sum(len(lane.rotation.subscriptions) for lane in self._lanes.values())
+
+    @property
+    def exclusive_consumer(self) -> QueueSubscription | None:
+        return self._exclusive
+
+    @property
+    def group_count(self) -> int:
+        return len(self._groups)
+
+    def subscriptions(self) -> Iterator[QueueSubscription]:
+        for lane in self._lanes.values():
+            yield from lane.rotation.subscriptions
+
+    def owns(self, message: Message) -> bool:
+        """Whether a message held by a consumer of several queues came from this one."""
+        return not isinstance(self.place, Destination) or message.destination == self.place
+
+    def contents(self) -> list[Message]:
+        """Every message of the queue, in order, those in flight included: what a browser sees."""
+        messages = [message for level in self._levels for message in level]
+        for subscription in self.subscriptions():
+            messages += subscription.waiting
+            messages += [message for message in subscription.in_flight if self.owns(message)]
+        return sorted(messages, key=self._browse_order)
+
+    def _browse_order(self, message: Message) -> tuple[int, int]:
+        return (-self._level_of(message), message.sequence)
+
+    def _level_of(self, message: Message) -> int:
+        return min(max(message.priority, 0), _PRIORITY_LEVELS - 1) if len(self._levels) > 1 else 0
+
+    # ---- messages come in --------------------------------------------------------------------------------------
+
+    def accept(self, message: Message) -> None:
+        """Take a new message, which the caller has recorded in the store; offer it to a consumer at once."""
         self.enqueued += 1
-        self._pending.append(message)
+        size_bytes = message.size_bytes
+        self.size_bytes += size_bytes
+        self._flow.used_bytes += size_bytes
+        if message.group_id is None and message.expiration == 0 and self._deliver_directly(message):
+            return
+        self._levels[self._level_of(message)].append(message)
         self.dispatch()
+
+    def _deliver_directly(self, message: Message) -> bool:
+        """The usual case needs no list: nothing waits, nobody selects, and someone has room."""
+        if len(self._lanes) != 1 or self._exclusive is not None or self._is_paused:
+            return False
+        lane = self._lanes.get(None)
+        if lane is None or any(self._levels):
+            return False
+        subscription = lane.rotation.next()
+        if subscription is None or message.key in subscription.in_flight:
+            return False
+        subscription.in_flight.add(message)
+        subscription.deliver(message)
+        return True
+
+    # ---- messages go out ---------------------------------------------------------------------------------------
 
     def dispatch(self) -> None:
         """Send pending messages to consumers as long as one has room."""
-        pending = self._pending
-        while pending and (subscription := self._rotation.next()) is not None:
-            message = pending.popleft()
+        if self._is_paused:
+            return
+        budget = _EXAMINED_PER_TURN
+        for lane in self._lanes_to_serve():
+            for level in range(len(self._levels) - 1, -1, -1):
+                if self._levels[level]:
+                    budget = self._serve(lane, level, budget)
+        if budget <= 0 and not self._is_continuing:
+            self._is_continuing = True
+            self._clock.call_later(0, self._continue)
+
+    def _continue(self) -> None:
+        self._is_continuing = False
+        self.dispatch()
+
+    def _lanes_to_serve(self) -> list[Lane]:
+        if self._exclusive is not None:
+            return [self._lane_of(self._exclusive)]
+        return list(self._lanes.values())
+
+    def _serve(self, lane: Lane, level: int, budget: int) -> int:
+        """Send what is for *lane* until it is full or there is no more; the answer is the budget left."""
+        pending = self._levels[level]
+        now_ms = self._clock.now_ms()
+        while budget > 0:
+            found = pending.next_from(lane.positions[level])
+            if found is None:
+                break
+            position, message = found
+            if 0 < message.expiration <= now_ms:
+                pending.take(position)
+                self._expire(message)
+                continue
+            subscription = self._whose_turn(lane)
+            if subscription is None:
+                self._mark_slow(lane)
+                break
+            if not self._is_for(lane, message):
+                lane.positions[level] = position + 1
+                budget -= 1
+                continue
+            pending.take(position)
+            self._hand_over(message, subscription)
+        return budget
+
+    def _whose_turn(self, lane: Lane) -> QueueSubscription | None:
+        exclusive = self._exclusive
+        if exclusive is None:
+            return lane.rotation.next()
+        return exclusive if exclusive.has_room else None
+
+    def _is_for(self, lane: Lane, message: Message) -> bool:
+        """Whether somebody in *lane* may have *message*."""
+        if lane.selector is not None and not lane.selector.matches(self._editor.lookup(message)):
+            return False
+        if message.group_id is None:
+            return True
+        owner = self._groups.owner(message.group_id)
+        return owner is None or self._lane_of(owner) is lane
+
+    def _hand_over(self, message: Message, subscription: QueueSubscription) -> None:
+        """Send *message* to *subscription*, or to the owner of its group (H3)."""
+        if message.key in subscription.in_flight:
+            # A copy of a message it holds from another queue: acks could not tell them apart.
+            subscription.waiting.append(message)
+            return
+        if message.group_id is None:
             subscription.in_flight.add(message)
             subscription.deliver(message)
+            return
+        owner = self._groups.owner(message.group_id)
+        if owner is None:
+            self._groups.assign(message.group_id, subscription)
+            self._deliver_grouped(message, subscription, first=True)
+        elif owner.has_room and not owner.waiting:
+            self._deliver_grouped(message, owner, first=False)
+        else:
+            owner.waiting.append(message)
+
+    def _deliver_grouped(self, message: Message, owner: QueueSubscription, *, first: bool) -> None:
+        assert message.group_id is not None
+        if message.group_sequence < 0:
+            self._groups.close(message.group_id)
+        owner.in_flight.add(message)
+        owner.deliver(message, first)
+
+    def _deliver_waiting(self, message: Message, owner: QueueSubscription) -> None:
+        if message.group_id is not None:
+            self._deliver_grouped(message, owner, first=False)
+        else:
+            owner.in_flight.add(message)
+            owner.deliver(message)
+
+    def _mark_slow(self, lane: Lane) -> None:
+        for subscription in lane.rotation.subscriptions:
+            if not subscription.is_slow and not subscription.is_pull and not subscription.has_room:
+                subscription.is_slow = True
+                self._events.on_slow(self, subscription)
+
+    # ---- consumers come and go ---------------------------------------------------------------------------------
 
     def add(self, subscription: QueueSubscription) -> None:
-        self._rotation.add(subscription)
+        """A consumer arrives, and is served at once."""
+        text = None if subscription.selector is None else subscription.selector.text
+        lane = self._lanes.get(text)
+        if lane is None:
+            lane = self._lanes[text] = Lane(subscription.selector, len(self._levels))
+        lane.rotation.add(subscription)
+        if subscription.request.exclusive or self.policy.exclusive_by_default:
+            self._choose_exclusive()
         self.dispatch()
 
     def remove(self, subscription: QueueSubscription, was_delivered: Callable[[Message], bool]) -> None:
         """A consumer leaves: what it had not finished goes back, marked as redelivered where it was seen (D7)."""
-        self._rotation.remove(subscription)
-        returned = subscription.in_flight.take_all()
+        lane = self._lane_of(subscription)
+        lane.rotation.remove(subscription)
+        if not lane.rotation.subscriptions:
+            del self._lanes[None if lane.selector is None else lane.selector.text]
+        self._groups.release(subscription)
+        returned = [message for message in subscription.in_flight if self.owns(message)]
         for message in returned:
+            subscription.in_flight.take_one(message.key)
             if was_delivered(message):
                 message.redelivery_counter += 1
-        self._put_back(returned)
+        returned += [message for message in subscription.waiting if self.owns(message)]
+        subscription.waiting = deque(message for message in subscription.waiting if not self.owns(message))
+        if subscription is self._exclusive:
+            self._choose_exclusive()
+        for other in self._lanes.values():
+            other.look_at_all_again()  # groups it owned are free for other lanes now
+        self.put_back(returned)
+
+    def put_back(self, messages: list[Message]) -> None:
+        """Messages return to their places and are offered again."""
+        for level, pending in enumerate(self._levels):
+            mine = [message for message in messages if self._level_of(message) == level]
+            if mine:
+                position = pending.put_back(mine)
+                for lane in self._lanes.values():
+                    lane.look_again_from(level, position)
         self.dispatch()
 
-    def _put_back(self, returned: list[Message]) -> None:
-        if not returned:
+    def _choose_exclusive(self) -> None:
+        """The one of highest priority that came first; None if nobody asked to be alone (H2)."""
+        candidates = [s for s in self.subscriptions() if s.request.exclusive or self.policy.exclusive_by_default]
+        best = max((s.priority for s in candidates), default=0)
+        if self._exclusive is not None and self._exclusive in candidates and self._exclusive.priority == best:
             return
-        returned.sort(key=_sequence)
-        last = returned[-1].sequence
-        while self._pending and self._pending[0].sequence < last:
-            returned.append(self._pending.popleft())
-        returned.sort(key=_sequence)
-        self._pending.extendleft(reversed(returned))
+        self._exclusive = next((s for s in candidates if s.priority == best), None)
 
-    def finish(self, subscription: QueueSubscription, messages: list[Message]) -> None:
-        """*messages* are consumed: deleted here and in the store."""
-        for message in messages:
-            if message.persistent:
-                self._store.remove(self.destination, message)
-        self.dequeued += len(messages)
-        subscription.finished(len(messages))
-        self.resume(subscription)
+    def _lane_of(self, subscription: QueueSubscription) -> Lane:
+        return self._lanes[None if subscription.selector is None else subscription.selector.text]
 
     def resume(self, subscription: QueueSubscription) -> None:
-        """*subscription* may have room again."""
-        self._rotation.offer(subscription)
-        if self._pending:
+        """*subscription* may have room again: first what waits for it alone, then its share of the rest."""
+        waiting = subscription.waiting
+        while waiting and subscription.has_room and waiting[0].key not in subscription.in_flight:
+            self._deliver_waiting(waiting.popleft(), subscription)
+        self._lane_of(subscription).rotation.offer(subscription)
+        if any(self._levels):
             self.dispatch()
 
+    def pause(self) -> None:
+        """Deliver nothing until `unpause`; messages are still accepted."""
+        self._is_paused = True
 
-def _sequence(message: Message) -> int:
-    return message.sequence
+    def unpause(self) -> None:
+        self._is_paused = False
+        self.dispatch()
+
+    # ---- messages end ------------------------------------------------------------------------------------------
+
+    def finish(self, messages: list[Message]) -> None:
+        """*messages*, taken out of flight by the caller, are consumed: deleted here and in the store."""
+        self.dequeued += len(messages)
+        self._forget(messages)
+
+    def _forget(self, messages: list[Message]) -> None:
+        for message in messages:
+            size_bytes = message.size_bytes
+            self.size_bytes -= size_bytes
+            self._flow.used_bytes -= size_bytes
+            if message.persistent:
+                self._store.remove(self.place, message)
+        self._flow.release()
+
+    def _expire(self, message: Message) -> None:
+        self.expired += 1
+        self._forget([message])
+        self._events.on_expired(self, message)
+
+    def expire_due(self, now_ms: int) -> None:
+        """Remove the pending messages whose time is over (A6)."""
+        for level in self._levels:
+            for message in [m for m in level if 0 < m.expiration <= now_ms]:
+                level.remove(message)
+                self._expire(message)
+
+    def purge(self) -> int:
+        """Delete all pending messages; the answer is how many."""
+        messages = [message for level in self._levels for message in level.clear()]
+        self._forget(messages)
+        return len(messages)

@@ -25,6 +25,10 @@ class ClientPort(Protocol):
         """Whether the client takes more messages now. When it does again, call `Broker.resume`."""
         ...
 
+    def hold(self, held: bool) -> None:
+        """Stop reading from the client, or go on: its sends wait for space."""
+        ...
+
     def close(self, reason: str) -> None:
         """End the connection from the broker's side; it is already forgotten here."""
         ...
@@ -71,6 +75,8 @@ class Connection:
     port: ClientPort
     limits: ConnectionLimits
     user: str | None = None
+    temporary: set[Destination] = field(default_factory=set)
+    """The temporary destinations it made; they go with it."""
     sessions: set[int] = field(default_factory=lambda: {IMPLICIT_SESSION})
     producers: dict[str, Producer] = field(default_factory=dict)
     subscriptions: "dict[str, Subscription]" = field(default_factory=dict)

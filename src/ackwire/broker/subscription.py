@@ -1,17 +1,19 @@
-"""Subscriptions: what a consumer asked for, what it was sent, and whether it has room for more (SEMANTICS C2–C4).
+"""Subscriptions: what a consumer asked for, what it was sent, and whether it has room for more (SEMANTICS C2–C5).
 
 Room is `prefetch + extension - dispatched`. Prefetch 0 means pull: room is what was asked for and not yet given.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import final
 
 from ackwire.broker.acks import InFlight
 from ackwire.broker.session import Connection, ConsumerPort
 from ackwire.clock import Timer
 from ackwire.destinations import Destination
 from ackwire.message import Message
+from ackwire.policy import Eviction
+from ackwire.selector import Selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +24,34 @@ class SubscriptionRequest:
     session_id: int
     destination: Destination
     prefetch: int
+    selector: str | None = None
     no_local: bool = False
+    subscription_name: str | None = None
+    """Makes it durable."""
+    browser: bool = False
+    exclusive: bool = False
+    retroactive: bool = False
     priority: int = 0
+    pending_messages_max: int = 0
+    """How many messages may wait for it on a topic; 0: the destination's policy decides."""
 
 
 class Subscription:
-    """What queue and topic subscriptions have in common."""
+    """What all subscriptions have in common."""
 
     __slots__ = (
         "connection",
         "consumer_id",
-        "destinations",
         "extension",
         "is_pull",
+        "is_slow",
         "port",
         "prefetch",
         "priority",
         "pull_timers",
         "pulls",
+        "request",
+        "selector",
         "session_id",
     )
 
@@ -47,24 +59,27 @@ class Subscription:
         self,
         request: SubscriptionRequest,
         connection: Connection,
-        destinations: Sequence[Destination],
         port: ConsumerPort,
+        selector: Selector | None,
     ) -> None:
+        self.request = request
         self.consumer_id = request.consumer_id
         self.session_id = request.session_id
         self.priority = request.priority
         self.connection = connection
-        self.destinations = tuple(destinations)
         self.port = port
+        self.selector = selector
         self.prefetch = request.prefetch
         self.extension = 0
         self.is_pull = request.prefetch == 0
+        self.is_slow = False
+        """It was full when there was more for it (C5)."""
         self.pulls = 0
         """Messages asked for and not yet given, in pull mode."""
         self.pull_timers: deque[Timer] = deque()
 
     def __repr__(self) -> str:
-        return f"consumer {self.consumer_id} of {', '.join(map(repr, self.destinations))}"
+        return f"consumer {self.consumer_id} of {self.request.destination!r}"
 
     @property
     def dispatched(self) -> int:
@@ -78,11 +93,12 @@ class Subscription:
             return self.pulls > 0
         return self.dispatched < self.prefetch + self.extension and self.connection.port.is_ready
 
-    def deliver(self, message: Message) -> None:
+    def deliver(self, message: Message, group_first: bool = False) -> None:
         """Send *message*, which the caller has recorded as dispatched."""
         if self.is_pull:
             self.answer_pull()
-        self.port.deliver(message, False)
+        self.is_slow = False
+        self.port.deliver(message, group_first)
 
     def answer_pull(self) -> None:
         """One of the pulls that wait is answered, the oldest with a deadline first."""
@@ -101,20 +117,19 @@ class Subscription:
             self.answer_pull()
 
 
+@final
 class QueueSubscription(Subscription):
-    """A consumer of a queue: each message it holds is its alone until it is finished."""
+    """A consumer of queues: each message it holds is its alone until it is finished."""
 
-    __slots__ = ("in_flight",)
+    __slots__ = ("in_flight", "waiting")
 
     def __init__(
-        self,
-        request: SubscriptionRequest,
-        connection: Connection,
-        destinations: Sequence[Destination],
-        port: ConsumerPort,
+        self, request: SubscriptionRequest, connection: Connection, port: ConsumerPort, selector: Selector | None
     ) -> None:
-        super().__init__(request, connection, destinations, port)
+        super().__init__(request, connection, port, selector)
         self.in_flight = InFlight()
+        self.waiting: deque[Message] = deque()
+        """Messages of groups it owns, for which it has no room yet. Nobody else may have them."""
 
     @property
     def dispatched(self) -> int:
@@ -122,31 +137,45 @@ class QueueSubscription(Subscription):
 
     def extend(self, last: bytes) -> None:
         """DELIVERED up to *last*: these no longer count against the prefetch (C4)."""
-        self.extension = max(self.extension, self.in_flight.position(last))
+        if not self.is_pull:
+            self.extension = max(self.extension, self.in_flight.position(last))
 
     def finished(self, count: int) -> None:
         """*count* messages are done; what the window was extended for is gone with them."""
         self.extension = max(0, self.extension - count)
 
 
+@final
 class TopicSubscription(Subscription):
     """A non-durable consumer of topics: it sees what is published while it is here."""
 
-    __slots__ = ("_dispatched", "dropped", "no_local", "pending", "pending_bytes", "pending_bytes_max")
+    __slots__ = (
+        "_dispatched",
+        "dropped",
+        "eviction",
+        "pending",
+        "pending_bytes",
+        "pending_bytes_max",
+        "pending_messages_max",
+    )
 
     def __init__(
         self,
         request: SubscriptionRequest,
         connection: Connection,
-        destinations: Sequence[Destination],
         port: ConsumerPort,
+        selector: Selector | None,
+        *,
         pending_bytes_max: int,
+        pending_messages_max: int | None,
+        eviction: Eviction,
     ) -> None:
-        super().__init__(request, connection, destinations, port)
-        self.no_local = request.no_local
+        super().__init__(request, connection, port, selector)
         self.pending: deque[Message] = deque()
         self.pending_bytes = 0
         self.pending_bytes_max = pending_bytes_max
+        self.pending_messages_max = pending_messages_max
+        self.eviction = eviction
         self.dropped = 0
         """Messages it missed because it was too slow."""
         self._dispatched = 0
@@ -155,19 +184,35 @@ class TopicSubscription(Subscription):
     def dispatched(self) -> int:
         return self._dispatched
 
-    def publish(self, message: Message, sender: Connection | None) -> None:
-        """Send *message* now or as soon as there is room; the oldest waiting ones make way beyond the limit."""
-        if self.no_local and sender is self.connection:
-            return
+    def publish(self, message: Message) -> int:
+        """Send *message* now or as soon as there is room; the answer is how many it lost to the limit."""
         if not self.pending and self.has_room:
             self._dispatched += 1
             self.deliver(message)
-            return
+            return 0
+        self.is_slow = True
         self.pending.append(message)
         self.pending_bytes += message.size_bytes
-        while self.pending_bytes > self.pending_bytes_max and len(self.pending) > 1:
-            self.pending_bytes -= self.pending.popleft().size_bytes
-            self.dropped += 1
+        dropped = 0
+        while self._is_over_limit():
+            self._evict()
+            dropped += 1
+        self.dropped += dropped
+        return dropped
+
+    def _is_over_limit(self) -> bool:
+        count = len(self.pending)
+        if self.pending_messages_max is not None and count > self.pending_messages_max:
+            return True
+        return self.pending_bytes > self.pending_bytes_max and count > 1
+
+    def _evict(self) -> None:
+        if self.eviction is Eviction.OLDEST:
+            victim = self.pending.popleft()
+        else:
+            victim = min(self.pending, key=lambda message: message.priority)
+            self.pending.remove(victim)
+        self.pending_bytes -= victim.size_bytes
 
     def pump(self) -> None:
         """Send what waits, as far as there is room."""
@@ -181,3 +226,39 @@ class TopicSubscription(Subscription):
         """*count* messages are done."""
         self._dispatched = max(0, self._dispatched - count)
         self.extension = max(0, self.extension - count)
+
+
+@final
+class BrowserSubscription(Subscription):
+    """A queue browser: it is shown what is there, in order, takes nothing, and is told the end."""
+
+    __slots__ = ("_dispatched", "_ended", "_snapshot")
+
+    def __init__(
+        self,
+        request: SubscriptionRequest,
+        connection: Connection,
+        port: ConsumerPort,
+        selector: Selector | None,
+        snapshot: list[Message],
+    ) -> None:
+        super().__init__(request, connection, port, selector)
+        self._snapshot = deque(snapshot)
+        self._dispatched = 0
+        self._ended = False
+
+    @property
+    def dispatched(self) -> int:
+        return self._dispatched
+
+    def pump(self) -> None:
+        """Show more, as far as there is room; then the end."""
+        while self._snapshot and self.has_room:
+            self._dispatched += 1
+            self.deliver(self._snapshot.popleft())
+        if not self._snapshot and not self._ended:
+            self._ended = True
+            self.port.end_of_messages()
+
+    def finished(self, count: int) -> None:
+        self._dispatched = max(0, self._dispatched - count)

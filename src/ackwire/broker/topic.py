@@ -1,37 +1,151 @@
-"""A topic: every subscriber gets each message published while it is here (SEMANTICS A3)."""
+"""A topic: every subscriber gets a copy of each message (SEMANTICS A3).
 
-from typing import final
+Non-durable subscribers see what is published while they are here. A durable subscription is a queue of its own
+(`queue.py`), filled whether or not its consumer is connected. Selectors are applied when a message is published: what a
+subscriber does not want is never kept for it.
+"""
 
+from collections import deque
+from typing import Protocol, final
+
+from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
-from ackwire.broker.subscription import TopicSubscription
+from ackwire.broker.subscription import QueueSubscription, Subscription, TopicSubscription
 from ackwire.destinations import Destination
+from ackwire.editing import MessageEditor
 from ackwire.message import Message
+from ackwire.policy import DestinationPolicy
+from ackwire.selector import Lookup, Selector
+from ackwire.store.contract import DurableKey, DurableRecord, Store
+from ackwire.values import Value
+
+
+class TopicEvents(Protocol):
+    """What a topic tells the broker."""
+
+    def on_discarded(self, topic: "Topic", subscription: TopicSubscription, count: int) -> None:
+        """A slow subscriber lost *count* messages."""
+        ...
+
+
+@final
+class DurableSubscription:
+    """A durable subscription: its terms, what waits for it, and its consumer if one is connected."""
+
+    __slots__ = ("consumer", "no_local", "queue", "record", "selector")
+
+    def __init__(self, record: DurableRecord, selector: Selector | None, queue: Queue) -> None:
+        self.record = record
+        self.selector = selector
+        self.no_local = record.no_local
+        self.queue = queue
+        self.consumer: QueueSubscription | None = None
+
+    def __repr__(self) -> str:
+        return repr(self.key)
+
+    @property
+    def key(self) -> DurableKey:
+        return self.record.key
 
 
 @final
 class Topic:
     """One topic and its subscribers."""
 
-    def __init__(self, destination: Destination) -> None:
+    def __init__(
+        self,
+        destination: Destination,
+        *,
+        store: Store,
+        editor: MessageEditor,
+        policy: DestinationPolicy,
+        events: TopicEvents,
+    ) -> None:
         self.destination = destination
+        self.policy = policy
+        self._store = store
+        self._editor = editor
+        self._events = events
         self.subscriptions: list[TopicSubscription] = []
+        self.durables: list[DurableSubscription] = []
+        self._retained: deque[Message] = deque(maxlen=policy.retained_messages_max)
         self.enqueued = 0
 
     def __repr__(self) -> str:
-        return f"{self.destination!r} ({len(self.subscriptions)} subscribers)"
+        return f"{self.destination!r}"
 
     @property
     def consumer_count(self) -> int:
-        return len(self.subscriptions)
+        return len(self.subscriptions) + sum(1 for durable in self.durables if durable.consumer is not None)
 
-    def accept(self, message: Message, sender: Connection | None) -> None:
-        """Publish *message* to everyone who is here."""
+    @property
+    def has_subscribers(self) -> bool:
+        return bool(self.subscriptions or self.durables)
+
+    def accept(self, message: Message, sender: Connection | None, target_consumer: str | None = None) -> None:
+        """Publish *message*; to *target_consumer* alone where one is named."""
         self.enqueued += 1
+        if self.policy.retained_messages_max:
+            self._retained.append(message)
+        lookup = _LazyLookup(self._editor, message)
+        if self.durables:
+            self._keep_for_durables(message, sender, lookup)
         for subscription in self.subscriptions:
-            subscription.publish(message, sender)
+            if target_consumer is not None and subscription.consumer_id != target_consumer:
+                continue
+            if _wants(subscription, subscription.request.no_local, subscription.connection, sender, lookup):
+                dropped = subscription.publish(message)
+                if dropped:
+                    self._events.on_discarded(self, subscription, dropped)
+
+    def _keep_for_durables(self, message: Message, sender: Connection | None, lookup: "_LazyLookup") -> None:
+        takers = [durable for durable in self.durables if self._durable_wants(durable, sender, lookup)]
+        copies = [(durable, message.copy()) for durable in takers]
+        if message.persistent and takers:
+            self._store.append(message, [durable.key for durable in takers])
+        for durable, copy in copies:
+            durable.queue.accept(copy)
+
+    def _durable_wants(self, durable: DurableSubscription, sender: Connection | None, lookup: "_LazyLookup") -> bool:
+        if durable.no_local and sender is not None and sender.client_id == durable.key.client_id:
+            return False
+        return durable.selector is None or durable.selector.matches(lookup)
 
     def add(self, subscription: TopicSubscription) -> None:
         self.subscriptions.append(subscription)
+        if subscription.request.retroactive:
+            for message in list(self._retained):
+                if _wants(subscription, False, subscription.connection, None, _LazyLookup(self._editor, message)):
+                    subscription.publish(message)
 
     def remove(self, subscription: TopicSubscription) -> None:
         self.subscriptions.remove(subscription)
+
+
+class _LazyLookup:
+    """A message's values for selectors: decoded when the first selector asks, once for all of them."""
+
+    __slots__ = ("_editor", "_lookup", "_message")
+
+    def __init__(self, editor: MessageEditor, message: Message) -> None:
+        self._editor = editor
+        self._message = message
+        self._lookup: Lookup | None = None
+
+    def __call__(self, name: str) -> Value:
+        if self._lookup is None:
+            self._lookup = self._editor.lookup(self._message)
+        return self._lookup(name)
+
+
+def _wants(
+    subscription: Subscription,
+    no_local: bool,
+    connection: Connection,
+    sender: Connection | None,
+    lookup: Lookup,
+) -> bool:
+    if no_local and sender is connection:
+        return False
+    return subscription.selector is None or subscription.selector.matches(lookup)

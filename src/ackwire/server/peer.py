@@ -65,8 +65,9 @@ class Peer(asyncio.Protocol):
         self._deadline: Timer | None = None
         self._flush_is_due = False
         self._write_paused = False
-        self._read_paused = False
         self._leaving = False
+        self._unread_because: set[str] = set()
+        """Why we do not read from it at the moment; empty while we do."""
         self._closing = False
         self._write_pause_bytes = settings.connection.write_pause_bytes
         self.is_ready = True
@@ -155,8 +156,7 @@ class Peer(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        if self._read_paused and not self._closing:
-            self._set_reading(True)
+        self._set_reading(True, "it does not read")
         self._become_ready()
 
     # ---- the adapter's side ------------------------------------------------------------------------------------
@@ -220,6 +220,10 @@ class Peer(asyncio.Protocol):
         if not self._closing:
             self._close(reason)
 
+    def hold(self, held: bool) -> None:
+        """Stop reading, or go on: its sends wait for space."""
+        self._set_reading(not held, "its sends wait for space")
+
     def close_later(self, seconds: float, reason: str) -> None:
         """Give the peer, which knows why, *seconds* to leave by itself; asking again does not give it more."""
         if not self._leaving:
@@ -267,7 +271,7 @@ class Peer(asyncio.Protocol):
         transport.write(b"".join(pieces))
         # Above, not at: only above its limit has the transport called pause_writing and will call resume_writing.
         if transport.get_write_buffer_size() > self._settings.connection.read_pause_bytes:
-            self._set_reading(False)
+            self._set_reading(False, "it does not read")
         if not self.is_ready:
             self._become_ready()
 
@@ -279,15 +283,21 @@ class Peer(asyncio.Protocol):
         if self._adapter is not None:
             self._adapter.resume()
 
-    def _set_reading(self, reading: bool) -> None:
-        if self._transport is None or self._read_paused is not reading:
+    def _set_reading(self, reading: bool, reason: str) -> None:
+        """Stop or resume reading; it goes on when no reason against it is left."""
+        if self._transport is None or self._closing:
             return
-        self._read_paused = not reading
-        if self._monitor is not None:
-            self._monitor.is_deaf = not reading
+        was_reading = not self._unread_because
         if reading:
-            self._transport.resume_reading()
+            self._unread_because.discard(reason)
         else:
+            self._unread_because.add(reason)
+        is_reading = not self._unread_because
+        if self._monitor is not None:
+            self._monitor.is_deaf = not is_reading
+        if is_reading and not was_reading:
+            self._transport.resume_reading()
+        elif was_reading and not is_reading:
             self._transport.pause_reading()
 
     def _silent_for(self, seconds: float) -> None:

@@ -5,26 +5,61 @@ durability wait, by `when_durable`. So one sync can serve everybody who waits fo
 crash it holds everything up to some point and nothing after it, and that point is not before the last promise.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from ackwire.destinations import Destination
 from ackwire.message import Message
 
 
+@dataclass(frozen=True, slots=True)
+class DurableKey:
+    """A durable subscription's name: client id and subscription name (SEMANTICS A3)."""
+
+    client_id: str
+    name: str
+
+    def __repr__(self) -> str:
+        return f"durable subscription {self.name} of client {self.client_id}"
+
+
+Place = Destination | DurableKey
+"""Where a message can wait: a queue, or a durable subscription to a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class DurableRecord:
+    """What is kept of a durable subscription besides its messages."""
+
+    key: DurableKey
+    destination: Destination
+    selector: str | None
+    no_local: bool
+
+
 class Store(Protocol):
     """One contract for every store (SEMANTICS K1)."""
 
-    def append(self, queue: Destination, message: Message) -> None:
-        """Record that *message* is on *queue*. Durable once a later `when_durable` has called back."""
+    def append(self, message: Message, places: Sequence[Place]) -> None:
+        """Record that *message* waits in *places*. Durable once a later `when_durable` has called back."""
         ...
 
-    def remove(self, queue: Destination, message: Message) -> None:
-        """Record that *message* has left *queue*. A message removed before it was written need not be written."""
+    def remove(self, place: Place, message: Message) -> None:
+        """Record that *message* has left *place*. A message removed before it was written need not be written."""
         ...
 
-    def remove_queue(self, queue: Destination) -> None:
-        """Record that *queue* and all that is on it are gone."""
+    def remove_place(self, place: Place) -> None:
+        """Record that *place* and all that is in it are gone: a deleted queue, an ended subscription."""
+        ...
+
+    def add_durable(self, record: DurableRecord) -> None:
+        """Record a durable subscription, or its new terms."""
+        ...
+
+    def atomically(self) -> AbstractContextManager[None]:
+        """What is recorded inside is there after a crash as a whole, or not at all (G2)."""
         ...
 
     def when_durable(self, callback: Callable[[], None]) -> None:

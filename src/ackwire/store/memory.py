@@ -3,33 +3,51 @@
 It keeps what the contract says must be kept, so it is also the reference that other stores are compared with.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from ackwire.destinations import Destination
 from ackwire.message import Message
+from ackwire.store.contract import DurableKey, DurableRecord, Place
 
 
 class MemoryStore:
     """Implements `Store` without a disk."""
 
     def __init__(self) -> None:
-        self._queues: dict[Destination, dict[bytes, Message]] = {}
+        self._places: dict[Place, dict[bytes, Message]] = {}
+        self._durables: dict[DurableKey, DurableRecord] = {}
 
-    def append(self, queue: Destination, message: Message) -> None:
-        self._queues.setdefault(queue, {})[message.key] = message
+    def append(self, message: Message, places: Sequence[Place]) -> None:
+        for place in places:
+            self._places.setdefault(place, {})[message.key] = message
 
-    def remove(self, queue: Destination, message: Message) -> None:
-        self._queues[queue].pop(message.key, None)
+    def remove(self, place: Place, message: Message) -> None:
+        messages = self._places.get(place)
+        if messages is not None:
+            messages.pop(message.key, None)
 
-    def remove_queue(self, queue: Destination) -> None:
-        self._queues.pop(queue, None)
+    def remove_place(self, place: Place) -> None:
+        self._places.pop(place, None)
+        if isinstance(place, DurableKey):
+            self._durables.pop(place, None)
+
+    def add_durable(self, record: DurableRecord) -> None:
+        self._durables[record.key] = record
+
+    @contextmanager
+    def atomically(self) -> Iterator[None]:
+        yield
 
     def when_durable(self, callback: Callable[[], None]) -> None:
         callback()
 
     def close(self) -> None:
-        self._queues.clear()
+        self._places.clear()
+        self._durables.clear()
 
-    def messages(self, queue: Destination) -> list[Message]:
-        """What is on *queue*, in the order in which it came."""
-        return list(self._queues.get(queue, {}).values())
+    def messages(self, place: Place) -> list[Message]:
+        """What waits in *place*, in the order in which it came."""
+        return list(self._places.get(place, {}).values())
+
+    def durables(self) -> list[DurableRecord]:
+        return list(self._durables.values())

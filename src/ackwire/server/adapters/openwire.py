@@ -6,6 +6,7 @@ One method per command, found in one table. A verb that fails is answered in the
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN, Broker
 from ackwire.broker.session import Connection, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
+from ackwire.broker.transactions import XA_ROLLED_BACK, TransactionError
 from ackwire.clock import Clock
 from ackwire.config import Settings
 from ackwire.errors import (
@@ -29,7 +31,7 @@ from ackwire.errors import (
 )
 from ackwire.message import Message
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import Ack, destination_from_wire, producer_key, stamp, window_bytes
+from ackwire.wire.openwire.fast import Ack, destination_from_wire, message_key, producer_key, window_bytes
 from ackwire.wire.openwire.negotiation import Agreement
 from ackwire.wire.openwire.protocol import Consumer, Event, OpenWireProtocol
 from ackwire.wire.openwire.structures import Structure, Throwable
@@ -109,6 +111,8 @@ class OpenWireAdapter:
             self._on_message(event)
         elif type(event) is Ack:
             self._on_ack(event)
+        elif isinstance(event, commands.MessageAck):
+            self._on_whole_ack(event)
         elif isinstance(event, Agreement):
             self._on_agreement(event)
         else:
@@ -182,14 +186,6 @@ class OpenWireAdapter:
     def _on_consumer_info(self, info: commands.ConsumerInfo) -> None:
         consumer_id = _given(info.consumer_id, "ConsumerInfo without a consumer id")
         self._own(consumer_id.connection_id)
-        for feature, asked in (
-            ("a selector", info.selector),
-            ("a durable subscription", info.subscription_name),
-            ("a queue browser", info.browser),
-            ("an exclusive consumer", info.exclusive),
-        ):
-            if asked:
-                raise Unsupported(f"{feature} is not offered by this broker yet")
         self._broker.subscribe(
             self._client,
             SubscriptionRequest(
@@ -197,8 +193,14 @@ class OpenWireAdapter:
                 session_id=consumer_id.session_id,
                 destination=destination_from_wire(info.destination),
                 prefetch=max(0, info.prefetch_size),
+                selector=info.selector,
                 no_local=info.no_local,
+                subscription_name=info.subscription_name,
+                browser=info.browser,
+                exclusive=info.exclusive,
+                retroactive=info.retroactive,
                 priority=info.priority,
+                pending_messages_max=max(0, info.maximum_pending_message_limit),
             ),
             _ConsumerEnd(self._peer, self._protocol, self._clock, Consumer(consumer_id)),
         )
@@ -212,7 +214,7 @@ class OpenWireAdapter:
                 self._ack_consumer = None
             case commands.ProducerId() as producer_id:
                 self._own(producer_id.connection_id)
-                self._client.remove_producer(str(producer_id))
+                self._broker.remove_producer(self._client, str(producer_id))
                 self._windowed_producers.discard(producer_key(producer_id))
             case commands.SessionId() as session_id:
                 self._own(session_id.connection_id)
@@ -228,9 +230,9 @@ class OpenWireAdapter:
     def _on_destination_info(self, info: commands.DestinationInfo) -> None:
         destination = destination_from_wire(info.destination)
         if info.operation_type == commands.DestinationOperation.ADD:
-            self._broker.add_destination(destination)
+            self._broker.add_destination(self._client, destination)
         elif info.operation_type == commands.DestinationOperation.REMOVE:
-            self._broker.remove_destination(destination)
+            self._broker.remove_destination(self._client, destination)
         else:
             raise Unsupported(f"operation {info.operation_type} of a DestinationInfo is unknown")
 
@@ -245,6 +247,48 @@ class OpenWireAdapter:
             self._broker.unsubscribe(subscription)
         else:
             self._broker.set_prefetch(subscription, max(0, control.prefetch))
+
+    def _on_remove_subscription(self, info: commands.RemoveSubscriptionInfo) -> None:
+        name = _given(info.subscription_name, "RemoveSubscriptionInfo without a subscription name")
+        self._broker.remove_durable(info.client_id or self._client.client_id, name)
+
+    def _on_transaction_info(self, info: commands.TransactionInfo) -> bool | None:
+        transactor = self._broker.transactor
+        if info.type == commands.TransactionType.RECOVER:
+            prepared = tuple(xid for xid in transactor.prepared() if isinstance(xid, commands.XATransactionId))
+            self._send(commands.DataArrayResponse(correlation_id=info.command_id, data=prepared))
+            return True
+        transaction_id = _given(info.transaction_id, "TransactionInfo without a transaction id")
+        try:
+            return self._carry_out(info, transaction_id)
+        except TransactionError as error:
+            error.is_xa = isinstance(transaction_id, commands.XATransactionId)
+            raise
+
+    def _carry_out(self, info: commands.TransactionInfo, transaction_id: commands.TransactionId) -> bool | None:
+        transactor = self._broker.transactor
+        match info.type:
+            case commands.TransactionType.BEGIN:
+                is_xa = isinstance(transaction_id, commands.XATransactionId)
+                transactor.begin(self._client, transaction_id, is_xa=is_xa)
+            case commands.TransactionType.END:
+                pass
+            case commands.TransactionType.PREPARE:
+                result = transactor.prepare(transaction_id)
+                self._send(commands.IntegerResponse(correlation_id=info.command_id, result=result))
+                return True
+            case commands.TransactionType.COMMIT_ONE_PHASE | commands.TransactionType.COMMIT_TWO_PHASE:
+                one_phase = info.type == commands.TransactionType.COMMIT_ONE_PHASE
+                respond = partial(self._respond_if, info.response_required, info.command_id)
+                transactor.commit(transaction_id, respond, one_phase=one_phase)
+                return True
+            case commands.TransactionType.ROLLBACK:
+                transactor.roll_back(transaction_id)
+            case commands.TransactionType.FORGET:
+                transactor.forget(transaction_id)
+            case _:
+                raise Unsupported(f"transaction operation {info.type} is unknown")
+        return None
 
     def _on_keep_alive(self, info: commands.KeepAliveInfo) -> bool:
         if info.response_required:
@@ -269,25 +313,27 @@ class OpenWireAdapter:
         if connection is None:
             raise RemoteProtocolError("a message came before ConnectionInfo")
         frame = message.frame
-        response_required = frame[5] != 0
-        stamp(message, self._broker.next_sequence(), self._clock.now_ms())
+        on_stored: Callable[[], None] | None = None
+        if frame[5]:
+            command_id: int = _COMMAND_ID.unpack_from(frame, 1)[0]
+            on_stored = partial(self._respond, command_id)
+        elif message.origin.producer_key in self._windowed_producers:
+            on_stored = partial(self._return_window, message)
         try:
-            if response_required:
-                command_id: int = _COMMAND_ID.unpack_from(frame, 1)[0]
-                self._broker.send(connection, message, lambda: self._respond(command_id))
-            else:
-                self._broker.send(connection, message)
+            self._broker.send(connection, message, on_stored, partial(self._refuse_send, message))
         except BrokerError as error:
-            self._refuse(error, _COMMAND_ID.unpack_from(frame, 1)[0], response_required)
-            return
-        if self._windowed_producers and not response_required:
-            self._return_window(message)
+            self._refuse_send(message, error)
+
+    def _refuse_send(self, message: Message, error: BrokerError) -> None:
+        frame = message.frame
+        if message.origin.transaction is not None:
+            self._broker.transactor.fail(message.origin.transaction, str(error))
+        self._refuse(error, _COMMAND_ID.unpack_from(frame, 1)[0], frame[5] != 0)
 
     def _return_window(self, message: Message) -> None:
         """Give a producer with a window its bytes back; one that gets a Response needs no ProducerAck (B4)."""
-        if message.origin.producer_key in self._windowed_producers:
-            producer_id, size = window_bytes(message)
-            self._send(commands.ProducerAck(producer_id=producer_id, size=size))
+        producer_id, size = window_bytes(message)
+        self._send(commands.ProducerAck(producer_id=producer_id, size=size))
 
     def _on_ack(self, ack: Ack) -> None:
         if self._connection is None:
@@ -306,6 +352,31 @@ class OpenWireAdapter:
             return
         if ack.response_required:
             self._respond(ack.command_id)
+
+    def _on_whole_ack(self, ack: commands.MessageAck) -> None:
+        """An ack in a transaction, or one with a cause."""
+        if self._connection is None:
+            raise RemoteProtocolError("an ack came before ConnectionInfo")
+        last = message_key(ack.last_message_id)
+        assert last is not None, "the protocol refuses acks without a message id"
+        try:
+            subscription = self._client.subscriptions.get(str(ack.consumer_id))
+            if subscription is not None:
+                self._broker.acknowledge(
+                    subscription,
+                    _ack_kind(ack.ack_type),
+                    message_key(ack.first_message_id),
+                    last,
+                    ack.message_count,
+                    transaction_id=ack.transaction_id,
+                    cause=_cause(ack.poison_cause),
+                )
+        except BrokerError as error:
+            if ack.transaction_id is not None:
+                self._broker.transactor.fail(ack.transaction_id, str(error))
+            self._refuse(error, ack.command_id, ack.response_required)
+            return
+        self._respond_if(ack.response_required, ack.command_id)
 
     # ---- to the peer -------------------------------------------------------------------------------------------
 
@@ -336,6 +407,10 @@ class OpenWireAdapter:
             self._send(commands.ExceptionResponse(correlation_id=command_id, exception=_throwable(error)))
         else:
             self.send_connection_error(error)
+
+    def _respond_if(self, required: bool, command_id: int) -> None:
+        if required:
+            self._respond(command_id)
 
     def _respond(self, command_id: int) -> None:
         self._protocol.send_response(command_id)
@@ -377,9 +452,27 @@ def _ack_kind(ack_type: int) -> AckKind:
         raise Unsupported(f"ack type {ack_type} is unknown") from None
 
 
+def _cause(throwable: Throwable | None) -> str | None:
+    """A Java exception in one line, as Java prints it."""
+    if throwable is None:
+        return None
+    return throwable.class_name if throwable.message is None else f"{throwable.class_name}: {throwable.message}"
+
+
 def _throwable(error: AckwireError) -> Throwable:
+    if isinstance(error, TransactionError):
+        return _transaction_throwable(error)
     java_class = next(name for cls, name in _JAVA_CLASSES if isinstance(error, cls))
     return Throwable(java_class, str(error))
+
+
+def _transaction_throwable(error: TransactionError) -> Throwable:
+    """The Java client reads XA's code from the end of the text (openwire.md §8)."""
+    if error.is_xa:
+        return Throwable("javax.transaction.xa.XAException", f"{error} xaErrorCode:{error.xa_code}")
+    if error.xa_code == XA_ROLLED_BACK:
+        return Throwable("javax.jms.TransactionRolledBackException", str(error))
+    return Throwable("javax.jms.JMSException", str(error))
 
 
 _BEFORE_LOGIN: Final = frozenset({commands.ConnectionInfo, commands.KeepAliveInfo, commands.ShutdownInfo})
@@ -392,6 +485,8 @@ _HANDLERS: Final[dict[type[Structure], Callable[[OpenWireAdapter, Any], bool | N
     commands.ConsumerInfo: OpenWireAdapter._on_consumer_info,
     commands.RemoveInfo: OpenWireAdapter._on_remove_info,
     commands.DestinationInfo: OpenWireAdapter._on_destination_info,
+    commands.RemoveSubscriptionInfo: OpenWireAdapter._on_remove_subscription,
+    commands.TransactionInfo: OpenWireAdapter._on_transaction_info,
     commands.MessagePull: OpenWireAdapter._on_pull,
     commands.ConsumerControl: OpenWireAdapter._on_consumer_control,
     commands.KeepAliveInfo: OpenWireAdapter._on_keep_alive,

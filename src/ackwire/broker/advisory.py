@@ -1,0 +1,225 @@
+"""Advisories: topics on which the broker tells about itself (openwire.md §9).
+
+They are written only when somebody listens. Those who come late are shown the state that they would know had they
+listened all along: the Java client depends on that for temporary destinations.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+from ackwire.broker.session import Connection, Producer
+from ackwire.broker.subscription import Subscription
+from ackwire.destinations import Destination, Kind, destination, matches_pattern
+from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts
+from ackwire.message import Message
+from ackwire.values import Int
+
+if TYPE_CHECKING:
+    from ackwire.broker.broker import Broker
+
+PREFIX: Final = "ActiveMQ.Advisory."
+
+_DESTINATION_TOPICS: Final = {
+    Kind.QUEUE: "Queue",
+    Kind.TOPIC: "Topic",
+    Kind.TEMP_QUEUE: "TempQueue",
+    Kind.TEMP_TOPIC: "TempTopic",
+}
+
+
+def is_advisory(where: Destination) -> bool:
+    return where.kind is Kind.TOPIC and where.name.startswith(PREFIX)
+
+
+def _topic(name: str) -> Destination:
+    return destination(Kind.TOPIC, PREFIX + name)
+
+
+def _about(what: str, where: Destination) -> Destination:
+    """The topic for events of *where*, such as `Consumer.Queue.orders`."""
+    return _topic(f"{what}.{'Queue' if where.kind.is_queue else 'Topic'}.{where.name}")
+
+
+def facts(subscription: Subscription) -> ConsumerFacts:
+    request = subscription.request
+    return ConsumerFacts(
+        consumer_id=request.consumer_id,
+        destination=request.destination,
+        prefetch=request.prefetch,
+        selector=request.selector,
+        subscription_name=request.subscription_name,
+        no_local=request.no_local,
+        exclusive=request.exclusive,
+        priority=request.priority,
+        browser=request.browser,
+    )
+
+
+@final
+class Advisories:
+    """Writes advisories and replays state to late joiners."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def _tell(self, topic: Destination, make: Callable[[], Advisory]) -> None:
+        if self._broker.has_listeners(topic):
+            self._broker.publish_advisory(make())
+
+    # ---- as it happens -----------------------------------------------------------------------------------------
+
+    def connection_added(self, connection: Connection) -> None:
+        self._tell(_topic("Connection"), lambda: _connection_added(connection))
+
+    def connection_removed(self, connection: Connection) -> None:
+        topic = _topic("Connection")
+        self._tell(
+            topic,
+            lambda: Advisory(
+                AdvisoryKind.CONNECTION_REMOVED,
+                topic,
+                connection_id=connection.connection_id,
+                client_id=connection.client_id,
+            ),
+        )
+
+    def destination_added(self, where: Destination, owner: Connection | None) -> None:
+        topic = _topic(_DESTINATION_TOPICS[where.kind])
+        self._tell(topic, lambda: _destination_event(AdvisoryKind.DESTINATION_ADDED, topic, where, owner))
+
+    def destination_removed(self, where: Destination, owner: Connection | None) -> None:
+        topic = _topic(_DESTINATION_TOPICS[where.kind])
+        self._tell(topic, lambda: _destination_event(AdvisoryKind.DESTINATION_REMOVED, topic, where, owner))
+
+    def consumer_added(self, subscription: Subscription) -> None:
+        for where in subscription.request.destination.parts():
+            if not is_advisory(where):
+                topic = _about("Consumer", where)
+                self._tell(topic, partial(self._consumer_added, topic, where, subscription))
+
+    def _consumer_added(self, topic: Destination, where: Destination, subscription: Subscription) -> Advisory:
+        return Advisory(
+            AdvisoryKind.CONSUMER_ADDED,
+            topic,
+            consumer=facts(subscription),
+            destination=where,
+            properties={"consumerCount": Int(self._broker.consumer_count(where))},
+        )
+
+    def consumer_removed(self, subscription: Subscription) -> None:
+        for where in subscription.request.destination.parts():
+            if not is_advisory(where):
+                topic = _about("Consumer", where)
+                self._tell(topic, partial(self._consumer_removed, topic, where, subscription))
+
+    def _consumer_removed(self, topic: Destination, where: Destination, subscription: Subscription) -> Advisory:
+        return Advisory(
+            AdvisoryKind.CONSUMER_REMOVED,
+            topic,
+            consumer_id=subscription.consumer_id,
+            destination=where,
+            properties={"consumerCount": Int(self._broker.consumer_count(where))},
+        )
+
+    def producer_added(self, producer: Producer) -> None:
+        where = producer.destination
+        if where is not None and not where.is_composite and not is_advisory(where):
+            topic = _about("Producer", where)
+            self._tell(topic, lambda: self._producer_event(AdvisoryKind.PRODUCER_ADDED, topic, where, producer))
+
+    def producer_removed(self, producer: Producer) -> None:
+        where = producer.destination
+        if where is not None and not where.is_composite and not is_advisory(where):
+            topic = _about("Producer", where)
+            self._tell(topic, lambda: self._producer_event(AdvisoryKind.PRODUCER_REMOVED, topic, where, producer))
+
+    def _producer_event(
+        self, kind: AdvisoryKind, topic: Destination, where: Destination, producer: Producer
+    ) -> Advisory:
+        return Advisory(
+            kind,
+            topic,
+            producer_id=producer.producer_id,
+            destination=where,
+            properties={"producerCount": Int(self._broker.producer_count(where))},
+        )
+
+    def expired(self, where: Destination, message: Message) -> None:
+        self._about_message("Expired", where, message)
+
+    def dead_lettered(self, where: Destination, message: Message) -> None:
+        self._about_message("MessageDLQd", where, message)
+
+    def no_consumers(self, where: Destination, message: Message) -> None:
+        self._about_message("NoConsumer", where, message)
+
+    def discarded(self, where: Destination, message: Message) -> None:
+        self._about_message("MessageDiscarded", where, message)
+
+    def _about_message(self, what: str, where: Destination, message: Message) -> None:
+        if not is_advisory(where):
+            topic = _about(what, where)
+            self._tell(topic, lambda: Advisory(AdvisoryKind.MESSAGE, topic, message=message, destination=where))
+
+    def slow_consumer(self, where: Destination, subscription: Subscription) -> None:
+        if not is_advisory(where):
+            topic = _about("SlowConsumer", where)
+            self._tell(
+                topic,
+                lambda: Advisory(AdvisoryKind.CONSUMER_ADDED, topic, consumer=facts(subscription), destination=where),
+            )
+
+    def full(self, where: Destination, reason: str) -> None:
+        if not is_advisory(where):
+            topic = _about("FULL", where)
+            self._tell(
+                topic,
+                lambda: Advisory(AdvisoryKind.PLAIN, topic, destination=where, properties={"usageName": reason}),
+            )
+
+    # ---- for late joiners --------------------------------------------------------------------------------------
+
+    def replay(self, topic: Destination, subscription: Subscription) -> Iterable[Message]:
+        """What a new subscriber to *topic* (a name or a pattern) would know had it always listened."""
+        if not is_advisory(topic):
+            return
+        for advisory in self._state():
+            if matches_pattern(topic.name, advisory.topic.name):
+                yield self._broker.editor.advisory(_for_one(advisory, subscription.consumer_id))
+
+    def _state(self) -> Iterable[Advisory]:
+        for connection in self._broker.connections():
+            yield _connection_added(connection)
+            for producer in connection.producers.values():
+                if producer.destination is not None and not producer.destination.is_composite:
+                    topic = _about("Producer", producer.destination)
+                    yield self._producer_event(AdvisoryKind.PRODUCER_ADDED, topic, producer.destination, producer)
+            for other in connection.subscriptions.values():
+                for where in other.request.destination.parts():
+                    if not is_advisory(where):
+                        yield self._consumer_added(_about("Consumer", where), where, other)
+        for where, owner in self._broker.destinations():
+            topic = _topic(_DESTINATION_TOPICS[where.kind])
+            yield _destination_event(AdvisoryKind.DESTINATION_ADDED, topic, where, owner)
+
+
+def _connection_added(connection: Connection) -> Advisory:
+    return Advisory(
+        AdvisoryKind.CONNECTION_ADDED,
+        _topic("Connection"),
+        connection_id=connection.connection_id,
+        client_id=connection.client_id,
+        user=connection.user,
+    )
+
+
+def _destination_event(
+    kind: AdvisoryKind, topic: Destination, where: Destination, owner: Connection | None
+) -> Advisory:
+    return Advisory(kind, topic, destination=where, connection_id=None if owner is None else owner.connection_id)
+
+
+def _for_one(advisory: Advisory, consumer_id: str) -> Advisory:
+    return replace(advisory, target_consumer_id=consumer_id)

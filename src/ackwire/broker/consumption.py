@@ -1,0 +1,482 @@
+"""How messages go out: subscriptions of every kind, acks, pulls, dead letters (SEMANTICS A3, C, D, E, F)."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, final
+
+from ackwire.broker.acks import AckKind
+from ackwire.broker.queue import Queue
+from ackwire.broker.redelivery import (
+    CAUSE_PROPERTY,
+    ORIGINAL_EXPIRATION_PROPERTY,
+    judge,
+    redelivery_delay_seconds,
+)
+from ackwire.broker.session import Connection, ConsumerPort
+from ackwire.broker.subscription import (
+    BrowserSubscription,
+    QueueSubscription,
+    Subscription,
+    SubscriptionRequest,
+    TopicSubscription,
+)
+from ackwire.broker.topic import DurableSubscription, Topic
+from ackwire.broker.transactions import AckedMessages, Transaction
+from ackwire.destinations import Destination
+from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised
+from ackwire.message import Message
+from ackwire.selector import Selector, compile_selector
+from ackwire.store.contract import DurableKey, DurableRecord, Store
+from ackwire.values import Long, Value
+
+if TYPE_CHECKING:
+    from ackwire.broker.broker import Broker
+
+LAST_DELIVERED_UNKNOWN: Final = -2
+"""Nobody knows what a consumer saw: all it held counts as delivered."""
+
+_CONSUMED_PARTS_MAX: Final = 256
+"""Destinations in one composite name that a consumer reads from."""
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class Consumption:
+    """Serves consumers."""
+
+    def __init__(self, broker: "Broker", store: Store) -> None:
+        self._broker = broker
+        self._store = store
+        self._attached: dict[QueueSubscription, dict[Destination | DurableKey, Queue]] = {}
+        """For each consumer of queues, the queues it reads from."""
+        self._topics: dict[TopicSubscription, list[Topic]] = {}
+        self._watches: dict[Subscription, list[Callable[[], None]]] = {}
+        """How to stop waiting for destinations that a pattern matches."""
+        self._durable_of: dict[QueueSubscription, DurableSubscription] = {}
+
+    # ---- subscribing -------------------------------------------------------------------------------------------
+
+    def subscribe(self, connection: Connection, request: SubscriptionRequest, port: ConsumerPort) -> Subscription:
+        """Add a consumer; announcing it again, as after a failover, changes nothing."""
+        existing = connection.subscriptions.get(request.consumer_id)
+        if existing is not None:
+            return existing
+        connection.require_session(request.session_id)
+        connection.check_consumers()
+        selector = compile_selector(request.selector) if request.selector else None
+        parts = self._parts(connection, request.destination)
+        if request.browser:
+            subscription: Subscription = self._browse(connection, request, port, selector, parts)
+        elif request.subscription_name is not None:
+            subscription = self._subscribe_durable(connection, request, port, parts)
+        elif all(part.kind.is_queue for part in parts):
+            subscription = self._subscribe_queues(connection, request, port, selector, parts)
+        elif not any(part.kind.is_queue for part in parts):
+            subscription = self._subscribe_topics(connection, request, port, selector, parts)
+        else:
+            raise InvalidDestination(f"{request.destination!r} mixes queues and topics; use a consumer for each")
+        self._broker.advisories.consumer_added(subscription)
+        return subscription
+
+    def _parts(self, connection: Connection, destination: Destination) -> tuple[Destination, ...]:
+        parts = destination.parts()
+        if len(parts) > _CONSUMED_PARTS_MAX:
+            raise InvalidDestination(f"a composite of {len(parts)} destinations: the limit is {_CONSUMED_PARTS_MAX}")
+        for part in parts:
+            if part.kind.is_temporary:
+                owner = self._broker.registry.owner(part)
+                if owner is None:
+                    raise InvalidDestination(f"{part!r} does not exist: it was deleted or never made")
+                if owner is not connection:
+                    raise NotAuthorised(f"{part!r} belongs to another connection, which alone may consume from it")
+        return parts
+
+    def _subscribe_queues(
+        self,
+        connection: Connection,
+        request: SubscriptionRequest,
+        port: ConsumerPort,
+        selector: Selector | None,
+        parts: tuple[Destination, ...],
+    ) -> QueueSubscription:
+        concrete = [part for part in parts if not part.is_wildcard]
+        queues = [self._broker.registry.get_or_make(part) for part in concrete]
+        subscription = QueueSubscription(self._capped(request, queues), connection, port, selector)
+        connection.subscriptions[request.consumer_id] = subscription
+        self._attached[subscription] = {}
+        for part in parts:
+            if part.is_wildcard:
+                self._attach_pattern(subscription, part)
+            else:
+                self._attach_queue(subscription, part, self._broker.registry.get_or_make(part))
+        return subscription
+
+    def _capped(self, request: SubscriptionRequest, queues: "list[Queue | Topic]") -> SubscriptionRequest:
+        caps = [queue.policy.prefetch_max for queue in queues if queue.policy.prefetch_max is not None]
+        return replace(request, prefetch=min([request.prefetch, *caps])) if caps else request
+
+    def _attach_queue(self, subscription: QueueSubscription, where: Destination, queue: "Queue | Topic") -> None:
+        assert isinstance(queue, Queue)
+        if where not in self._attached[subscription]:
+            self._attached[subscription][where] = queue
+            queue.add(subscription)
+
+    def _attach_pattern(self, subscription: QueueSubscription, pattern: Destination) -> None:
+        router = self._broker.registry.router
+        for where, queue in router.matching(pattern):
+            self._attach_queue(subscription, where, queue)
+        stop = router.watch(pattern, lambda where, queue: self._attach_queue(subscription, where, queue))
+        self._watches.setdefault(subscription, []).append(stop)
+
+    def _subscribe_topics(
+        self,
+        connection: Connection,
+        request: SubscriptionRequest,
+        port: ConsumerPort,
+        selector: Selector | None,
+        parts: tuple[Destination, ...],
+    ) -> TopicSubscription:
+        registry = self._broker.registry
+        for part in parts:
+            if not part.is_wildcard:
+                registry.get_or_make(part)
+        policy = registry.policy_for(parts[0])
+        subscription = TopicSubscription(
+            request,
+            connection,
+            port,
+            selector,
+            pending_bytes_max=self._broker.settings.destinations.topic_pending_bytes_max,
+            pending_messages_max=request.pending_messages_max or policy.topic_pending_messages_max,
+            eviction=policy.eviction,
+        )
+        connection.subscriptions[request.consumer_id] = subscription
+        self._topics[subscription] = []
+        for part in parts:
+            self._attach_topic_name(subscription, part)
+            for message in self._broker.advisories.replay(part, subscription):
+                subscription.publish(message)
+        return subscription
+
+    def _attach_topic_name(self, subscription: TopicSubscription, name: Destination) -> None:
+        router = self._broker.registry.router
+        if not name.is_wildcard:
+            self._attach_topic(subscription, self._broker.registry.get_or_make(name))
+            return
+        for _, topic in router.matching(name):
+            self._attach_topic(subscription, topic)
+        stop = router.watch(name, lambda _, topic: self._attach_topic(subscription, topic))
+        self._watches.setdefault(subscription, []).append(stop)
+
+    def _attach_topic(self, subscription: TopicSubscription, topic: "Queue | Topic") -> None:
+        assert isinstance(topic, Topic)
+        if topic not in self._topics[subscription]:
+            self._topics[subscription].append(topic)
+            topic.add(subscription)
+
+    def _browse(
+        self,
+        connection: Connection,
+        request: SubscriptionRequest,
+        port: ConsumerPort,
+        selector: Selector | None,
+        parts: tuple[Destination, ...],
+    ) -> BrowserSubscription:
+        queues = [self._broker.registry.get_or_make(part) for part in parts]
+        found = [m for queue in queues if isinstance(queue, Queue) for m in queue.contents()]
+        if selector is not None:
+            found = [m for m in found if selector.matches(self._broker.editor.lookup(m))]
+        subscription = BrowserSubscription(request, connection, port, selector, found)
+        connection.subscriptions[request.consumer_id] = subscription
+        subscription.pump()
+        return subscription
+
+    # ---- durable subscriptions ---------------------------------------------------------------------------------
+
+    def _subscribe_durable(
+        self,
+        connection: Connection,
+        request: SubscriptionRequest,
+        port: ConsumerPort,
+        parts: tuple[Destination, ...],
+    ) -> QueueSubscription:
+        assert request.subscription_name is not None
+        if len(parts) > 1 or parts[0].is_wildcard or parts[0].kind.is_queue or parts[0].kind.is_temporary:
+            raise InvalidDestination(f"a durable subscription needs one topic by name, not {request.destination!r}")
+        key = DurableKey(connection.client_id, request.subscription_name)
+        existing = self._broker.registry.durables.get(key)
+        if existing is not None and existing.consumer is not None:
+            raise BrokerError(
+                f"Durable consumer is in use for client: {key.client_id} and subscriptionName: {key.name}"
+            )
+        record = DurableRecord(key, parts[0], request.selector or None, request.no_local)
+        durable = self._broker.registry.durable(record)
+        # The selector was applied when the messages were kept; the consumer takes all that is there.
+        subscription = QueueSubscription(request, connection, port, None)
+        durable.consumer = subscription
+        connection.subscriptions[request.consumer_id] = subscription
+        self._durable_of[subscription] = durable
+        self._attached[subscription] = {key: durable.queue}
+        durable.queue.add(subscription)
+        return subscription
+
+    def remove_durable(self, client_id: str, name: str) -> None:
+        """End a durable subscription. Refused while its consumer is connected."""
+        durable = self._broker.registry.durables.get(DurableKey(client_id, name))
+        if durable is None:
+            raise InvalidDestination(f"No durable subscription exists for clientID: {client_id} and name: {name}")
+        if durable.consumer is not None:
+            raise BrokerError(f"Durable consumer is in use: {durable!r}")
+        self._broker.registry.end_durable(durable)
+
+    # ---- unsubscribing -----------------------------------------------------------------------------------------
+
+    def unsubscribe(self, subscription: Subscription, last_delivered: int) -> None:
+        """Remove a consumer; what it had not finished goes back."""
+        if subscription.connection.subscriptions.pop(subscription.consumer_id, None) is None:
+            return
+        subscription.cancel_pulls()
+        for stop in self._watches.pop(subscription, ()):
+            stop()
+        if isinstance(subscription, QueueSubscription):
+            durable = self._durable_of.pop(subscription, None)
+            if durable is not None:
+                durable.consumer = None
+            for queue in self._attached.pop(subscription).values():
+                queue.remove(subscription, lambda message: _was_delivered(message, last_delivered))
+        elif isinstance(subscription, TopicSubscription):
+            for topic in self._topics.pop(subscription):
+                topic.remove(subscription)
+            if subscription.dropped:
+                _log.warning("%r missed %d messages: it was too slow", subscription, subscription.dropped)
+        self._broker.advisories.consumer_removed(subscription)
+
+    def drop_consumers(self, target: "Queue | Topic") -> None:
+        """A destination goes away under its consumers."""
+        for connection in self._broker.connections():
+            for subscription in list(connection.subscriptions.values()):
+                if self._reads_from(subscription, target):
+                    self.unsubscribe(subscription, LAST_DELIVERED_UNKNOWN)
+
+    def _reads_from(self, subscription: Subscription, target: "Queue | Topic") -> bool:
+        if isinstance(subscription, QueueSubscription):
+            return target in self._attached[subscription].values()
+        return isinstance(subscription, TopicSubscription) and target in self._topics[subscription]
+
+    # ---- acks --------------------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self,
+        subscription: Subscription,
+        kind: AckKind,
+        first: bytes | None,
+        last: bytes,
+        count: int,
+        transaction: Transaction | None,
+        cause: str | None,
+    ) -> None:
+        """Carry out an ack, or collect it in *transaction*."""
+        if isinstance(subscription, QueueSubscription):
+            self._acknowledge_queue(subscription, kind, first, last, count, transaction, cause)
+        else:
+            self._acknowledge_copy(subscription, kind, count)
+
+    def _acknowledge_copy(self, subscription: Subscription, kind: AckKind, count: int) -> None:
+        """Topic consumers and browsers hold copies: an ack only moves their window."""
+        assert isinstance(subscription, TopicSubscription | BrowserSubscription)
+        if kind is AckKind.DELIVERED:
+            subscription.extension += max(0, count)
+        elif kind is not AckKind.REDELIVERED:
+            subscription.finished(max(0, count))
+        subscription.pump()
+
+    def _acknowledge_queue(
+        self,
+        subscription: QueueSubscription,
+        kind: AckKind,
+        first: bytes | None,
+        last: bytes,
+        count: int,
+        transaction: Transaction | None,
+        cause: str | None,
+    ) -> None:
+        in_flight = subscription.in_flight
+        match kind:
+            case AckKind.STANDARD | AckKind.UNMATCHED:
+                messages = in_flight.take_range(first, last, count)
+                self._finish_or_collect(subscription, messages, transaction)
+            case AckKind.INDIVIDUAL:
+                self._finish_or_collect(subscription, [in_flight.take_one(last)], transaction)
+            case AckKind.DELIVERED:
+                subscription.extend(last)
+                self.pump(subscription)
+            case AckKind.REDELIVERED:
+                for message in in_flight.range(first, last):
+                    message.redelivery_counter += 1
+            case AckKind.POISON:
+                self._reject(subscription, in_flight.take_range(first, last, count), cause)
+            case AckKind.EXPIRED:
+                self._expire_at_client(subscription, in_flight.take_range(first, last, count))
+
+    def _finish_or_collect(
+        self, subscription: QueueSubscription, messages: list[Message], transaction: Transaction | None
+    ) -> None:
+        if transaction is None:
+            self._finish(subscription, messages)
+        else:
+            transaction.acks.append(
+                AckedMessages(
+                    subscription,
+                    messages,
+                    finish=lambda done: self._finish(subscription, done),
+                    undo=lambda undone: self._undo(subscription, undone),
+                )
+            )
+            subscription.finished(len(messages))
+            self.pump(subscription)
+
+    def _finish(self, subscription: QueueSubscription, messages: list[Message]) -> None:
+        for queue, theirs in self._by_queue(subscription, messages):
+            queue.finish(theirs)
+        if subscription in self._attached:
+            subscription.finished(len(messages))
+            self.pump(subscription)
+
+    def _undo(self, subscription: QueueSubscription, messages: list[Message]) -> None:
+        """A rolled back ack: the consumer has its messages again, or the queue if the consumer has gone."""
+        if subscription in self._attached:
+            subscription.in_flight.put_back_first(messages)
+            return
+        for message in messages:
+            message.redelivery_counter += 1
+        for queue, theirs in self._by_queue(subscription, messages):
+            queue.put_back(theirs)
+
+    def _by_queue(
+        self, subscription: QueueSubscription, messages: list[Message]
+    ) -> "list[tuple[Queue, list[Message]]]":
+        """*messages* by the queue they came from; a queue that is gone has taken them with it."""
+        attached = self._attached.get(subscription) or self._queues_of_gone(subscription)
+        if len(attached) == 1:
+            return [(next(iter(attached.values())), messages)]
+        groups: dict[Destination | DurableKey, list[Message]] = {}
+        for message in messages:
+            groups.setdefault(message.destination, []).append(message)
+        return [(attached[where], theirs) for where, theirs in groups.items() if where in attached]
+
+    def _queues_of_gone(self, subscription: QueueSubscription) -> "dict[Destination | DurableKey, Queue]":
+        request = subscription.request
+        registry = self._broker.registry
+        if request.subscription_name is not None:
+            key = DurableKey(subscription.connection.client_id, request.subscription_name)
+            durable = registry.durables.get(key)
+            return {} if durable is None else {key: durable.queue}
+        found: dict[Destination | DurableKey, Queue] = {}
+        for part in request.destination.parts():
+            for where, queue in registry.router.matching(part):
+                if isinstance(queue, Queue):
+                    found[where] = queue
+        return found
+
+    # ---- what nobody could consume -----------------------------------------------------------------------------
+
+    def _reject(self, subscription: QueueSubscription, messages: list[Message], cause: str | None) -> None:
+        """POISON: the consumer gives these up."""
+        for queue, theirs in self._by_queue(subscription, messages):
+            for message in theirs:
+                delay = redelivery_delay_seconds(queue.policy, message.redelivery_counter)
+                if delay is None:
+                    self.dead_letter(queue, message, cause or "rejected by the consumer", expired=False)
+                    queue.finish([message])
+                else:
+                    self._redeliver_later(queue, message, delay)
+        subscription.finished(len(messages))
+        self.pump(subscription)
+
+    def _redeliver_later(self, queue: Queue, message: Message, delay_seconds: float) -> None:
+        message.redelivery_counter += 1
+        self._broker.clock.call_later(delay_seconds, lambda: queue.put_back([message]))
+
+    def _expire_at_client(self, subscription: QueueSubscription, messages: list[Message]) -> None:
+        """EXPIRED: the client found them too old; by our clock they may not be (N1), and are then given to others."""
+        now_ms = self._broker.clock.now_ms()
+        for queue, theirs in self._by_queue(subscription, messages):
+            for message in theirs:
+                if 0 < message.expiration <= now_ms:
+                    self.on_expired(queue, message)
+                queue.finish([message])
+        subscription.finished(len(messages))
+        self.pump(subscription)
+
+    def dead_letter(self, queue: Queue, message: Message, cause: str, *, expired: bool) -> None:
+        """Move a copy of *message* to where dead letters go, with the cause (F4)."""
+        is_topic = isinstance(queue.place, DurableKey)
+        verdict = judge(queue.policy, message, is_topic=is_topic, expired=expired, cause=cause)
+        if verdict.queue is None or verdict.queue == message.destination:
+            _log.info("a message of %r was discarded: %s", queue, verdict.reason)
+            return
+        added: dict[str, Value] = {CAUSE_PROPERTY: cause}
+        if message.expiration:
+            added[ORIGINAL_EXPIRATION_PROPERTY] = Long(message.expiration)
+        copy = self._broker.editor.readdressed(
+            message,
+            verdict.queue,
+            original_destination=message.destination,
+            properties=added,
+            expiration=0,
+            persistent=message.persistent,
+        )
+        target = self._broker.registry.get_or_make(verdict.queue)
+        assert isinstance(target, Queue)
+        self._broker.intake.stamp(copy)
+        self._broker.intake.enqueue(target, copy)
+        self._broker.advisories.dead_lettered(message.destination, message)
+
+    # ---- what queues and topics tell ---------------------------------------------------------------------------
+
+    def on_expired(self, queue: Queue, message: Message) -> None:
+        """A message has left *queue* because its time is over."""
+        self._broker.advisories.expired(message.destination, message)
+        cause = f"expired: its time was over at {message.expiration}, {self._broker.clock.now_ms()} now"
+        self.dead_letter(queue, message, cause, expired=True)
+
+    def on_slow(self, queue: Queue, subscription: QueueSubscription) -> None:
+        if queue.policy.advise_slow_consumers and isinstance(queue.place, Destination):
+            self._broker.advisories.slow_consumer(queue.place, subscription)
+
+    def on_discarded(self, topic: Topic, subscription: TopicSubscription, count: int) -> None:
+        if subscription.dropped == count:
+            _log.warning("%r is too slow: its oldest waiting messages are dropped", subscription)
+        if subscription.pending:
+            self._broker.advisories.discarded(topic.destination, subscription.pending[0])
+
+    # ---- pulling and pumping -----------------------------------------------------------------------------------
+
+    def pull(self, subscription: Subscription, timeout_ms: int) -> None:
+        """One message now, or later, or an empty answer."""
+        if not subscription.is_pull:
+            raise BrokerError(f"{subscription!r} has a prefetch of {subscription.prefetch} and does not pull")
+        subscription.pulls += 1
+        waiting = subscription.pulls
+        self.pump(subscription)
+        if subscription.pulls < waiting or timeout_ms == 0:
+            return
+        if timeout_ms < 0:
+            subscription.give_up_pull()
+        else:
+            timer = self._broker.clock.call_later(timeout_ms / 1000, subscription.give_up_pull)
+            subscription.pull_timers.append(timer)
+
+    def pump(self, subscription: Subscription) -> None:
+        """Send what there is for *subscription*, as far as it has room."""
+        if isinstance(subscription, QueueSubscription):
+            for queue in list(self._attached[subscription].values()):
+                queue.resume(subscription)
+        elif isinstance(subscription, TopicSubscription | BrowserSubscription):
+            subscription.pump()
+
+
+def _was_delivered(message: Message, last_delivered: int) -> bool:
+    return last_delivered == LAST_DELIVERED_UNKNOWN or message.sequence <= last_delivered

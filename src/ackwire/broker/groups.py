@@ -1,0 +1,40 @@
+"""Message groups: `JMSXGroupID` binds a group to one consumer while that lives (SEMANTICS H3)."""
+
+from collections import OrderedDict
+from typing import final
+
+from ackwire.broker.subscription import QueueSubscription
+
+
+@final
+class MessageGroups:
+    """Which consumer owns which group; the longest unused ones are forgotten beyond the limit."""
+
+    __slots__ = ("_limit", "_owners")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._owners: OrderedDict[str, QueueSubscription] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def owner(self, group_id: str) -> QueueSubscription | None:
+        owner = self._owners.get(group_id)
+        if owner is not None:
+            self._owners.move_to_end(group_id)
+        return owner
+
+    def assign(self, group_id: str, owner: QueueSubscription) -> None:
+        self._owners[group_id] = owner
+        if len(self._owners) > self._limit:
+            self._owners.popitem(last=False)
+
+    def close(self, group_id: str) -> None:
+        """The group has ended: its next message may go to anyone."""
+        self._owners.pop(group_id, None)
+
+    def release(self, owner: QueueSubscription) -> None:
+        """A consumer leaves: all its groups are free."""
+        for group_id in [group for group, held_by in self._owners.items() if held_by is owner]:
+            del self._owners[group_id]

@@ -1,0 +1,152 @@
+"""How a message comes in: space, duplicates, order, where it goes (SEMANTICS B, G1)."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Final, final
+
+from ackwire.broker.limits import HeldSend
+from ackwire.broker.queue import Queue
+from ackwire.broker.router import VIRTUAL_TOPIC_PREFIX
+from ackwire.broker.session import Connection
+from ackwire.destinations import Destination, Kind
+from ackwire.errors import InvalidDestination
+from ackwire.message import Message
+from ackwire.store.contract import Store
+
+if TYPE_CHECKING:
+    from ackwire.broker.broker import Broker
+
+_PRODUCERS_REMEMBERED: Final = 50_000
+"""Producers whose last count is known, to recognise what a client repeats after a failover."""
+
+_COMPOSITE_PARTS_MAX: Final = 256
+"""Destinations in one composite name."""
+
+
+@final
+class Intake:
+    """Takes messages from clients and puts them where they belong."""
+
+    def __init__(self, broker: "Broker", store: Store) -> None:
+        self._broker = broker
+        self._store = store
+        self._sequences = count(1)
+        self._last_counts: OrderedDict[bytes, int] = OrderedDict()
+
+    def stamp(self, message: Message) -> None:
+        """Give *message* the next place in the broker's order."""
+        self._broker.editor.stamp(message, next(self._sequences), self._broker.clock.now_ms())
+
+    def send(
+        self,
+        connection: Connection,
+        message: Message,
+        on_stored: Callable[[], None] | None,
+        on_refused: Callable[[Exception], None] | None,
+    ) -> None:
+        """Take *message*, or hold it until there is space."""
+        flow = self._broker.flow
+        if flow.must_wait(connection) or flow.used_bytes >= self._broker.settings.limits.memory_bytes_max:
+            self._hold(connection, message, on_stored, on_refused)
+        else:
+            self._take(connection, message, on_stored)
+
+    def _hold(
+        self,
+        connection: Connection,
+        message: Message,
+        on_stored: Callable[[], None] | None,
+        on_refused: Callable[[Exception], None] | None,
+    ) -> None:
+        flow = self._broker.flow
+
+        def proceed() -> None:
+            try:
+                self._take(connection, message, on_stored)
+            except Exception as error:
+                if on_refused is None:
+                    raise
+                on_refused(error)
+
+        def refuse(error: Exception) -> None:
+            if on_refused is not None:
+                on_refused(error)
+
+        flow.hold(connection, HeldSend(message, self._broker.clock.now_ms(), flow.memory_is_full, proceed, refuse))
+
+    def _take(self, connection: Connection, message: Message, on_stored: Callable[[], None] | None) -> None:
+        transaction_id = message.origin.transaction
+        if transaction_id is not None:
+            self._broker.transactor.add_send(transaction_id, connection, message)
+        elif not self._is_repetition(message):
+            self.route(connection, message)
+            self._remember(message)
+        if on_stored is None:
+            return
+        if message.persistent and transaction_id is None:
+            self._store.when_durable(on_stored)
+        else:
+            on_stored()
+
+    def _is_repetition(self, message: Message) -> bool:
+        """Whether the producer has sent this one before: a client repeats what it got no answer for (J4)."""
+        last = self._last_counts.get(message.origin.producer_key)
+        return last is not None and int.from_bytes(message.key[-8:], signed=True) <= last
+
+    def _remember(self, message: Message) -> None:
+        producer = message.origin.producer_key
+        if producer not in self._last_counts and len(self._last_counts) >= _PRODUCERS_REMEMBERED:
+            self._last_counts.popitem(last=False)
+        self._last_counts[producer] = int.from_bytes(message.key[-8:], signed=True)
+
+    def check(self, message: Message) -> None:
+        """Raise what `route` would raise, before anything has happened."""
+        for part in self._parts(message.destination):
+            self._broker.registry.get_or_make(part)
+
+    def _parts(self, where: Destination) -> tuple[Destination, ...]:
+        parts = tuple(dict.fromkeys(where.parts()))
+        if len(parts) > _COMPOSITE_PARTS_MAX:
+            raise InvalidDestination(f"a composite of {len(parts)} destinations: the limit is {_COMPOSITE_PARTS_MAX}")
+        return parts
+
+    def route(self, connection: Connection | None, message: Message) -> None:
+        """Put *message* where it is addressed to: now, and visible to consumers."""
+        where = message.destination
+        if where.is_composite:
+            for part in self._parts(where):
+                self._put(connection, self._copy_for(message, part, original=where), part)
+        else:
+            self._put(connection, message, where)
+
+    def _copy_for(self, message: Message, where: Destination, *, original: Destination) -> Message:
+        return self._broker.editor.readdressed(message, where, original_destination=original)
+
+    def _put(self, connection: Connection | None, message: Message, where: Destination) -> None:
+        target = self._broker.registry.get_or_make(where)
+        self.stamp(message)
+        self._settle_expiration(message, target.policy.expiration_ceiling_seconds)
+        if isinstance(target, Queue):
+            self.enqueue(target, message)
+            return
+        target.accept(message, connection)
+        if where.kind is Kind.TOPIC and where.name.startswith(VIRTUAL_TOPIC_PREFIX):
+            for queue_name in self._broker.registry.router.virtual_queues(where):
+                copy = self._copy_for(message, queue_name, original=where)
+                self._put(connection, copy, queue_name)
+
+    def enqueue(self, queue: Queue, message: Message) -> None:
+        """Record *message* and put it on *queue*."""
+        if message.persistent:
+            self._store.append(message, (queue.place,))
+        if queue.policy.advise_no_consumers and queue.consumer_count == 0:
+            self._broker.advisories.no_consumers(message.destination, message)
+        queue.accept(message)
+
+    def _settle_expiration(self, message: Message, ceiling_seconds: float) -> None:
+        if ceiling_seconds <= 0:
+            return
+        latest = self._broker.clock.now_ms() + round(ceiling_seconds * 1000)
+        if message.expiration == 0 or message.expiration > latest:
+            self._broker.editor.with_expiration(message, latest, message.timestamp)

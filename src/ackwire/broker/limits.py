@@ -1,0 +1,131 @@
+"""Space: how much the broker may hold, and what producers feel when it is full (SEMANTICS B6).
+
+A send that finds no space is held, with its answer, until there is some; or refused, at once or after a time, as
+configured. Only sends are ever held: acks, consumers and heartbeats go on, so what is full can always drain. A
+connection whose held sends pass a limit of their own is not read from any more, unless it has messages in flight:
+then its acks may be what everybody waits for, and further sends are refused instead. So nothing can hang.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+from ackwire.broker.session import Connection
+from ackwire.clock import Clock, Timer
+from ackwire.config import LimitSettings
+from ackwire.errors import BrokerError, ResourceLimit
+from ackwire.message import Message
+
+
+@dataclass(slots=True)
+class HeldSend:
+    """A send that waits for space."""
+
+    message: Message
+    since_ms: int
+    reason: Callable[[], str | None]
+    """Why it cannot go on now; None when it can."""
+    proceed: Callable[[], None]
+    refuse: Callable[[BrokerError], None]
+    timer: Timer | None = None
+
+
+@final
+class FlowControl:
+    """Counts bytes and holds back producers."""
+
+    def __init__(self, clock: Clock, settings: LimitSettings) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._held: dict[Connection, deque[HeldSend]] = {}
+        self._held_bytes: dict[Connection, int] = {}
+        self._is_releasing = False
+        self.used_bytes = 0
+
+    def memory_is_full(self) -> str | None:
+        """The sentence that says so, or None."""
+        if self.used_bytes < self._settings.memory_bytes_max:
+            return None
+        return f"memory is full: {self.used_bytes} of {self._settings.memory_bytes_max} bytes (limits.memory_bytes_max)"
+
+    def must_wait(self, connection: Connection) -> bool:
+        """Whether earlier sends of the same connection are still held: order is kept."""
+        return connection in self._held
+
+    def hold(self, connection: Connection, send: HeldSend) -> None:
+        """Keep *send* until there is space. Raises `ResourceLimit` where the configuration refuses instead."""
+        reason = send.reason() or "earlier sends of this connection wait for space"
+        if self._settings.when_full == "fail":
+            raise ResourceLimit(f"{send.message.destination!r}: {reason}")
+        held_bytes = self._held_bytes.get(connection, 0) + send.message.size_bytes
+        if held_bytes > self._settings.held_bytes_max and self._is_needed_to_drain(connection):
+            raise ResourceLimit(
+                f"{send.message.destination!r}: {reason}, and {held_bytes} bytes of this connection's sends wait "
+                f"already (limits.held_bytes_max); it has messages in flight, so it is not held up"
+            )
+        self._held.setdefault(connection, deque()).append(send)
+        self._held_bytes[connection] = held_bytes
+        if self._settings.block_timeout_seconds > 0:
+            send.timer = self._clock.call_later(
+                self._settings.block_timeout_seconds, lambda: self._time_out(connection, send)
+            )
+        if held_bytes > self._settings.held_bytes_max:
+            connection.port.hold(True)
+
+    def _is_needed_to_drain(self, connection: Connection) -> bool:
+        return any(subscription.dispatched for subscription in connection.subscriptions.values())
+
+    def _time_out(self, connection: Connection, send: HeldSend) -> None:
+        held = self._held.get(connection)
+        if held is None or send not in held:
+            return
+        held.remove(send)
+        self._account_for_leaving(connection, send)
+        waited = self._settings.block_timeout_seconds
+        reason = send.reason() or "there was no space"
+        send.refuse(ResourceLimit(f"{send.message.destination!r}: {reason}; gave up after {waited:g} s"))
+
+    def _account_for_leaving(self, connection: Connection, send: HeldSend) -> None:
+        if send.timer is not None:
+            send.timer.cancel()
+        left = self._held_bytes[connection] - send.message.size_bytes
+        self._held_bytes[connection] = left
+        if not self._held[connection]:
+            del self._held[connection]
+            del self._held_bytes[connection]
+        if left <= self._settings.held_bytes_max:
+            connection.port.hold(False)
+
+    def release(self) -> None:
+        """There may be space: let held sends go on, each connection's in their order."""
+        if self._is_releasing or not self._held:
+            return
+        self._is_releasing = True
+        try:
+            progress = True
+            while progress:
+                released = [self._release_first(connection) for connection in list(self._held)]
+                progress = any(released)
+        finally:
+            self._is_releasing = False
+
+    def _release_first(self, connection: Connection) -> bool:
+        send = self._held[connection][0]
+        if send.reason() is not None:
+            return False
+        self._held[connection].popleft()
+        self._account_for_leaving(connection, send)
+        send.proceed()
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """The connection has gone, and its held sends with it: none of them was confirmed."""
+        for send in self._held.pop(connection, ()):
+            if send.timer is not None:
+                send.timer.cancel()
+        self._held_bytes.pop(connection, None)
+
+    def blocked(self) -> list[tuple[Connection, HeldSend]]:
+        """For each connection with held sends, the one that waits longest."""
+        return [(connection, sends[0]) for connection, sends in self._held.items()]

@@ -1,0 +1,176 @@
+"""The destinations that exist, who made the temporary ones, and the durable subscriptions (SEMANTICS A3, A8)."""
+
+from typing import TYPE_CHECKING, final
+
+from ackwire.broker.advisory import is_advisory
+from ackwire.broker.queue import Queue
+from ackwire.broker.router import Router
+from ackwire.broker.session import Connection
+from ackwire.broker.topic import DurableSubscription, Topic
+from ackwire.destinations import Destination
+from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised, ResourceLimit
+from ackwire.policy import DestinationPolicy, Policies
+from ackwire.selector import compile_selector
+from ackwire.store.contract import DurableKey, DurableRecord, Place, Store
+
+if TYPE_CHECKING:
+    from ackwire.broker.broker import Broker
+
+
+@final
+class Registry:
+    """Finds, makes and removes queues, topics and durable subscriptions."""
+
+    def __init__(self, broker: "Broker", store: Store, policies: Policies) -> None:
+        self._broker = broker
+        self._store = store
+        self._policies = policies
+        self._owners: dict[Destination, Connection] = {}
+        self.router: Router[Queue | Topic] = Router()
+        self.durables: dict[DurableKey, DurableSubscription] = {}
+
+    # ---- finding -----------------------------------------------------------------------------------------------
+
+    def get_or_make(self, destination: Destination) -> Queue | Topic:
+        """The queue or topic of that name, made on first use; temporary ones must have been announced."""
+        existing = self.router.get(destination)
+        if existing is not None:
+            return existing
+        if destination.kind.is_temporary:
+            raise InvalidDestination(f"{destination!r} does not exist: it was deleted or never made")
+        return self._make(destination, None)
+
+    def queues(self) -> list[Queue]:
+        """Every queue, those of durable subscriptions included."""
+        queues = [made for made in self.router if isinstance(made, Queue)]
+        return queues + [durable.queue for durable in self.durables.values()]
+
+    def destinations(self) -> list[tuple[Destination, Connection | None]]:
+        """Every destination with its owner, advisory topics aside."""
+        found = []
+        for made in self.router:
+            where = made.place if isinstance(made, Queue) else made.destination
+            assert isinstance(where, Destination)
+            if not is_advisory(where):
+                found.append((where, self._owners.get(where)))
+        return found
+
+    def consumer_count(self, where: Destination) -> int:
+        existing = self.router.get(where)
+        return 0 if existing is None else existing.consumer_count
+
+    def has_listeners(self, topic: Destination) -> bool:
+        existing = self.router.get(topic)
+        if existing is None:
+            return self.router.is_watched(topic)
+        return isinstance(existing, Topic) and existing.has_subscribers
+
+    def policy_for(self, where: Destination) -> DestinationPolicy:
+        return self._policies.for_destination(where)
+
+    def owner(self, temporary: Destination) -> Connection | None:
+        return self._owners.get(temporary)
+
+    # ---- making ------------------------------------------------------------------------------------------------
+
+    def add(self, destination: Destination, owner: Connection) -> None:
+        """Create *destination* unless it exists."""
+        if self.router.get(destination) is None:
+            self._make(destination, owner if destination.kind.is_temporary else None)
+
+    def _make(self, destination: Destination, owner: Connection | None) -> Queue | Topic:
+        if destination.is_wildcard:
+            raise InvalidDestination(f"{destination!r} is a pattern, not a destination")
+        limit = self._broker.settings.destinations.count_max
+        if len(self.router) >= limit:
+            raise ResourceLimit(f"{destination!r} cannot be created: {limit} destinations exist, the limit")
+        made: Queue | Topic
+        made = self._queue(destination, destination) if destination.kind.is_queue else self._topic(destination)
+        if owner is not None:
+            self._owners[destination] = owner
+            owner.temporary.add(destination)
+        self.router.add(destination, made)
+        if not is_advisory(destination):
+            self._broker.advisories.destination_added(destination, owner)
+        return made
+
+    def _queue(self, place: Place, policy_from: Destination) -> Queue:
+        return Queue(
+            place,
+            store=self._store,
+            clock=self._broker.clock,
+            editor=self._broker.editor,
+            policy=self._policies.for_destination(policy_from),
+            events=self._broker.consumption,
+            flow=self._broker.flow,
+        )
+
+    def _topic(self, destination: Destination) -> Topic:
+        return Topic(
+            destination,
+            store=self._store,
+            editor=self._broker.editor,
+            policy=self._policies.for_destination(destination),
+            events=self._broker.consumption,
+        )
+
+    # ---- removing ----------------------------------------------------------------------------------------------
+
+    def remove(self, destination: Destination, connection: Connection) -> None:
+        """Delete *destination* and all that is on it. Refused while it has consumers, or to other than its owner."""
+        existing = self.router.get(destination)
+        if existing is None:
+            return
+        owner = self._owners.get(destination)
+        if owner is not None and owner is not connection:
+            raise NotAuthorised(f"{destination!r} belongs to another connection")
+        if existing.consumer_count:
+            raise BrokerError(f"{destination!r} still has {existing.consumer_count} consumers and cannot be removed")
+        if isinstance(existing, Topic) and existing.durables:
+            raise BrokerError(f"{destination!r} still has {len(existing.durables)} durable subscriptions")
+        self._forget(destination, existing)
+
+    def remove_temporary(self, destination: Destination) -> None:
+        """The owner of a temporary destination has gone, and so does the destination, whoever uses it."""
+        existing = self.router.get(destination)
+        if existing is not None:
+            self._broker.consumption.drop_consumers(existing)
+            self._forget(destination, existing)
+
+    def _forget(self, destination: Destination, existing: Queue | Topic) -> None:
+        if isinstance(existing, Queue):
+            existing.purge()
+            self._store.remove_place(destination)
+        self.router.remove(destination)
+        owner = self._owners.pop(destination, None)
+        if owner is not None:
+            owner.temporary.discard(destination)
+        if not is_advisory(destination):
+            self._broker.advisories.destination_removed(destination, owner)
+
+    # ---- durable subscriptions ---------------------------------------------------------------------------------
+
+    def durable(self, record: DurableRecord) -> DurableSubscription:
+        """The durable subscription on these terms; other terms than before make it a new one (A3)."""
+        existing = self.durables.get(record.key)
+        if existing is not None and existing.record == record:
+            return existing
+        if existing is not None:
+            self.end_durable(existing)
+        topic = self.get_or_make(record.destination)
+        assert isinstance(topic, Topic)
+        selector = compile_selector(record.selector) if record.selector else None
+        durable = DurableSubscription(record, selector, self._queue(record.key, record.destination))
+        self.durables[record.key] = durable
+        topic.durables.append(durable)
+        self._store.add_durable(record)
+        return durable
+
+    def end_durable(self, durable: DurableSubscription) -> None:
+        """Drop a durable subscription and all that waits for it."""
+        topic = self.router.get(durable.record.destination)
+        assert isinstance(topic, Topic)
+        topic.durables.remove(durable)
+        durable.queue.purge()
+        del self.durables[durable.key]
+        self._store.remove_place(durable.key)

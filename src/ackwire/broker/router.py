@@ -1,0 +1,79 @@
+"""From names to destinations: patterns, composites, virtual topics (SEMANTICS A8)."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, TypeVar, final
+
+from ackwire.destinations import Destination, Kind, matches_pattern
+
+VIRTUAL_TOPIC_PREFIX: Final = "VirtualTopic."
+_CONSUMER_PREFIX: Final = "Consumer."
+
+T = TypeVar("T")
+
+
+@final
+class Router(Generic[T]):
+    """Every destination by name, and who is interested in names that are still to come."""
+
+    def __init__(self) -> None:
+        self._known: dict[Destination, T] = {}
+        self._patterns: list[tuple[Destination, Callable[[Destination, T], None]]] = []
+        self._virtual_queues: dict[str, list[Destination]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(list(self._known.values()))
+
+    def get(self, destination: Destination) -> T | None:
+        return self._known.get(destination)
+
+    def add(self, destination: Destination, made: T) -> None:
+        """Make *made* known, and tell those whose pattern it matches."""
+        self._known[destination] = made
+        topic_name = _virtual_topic_of(destination)
+        if topic_name is not None:
+            self._virtual_queues.setdefault(topic_name, []).append(destination)
+        for pattern, on_match in list(self._patterns):
+            if _stands_for(pattern, destination):
+                on_match(destination, made)
+
+    def remove(self, destination: Destination) -> None:
+        del self._known[destination]
+        topic_name = _virtual_topic_of(destination)
+        if topic_name is not None:
+            queues = self._virtual_queues[topic_name]
+            queues.remove(destination)
+            if not queues:
+                del self._virtual_queues[topic_name]
+
+    def matching(self, pattern: Destination) -> list[tuple[Destination, T]]:
+        """The known destinations that *pattern* stands for."""
+        return [(known, made) for known, made in self._known.items() if _stands_for(pattern, known)]
+
+    def watch(self, pattern: Destination, on_match: Callable[[Destination, T], None]) -> Callable[[], None]:
+        """Call *on_match* for every destination made from now on that *pattern* stands for; returns how to stop."""
+        entry = (pattern, on_match)
+        self._patterns.append(entry)
+        return lambda: self._patterns.remove(entry)
+
+    def is_watched(self, destination: Destination) -> bool:
+        """Whether somebody waits for destinations of such a name."""
+        return any(_stands_for(pattern, destination) for pattern, _ in self._patterns)
+
+    def virtual_queues(self, topic: Destination) -> list[Destination]:
+        """The queues behind a virtual topic: `Consumer.NAME.VirtualTopic.X` for `VirtualTopic.X`."""
+        return list(self._virtual_queues.get(topic.name, ()))
+
+
+def _stands_for(pattern: Destination, destination: Destination) -> bool:
+    return pattern.kind is destination.kind and matches_pattern(pattern.name, destination.name)
+
+
+def _virtual_topic_of(destination: Destination) -> str | None:
+    """The virtual topic that *destination* is a consumer queue of, if its name says so."""
+    if destination.kind is not Kind.QUEUE or not destination.name.startswith(_CONSUMER_PREFIX):
+        return None
+    topic_name = destination.name[len(_CONSUMER_PREFIX) :].partition(".")[2]
+    return topic_name if topic_name.startswith(VIRTUAL_TOPIC_PREFIX) else None

@@ -1,0 +1,119 @@
+"""Transactions: sends and acks that happen together, or not at all (SEMANTICS G).
+
+A transaction only collects. What it was sent is nowhere to be seen until it commits; what it acknowledged stays out of
+everybody's reach, and goes back to the consumer, or to the queue if the consumer has left, when it rolls back.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, final
+
+from ackwire.broker.session import Connection
+from ackwire.broker.subscription import Subscription
+from ackwire.errors import BrokerError
+from ackwire.message import Message
+
+XA_OK: Final = 0
+XA_READ_ONLY: Final = 3
+XA_NO_SUCH_TRANSACTION: Final = -4
+XA_PROTOCOL_ERROR: Final = -6
+XA_ROLLED_BACK: Final = 100
+
+_OUTCOMES_REMEMBERED: Final = 10_000
+"""Finished transactions whose outcome is known, so that a commit repeated after a failover is recognised."""
+
+
+class TransactionError(BrokerError):
+    """A transaction cannot do what was asked; `xa_code` is XA's number for the reason."""
+
+    def __init__(self, message: str, xa_code: int) -> None:
+        super().__init__(message)
+        self.xa_code = xa_code
+        self.is_xa = False
+        """Whether the client expects XA's own exception; set by who knows the kind of the transaction."""
+
+
+class TransactionState(Enum):
+    """How far a transaction has come."""
+
+    ACTIVE = "active"
+    PREPARED = "prepared"
+
+
+@dataclass(slots=True)
+class AckedMessages:
+    """Messages that a transaction acknowledged, and whose they were."""
+
+    subscription: Subscription
+    messages: list[Message]
+    finish: Callable[[list[Message]], None]
+    undo: Callable[[list[Message]], None]
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transaction: what was sent and acknowledged in it."""
+
+    transaction_id: Hashable
+    is_xa: bool
+    connection: Connection
+    since_ms: int
+    state: TransactionState = TransactionState.ACTIVE
+    sends: list[tuple[Connection, Message]] = field(default_factory=list)
+    acks: list[AckedMessages] = field(default_factory=list)
+    failure: str | None = None
+    """Why it can only roll back, if something in it failed."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.sends and not self.acks
+
+
+@final
+class Transactions:
+    """Every transaction that is open, and how recent ones ended."""
+
+    def __init__(self) -> None:
+        self._open: dict[Hashable, Transaction] = {}
+        self._outcomes: OrderedDict[Hashable, bool] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(list(self._open.values()))
+
+    def find(self, transaction_id: Hashable) -> Transaction | None:
+        return self._open.get(transaction_id)
+
+    def begin(self, transaction: Transaction) -> None:
+        """Open a transaction; a repetition, as after a failover, changes nothing."""
+        self._open.setdefault(transaction.transaction_id, transaction)
+
+    def get(self, transaction_id: Hashable) -> Transaction:
+        transaction = self._open.get(transaction_id)
+        if transaction is None:
+            raise TransactionError(
+                f"transaction {transaction_id} was never started or has ended", XA_NO_SUCH_TRANSACTION
+            )
+        return transaction
+
+    def was_committed(self, transaction_id: Hashable) -> bool:
+        """Whether it is known to have committed: then a repeated commit is answered, and not carried out."""
+        return transaction_id not in self._open and self._outcomes.get(transaction_id, False)
+
+    def was_rolled_back(self, transaction_id: Hashable) -> bool:
+        return transaction_id not in self._open and self._outcomes.get(transaction_id) is False
+
+    def close(self, transaction: Transaction, *, committed: bool) -> None:
+        del self._open[transaction.transaction_id]
+        self._outcomes[transaction.transaction_id] = committed
+        if len(self._outcomes) > _OUTCOMES_REMEMBERED:
+            self._outcomes.popitem(last=False)
+
+    def of_connection(self, connection: Connection) -> list[Transaction]:
+        """The open transactions that end with *connection*: all but prepared ones."""
+        return [t for t in self._open.values() if t.connection is connection and t.state is TransactionState.ACTIVE]
+
+    def prepared(self) -> list[Transaction]:
+        return [t for t in self._open.values() if t.state is TransactionState.PREPARED]

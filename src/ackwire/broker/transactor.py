@@ -1,0 +1,138 @@
+"""What can be done with transactions: begin, work, prepare, commit, roll back, recover (SEMANTICS G)."""
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, final
+
+from ackwire.broker.session import Connection
+from ackwire.broker.transactions import (
+    XA_OK,
+    XA_PROTOCOL_ERROR,
+    XA_READ_ONLY,
+    XA_ROLLED_BACK,
+    Transaction,
+    TransactionError,
+    Transactions,
+    TransactionState,
+)
+from ackwire.errors import BrokerError
+from ackwire.message import Message
+from ackwire.store.contract import Store
+
+if TYPE_CHECKING:
+    from ackwire.broker.broker import Broker
+
+
+@final
+class Transactor:
+    """Carries transactions through their life."""
+
+    def __init__(self, broker: "Broker", store: Store) -> None:
+        self._broker = broker
+        self._store = store
+        self.transactions = Transactions()
+
+    def begin(self, connection: Connection, transaction_id: Hashable, *, is_xa: bool) -> None:
+        """Open a transaction. One that is known to have committed stays closed: it is being repeated."""
+        if not self.transactions.was_committed(transaction_id):
+            self.transactions.begin(
+                Transaction(transaction_id, is_xa, connection, since_ms=self._broker.clock.now_ms())
+            )
+
+    def transaction_for_work(self, transaction_id: Hashable) -> Transaction | None:
+        """The open transaction, or None if it has committed before and its work is being repeated."""
+        if self.transactions.was_committed(transaction_id):
+            return None
+        transaction = self.transactions.get(transaction_id)
+        if transaction.state is TransactionState.PREPARED:
+            raise TransactionError(
+                f"transaction {transaction_id} is prepared and takes no more work", XA_PROTOCOL_ERROR
+            )
+        return transaction
+
+    def add_send(self, transaction_id: Hashable, connection: Connection, message: Message) -> None:
+        """A message that is to be visible when the transaction commits."""
+        transaction = self.transaction_for_work(transaction_id)
+        if transaction is not None:
+            transaction.sends.append((connection, message))
+            self._broker.flow.used_bytes += message.size_bytes
+
+    def fail(self, transaction_id: Hashable, reason: str) -> None:
+        """Something in it went wrong, and nobody waited for an answer: the commit will say so."""
+        transaction = self.transactions.find(transaction_id)
+        if transaction is not None and transaction.failure is None:
+            transaction.failure = reason
+
+    def prepare(self, transaction_id: Hashable) -> int:
+        """Promise that a commit will succeed. The answer is XA's: there is something to commit, or there is not."""
+        transaction = self.transactions.get(transaction_id)
+        if transaction.state is TransactionState.PREPARED:
+            return XA_OK
+        self._refuse_failed(transaction)
+        if transaction.is_empty:
+            self.transactions.close(transaction, committed=True)
+            return XA_READ_ONLY
+        transaction.state = TransactionState.PREPARED
+        return XA_OK
+
+    def commit(self, transaction_id: Hashable, on_stored: Callable[[], None], *, one_phase: bool) -> None:
+        """Make everything in it happen, at once; *on_stored* when that is durable. A repeated commit does nothing."""
+        if self.transactions.was_committed(transaction_id):
+            self._store.when_durable(on_stored)
+            return
+        transaction = self.transactions.get(transaction_id)
+        if not one_phase and transaction.state is not TransactionState.PREPARED:
+            raise TransactionError(f"transaction {transaction_id} is not prepared", XA_PROTOCOL_ERROR)
+        self._refuse_failed(transaction)
+        self._check_sends(transaction)
+        with self._store.atomically():
+            for acked in transaction.acks:
+                acked.finish(acked.messages)
+            for connection, message in transaction.sends:
+                self._broker.flow.used_bytes -= message.size_bytes
+                self._broker.intake.route(connection, message)
+        self.transactions.close(transaction, committed=True)
+        self._store.when_durable(on_stored)
+
+    def _check_sends(self, transaction: Transaction) -> None:
+        """All or nothing: what cannot be routed must be known before anything is done."""
+        try:
+            for _, message in transaction.sends:
+                self._broker.intake.check(message)
+        except BrokerError as error:
+            transaction.failure = str(error)
+            self._refuse_failed(transaction)
+
+    def _refuse_failed(self, transaction: Transaction) -> None:
+        if transaction.failure is not None:
+            self._undo(transaction)
+            raise TransactionError(
+                f"transaction {transaction.transaction_id} was rolled back: {transaction.failure}", XA_ROLLED_BACK
+            )
+
+    def roll_back(self, transaction_id: Hashable) -> None:
+        """Undo everything in it. One that is gone already has nothing left to undo."""
+        if not self.transactions.was_rolled_back(transaction_id):
+            self._undo(self.transactions.get(transaction_id))
+
+    def roll_back_all(self, connection: Connection) -> None:
+        """A client has gone: what it had not committed or prepared is undone."""
+        for transaction in self.transactions.of_connection(connection):
+            self._undo(transaction)
+
+    def _undo(self, transaction: Transaction) -> None:
+        self.transactions.close(transaction, committed=False)
+        for _, message in transaction.sends:
+            self._broker.flow.used_bytes -= message.size_bytes
+        for acked in reversed(transaction.acks):
+            acked.undo(acked.messages)
+        self._broker.flow.release()
+
+    def forget(self, transaction_id: Hashable) -> None:
+        """Drop what is remembered of an outcome that was decided by an operator."""
+        transaction = self.transactions.find(transaction_id)
+        if transaction is not None:
+            self._undo(transaction)
+
+    def prepared(self) -> list[Hashable]:
+        """The ids of prepared transactions, for `recover`."""
+        return [transaction.transaction_id for transaction in self.transactions.prepared()]
