@@ -17,6 +17,7 @@ from ackwire.clock import SystemClock
 from ackwire.config import Settings
 from ackwire.server.adapters.openwire import OpenWireAdapter
 from ackwire.store.memory import MemoryStore
+from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, offer
 from ackwire.wire.openwire.protocol import OpenWireProtocol
@@ -148,7 +149,12 @@ def whole_step(data: Sequence[Step]) -> Callable[[], object]:
 
     def work() -> None:
         settings = Settings()
-        broker = Broker(clock=SystemClock(), store=MemoryStore(), settings=settings)
+        broker = Broker(
+            clock=SystemClock(),
+            store=MemoryStore(),
+            editor=OpenWireEditor("ID:bench", "bench", SystemClock()),
+            settings=settings,
+        )
         producer = Client(broker, settings, samples.producer_login())
         consumer = Client(broker, settings, samples.consumer_login())
         sent = 0

@@ -18,6 +18,7 @@ from ackwire.server.listener import ConnectionGate
 from ackwire.server.peer import Peer
 from ackwire.store.memory import MemoryStore
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.marshal import Codec, WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, offer
 from ackwire.wire.openwire.primitives import decode_map
@@ -110,7 +111,12 @@ class Stage:
         self.clock = ManualClock()
         self.gate = gate
         self.peers: set[Peer] = set()
-        self.broker = broker or Broker(clock=self.clock, store=MemoryStore(), settings=settings)
+        self.broker = broker or Broker(
+            clock=self.clock,
+            store=MemoryStore(),
+            editor=OpenWireEditor("ID:test", "test", self.clock),
+            settings=settings,
+        )
         self.client = OpenWireProtocol(wants)
         self.peer = loop.run_until_complete(self._make(uri, settings))
         self.transport = FakeTransport(self.peer)

@@ -56,6 +56,9 @@ def vector_frames(kind: type[Structure]) -> list[tuple[str, bytes]]:
 
 MESSAGE_VECTORS: Final = vector_frames(commands.Message)
 ACK_VECTORS: Final = vector_frames(commands.MessageAck)
+FULL_MESSAGE: Final = dict(MESSAGE_VECTORS)["text-everything"]
+PLAIN_MESSAGE: Final = dict(MESSAGE_VECTORS)["text-ascii"]
+PLAIN_ACK: Final = dict(ACK_VECTORS)["messageack-type-2"]
 
 
 @st.composite
@@ -168,6 +171,18 @@ def test_key_of_a_message_is_the_key_of_its_ack() -> None:
     assert keys == {message_key(message_id)}
 
 
+@pytest.mark.parametrize("field", ["group_id", "correlation_id", "reply_to", "type", "user_id"])
+def test_bytes_that_are_no_text_are_refused_where_the_fast_path_only_walks_over_them(field: str) -> None:
+    command = PLAIN.decode(PLAIN_MESSAGE)
+    assert isinstance(command, commands.Message)
+    setattr(command, field, commands.ActiveMQQueue("#text#") if field == "reply_to" else "#text#")
+    frame = canonical(command)
+    decoder = FastDecoder()
+    assert assert_message_agrees(decoder, frame)
+    assert assert_message_agrees(decoder, frame.replace(b"#text#", b"\xf0\x9f\x98\x80\0\0"))
+    assert not assert_message_agrees(decoder, frame.replace(b"#text#", b"#tex\xff#"))
+
+
 def test_blob_message_with_text_in_foreign_form_keeps_its_properties() -> None:
     """The properties are found by their offset: stamping must not move them."""
     producer = commands.ProducerId("ID:\U0001f600", 1, 2)
@@ -257,11 +272,6 @@ def test_mutations_of_ack_vectors(number: int) -> None:
         changed = mutated(frame, seed)
         if changed and changed[0] == ACK_TYPE:
             assert_ack_agrees(decoder, changed)
-
-
-FULL_MESSAGE: Final = dict(MESSAGE_VECTORS)["text-everything"]
-PLAIN_MESSAGE: Final = dict(MESSAGE_VECTORS)["text-ascii"]
-PLAIN_ACK: Final = dict(ACK_VECTORS)["messageack-type-2"]
 
 
 @pytest.mark.parametrize("frame", [PLAIN_MESSAGE, FULL_MESSAGE], ids=["ascii", "everything"])
