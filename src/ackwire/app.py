@@ -7,10 +7,12 @@ from typing import Final
 
 from ackwire.broker.broker import Broker
 from ackwire.clock import Clock, SystemClock
-from ackwire.config import Settings
+from ackwire.config import Settings, StoreSettings
 from ackwire.listener_uri import ClientAuth, ListenerUri, parse_listener_uri
+from ackwire.policy import Policies
 from ackwire.server.listener import ConnectionGate, Listener
 from ackwire.server.peer import Peer
+from ackwire.store.contract import Store
 from ackwire.store.memory import MemoryStore
 from ackwire.wire.openwire.editor import OpenWireEditor
 
@@ -27,7 +29,13 @@ async def serve(settings: Settings, *, ready: Callable[[list[str]], None], stop:
     """
     clock = SystemClock()
     editor = OpenWireEditor(f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock)
-    broker = Broker(clock=clock, store=MemoryStore(), editor=editor, settings=settings)
+    broker = Broker(
+        clock=clock,
+        store=_store(settings.store),
+        editor=editor,
+        settings=settings,
+        policies=Policies(settings.policies),
+    )
     broker.start()
     peers: set[Peer] = set()
     uris = [parse_listener_uri(text) for text in settings.listen.uris]
@@ -42,6 +50,11 @@ async def serve(settings: Settings, *, ready: Callable[[list[str]], None], stop:
         for listener in listeners:
             listener.close()
         await drain(peers, clock=clock, timeout_seconds=settings.shutdown.drain_timeout_seconds)
+
+
+def _store(settings: StoreSettings) -> Store:
+    assert settings.kind == "memory", f"there is no store of kind {settings.kind}"
+    return MemoryStore()
 
 
 def _listener(uri: ListenerUri, *, broker: Broker, clock: Clock, settings: Settings, peers: set[Peer]) -> Listener:

@@ -50,6 +50,7 @@ class Message:
 
     __slots__ = (
         "destination",
+        "dispatched_ms",
         "expiration",
         "frame",
         "group_id",
@@ -90,6 +91,8 @@ class Message:
         self.group_sequence = 0
         self.redelivery_counter = 0
         self.sequence = 0
+        self.dispatched_ms = 0
+        """When a queue last sent it to a consumer; 0: when it arrived, if at all."""
 
     def copy(self) -> "Message":
         """The same message once more, with a redelivery count of its own; the bytes are shared."""

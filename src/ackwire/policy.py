@@ -1,15 +1,19 @@
 """What applies to a destination: dead letters, redelivery, limits, order, eviction; by name or wildcard.
 
 A policy names destinations (`queue://orders.>`, `topic://prices.*`, or a bare pattern for both kinds); the most
-specific one that matches applies, and `DestinationPolicy()` is what applies where none does. Defaults are ActiveMQ's.
+specific one that matches applies alone, and `DestinationPolicy()` is what applies where none does. Defaults are
+ActiveMQ's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from ackwire.destinations import Destination, Kind, matches_pattern
+from ackwire import rules
+from ackwire.destinations import NAME_LENGTH_MAX, Destination, Kind, matches_pattern
+from ackwire.errors import ConfigError
+from ackwire.rules import GIB, KIB
 
 
 class DeadLetters(Enum):
@@ -32,41 +36,130 @@ class Eviction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DestinationPolicy:
-    """The rules for the destinations that match."""
+    """What applies to the destinations that match. The most specific pattern decides, alone: what its table does not
+    say is at its default, whatever wider patterns say."""
 
-    match: str = ">"
-    prioritized: bool = False
-    """Dispatch by JMSPriority, highest first; otherwise in order of arrival."""
-    exclusive_by_default: bool = False
-    prefetch_max: int | None = None
-    """Caps what consumers ask for; None leaves it to them."""
-    dead_letters: DeadLetters = DeadLetters.SHARED
-    dead_letter_queue: str = "ActiveMQ.DLQ"
-    dead_letter_queue_prefix: str = "ActiveMQ.DLQ.Queue."
-    dead_letter_topic_prefix: str = "ActiveMQ.DLQ.Topic."
-    dead_letter_expired: bool = True
-    dead_letter_non_persistent: bool = False
-    broker_redelivery: bool = False
-    """A rejected message comes back from the broker after a delay, for clients that do not redeliver themselves."""
-    redeliveries_max: int = 6
-    """-1: no limit."""
-    redelivery_delay_seconds: float = 1.0
-    redelivery_back_off_multiplier: float = 1.0
-    redelivery_delay_seconds_max: float = 3600.0
-    memory_bytes_max: int | None = None
-    """Bytes of messages this destination may hold before its producers wait; None: only the broker's limit counts."""
-    topic_pending_messages_max: int | None = None
-    """Messages that wait for one slow non-durable subscriber; None: only the limit in bytes counts."""
-    eviction: Eviction = Eviction.OLDEST
-    retained_messages_max: int = 0
-    """Messages a topic keeps for retroactive consumers."""
-    expiration_ceiling_seconds: float = 0.0
-    """Messages live no longer than this; 0: no ceiling."""
-    groups_max: int = 65_536
-    """Message groups a queue remembers the owners of."""
-    advise_slow_consumers: bool = False
-    advise_full: bool = False
-    advise_no_consumers: bool = False
+    match: str = rules.pattern(
+        ">",
+        reason="Which destinations: a name, or a pattern in which * is one level and > at the end all the rest. With "
+        "queue:// or topic:// in front it is for that kind only. Temporary destinations match by name too.",
+    )
+    prefetch_max: int | None = rules.count(
+        None,
+        highest=32_767,
+        reason="Caps the prefetch that consumers of a queue ask for, so that a slow one cannot hoard messages; unless "
+        "set, it is left to them. 32767 is the highest that ActiveMQ's clients use.",
+    )
+    prioritized: bool = rules.switch(
+        False,
+        reason="A queue dispatches by JMSPriority, highest first; otherwise in the order of arrival, which is faster.",
+    )
+    exclusive_by_default: bool = rules.switch(
+        False, reason="Every consumer of a queue is exclusive, as if it had asked with consumer.exclusive=true."
+    )
+    groups_max: int = rules.count(
+        65_536,
+        highest=16_777_216,
+        reason="Message groups (JMSXGroupID) of one queue whose owners are known; beyond it the longest unused ones "
+        "are forgotten, and may get another owner.",
+    )
+    memory_bytes_max: int | None = rules.size(
+        None,
+        lowest=64 * KIB,
+        highest=1024 * GIB,
+        reason="Bytes of messages one destination may hold before its producers wait, so that it cannot fill the "
+        "broker alone; unless set, only limits.memory_bytes_max counts.",
+    )
+    topic_pending_messages_max: int | None = rules.count(
+        None,
+        lowest=0,
+        highest=16_777_216,
+        reason="Messages that wait for one slow non-durable subscriber of a topic; beyond it some are dropped. Unless "
+        "set, only destinations.topic_pending_bytes_max counts.",
+    )
+    eviction: Eviction = field(
+        default=Eviction.OLDEST,
+        metadata=rules.member_of(Eviction, reason="Which message such a slow subscriber loses first."),
+    )
+    retained_messages_max: int = rules.count(
+        0,
+        lowest=0,
+        highest=1_000_000,
+        reason="Messages a topic keeps for retroactive consumers (consumer.retroactive=true) that come later.",
+    )
+    expiration_ceiling_seconds: float = rules.seconds(
+        0,
+        lowest=0,
+        highest=10 * 365 * 86_400,
+        reason="Messages live no longer than this, also those that would live for ever; 0: as long as the producer "
+        "says.",
+    )
+    dead_letters: DeadLetters = field(
+        default=DeadLetters.SHARED,
+        metadata=rules.member_of(
+            DeadLetters,
+            reason="Where messages go that nobody could consume. shared: all into dead_letter_queue. individual: a "
+            "queue for each destination, its name behind a prefix. discard: nowhere, they are dropped.",
+        ),
+    )
+    dead_letter_queue: str = rules.queue_name("ActiveMQ.DLQ", reason="The shared queue for dead letters.")
+    dead_letter_queue_prefix: str = rules.queue_name(
+        "ActiveMQ.DLQ.Queue.", reason="Individual dead letters of a queue go to this and the queue's name."
+    )
+    dead_letter_topic_prefix: str = rules.queue_name(
+        "ActiveMQ.DLQ.Topic.",
+        reason="Individual dead letters of a durable subscription go to this and the topic's name; always a queue.",
+    )
+    dead_letter_expired: bool = rules.switch(
+        True, reason="Expired messages become dead letters; otherwise they are dropped."
+    )
+    dead_letter_non_persistent: bool = rules.switch(
+        False, reason="Non-persistent messages become dead letters too; otherwise they are dropped."
+    )
+    broker_redelivery: bool = rules.switch(
+        False,
+        reason="A rejected message comes back from the broker after a delay, for clients that do not redeliver "
+        "themselves; otherwise it is a dead letter at once. The Java client's own redeliveries come first.",
+    )
+    redeliveries_max: int = rules.count(
+        6, lowest=-1, highest=1_000_000, reason="How often the broker tries again before it gives up; -1: without end."
+    )
+    redelivery_delay_seconds: float = rules.seconds(
+        1, lowest=0, highest=86_400, reason="How long the broker waits before the first redelivery."
+    )
+    redelivery_back_off_multiplier: float = rules.factor(
+        1, lowest=1, highest=100, reason="Each further delay is this many times the one before; 1: all are the same."
+    )
+    redelivery_delay_seconds_max: float = rules.seconds(
+        3600, lowest=0, highest=86_400, reason="No delay gets longer than this, however often it was multiplied."
+    )
+    advise_slow_consumers: bool = rules.switch(
+        False, reason="Publish on ActiveMQ.Advisory.SlowConsumer.* when a consumer cannot keep up."
+    )
+    advise_full: bool = rules.switch(False, reason="Publish on ActiveMQ.Advisory.FULL.* when producers have to wait.")
+    advise_no_consumers: bool = rules.switch(
+        False, reason="Publish on ActiveMQ.Advisory.NoConsumer.* what is sent to a queue without consumers."
+    )
+
+
+def check_match(match: str) -> None:
+    """Raise `ConfigError` if *match* is no name and no pattern that a policy can be for."""
+    prefix, separator, rest = match.partition("://")
+    pattern = rest if separator else match
+    if separator and prefix not in (Kind.QUEUE.value, Kind.TOPIC.value):
+        raise ConfigError(f'must begin with queue:// or topic:// or neither, not with "{prefix}://"')
+    if not pattern or pattern != pattern.strip():
+        raise ConfigError("must be a name or a pattern, with nothing missing and no spaces around it")
+    if len(pattern) > NAME_LENGTH_MAX:
+        raise ConfigError(f"must have at most {NAME_LENGTH_MAX} characters, and has {len(pattern)}")
+    if "," in pattern or "?" in pattern:
+        raise ConfigError("must be one name or pattern without options; write a table for each of several")
+    levels = pattern.split(".")
+    for position, level in enumerate(levels, start=1):
+        if level not in ("*", ">") and ("*" in level or ">" in level):
+            raise ConfigError(f'a wildcard must be a whole level, as in orders.* or orders.>, not part of "{level}"')
+        if level == ">" and position < len(levels):
+            raise ConfigError("a > stands for all the rest, so it must be the last level; * is for one in between")
 
 
 DEFAULT_POLICY: Final = DestinationPolicy()
@@ -94,9 +187,10 @@ def _applies(match: str, destination: Destination) -> bool:
     return prefix == kind.value and matches_pattern(pattern, destination.name)
 
 
-def _specificity(match: str) -> tuple[int, int, int]:
-    """Exact names before `*`, `*` before `>`; longer before shorter; with a kind before without."""
-    name = match.rpartition("://")[2]
-    levels = name.split(".")
-    wildness = 2 if ">" in levels else 1 if "*" in levels else 0
-    return (-wildness, len(levels), 1 if "://" in match else 0)
+def _specificity(match: str) -> tuple[tuple[int, ...], bool]:
+    """Level by level from the left: a name before `*`, `*` before `>`; then with a kind before without."""
+    prefix, separator, rest = match.partition("://")
+    levels = (rest if separator else prefix).split(".")
+    ranks = tuple({">": 0, "*": 1}.get(level, 2) for level in levels)
+    # a.> stands for a as well, so the end of a pattern counts more than any further level.
+    return (*ranks, 3), bool(separator)

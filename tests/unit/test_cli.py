@@ -169,6 +169,18 @@ def test_config_show_puts_options_over_the_file_over_defaults(run: Run, tmp_path
     assert settings.log.level == "debug"
 
 
+def test_config_show_prints_policies_and_what_a_percentage_comes_to(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "ackwire.toml"
+    file.write_text('[limits]\nmemory_bytes_max = "10 %"\n[[policy]]\nmatch = "queue://a.>"\nprefetch_max = 7\n')
+    outcome = run("config", "show", "--config", str(file))
+    assert outcome.out.endswith('\n\n[[policy]]\nmatch = "queue://a.>"\nprefetch_max = 7\n')
+    (line,) = [line for line in outcome.out.splitlines() if line.startswith("memory_bytes_max")]
+    assert "  # 10 % of " in line
+    shown = tmp_path / "shown.toml"
+    shown.write_text(outcome.out)
+    assert load(shown) == load(file)
+
+
 def test_config_show_hides_passwords(run: Run) -> None:
     outcome = run("config", "show", "--listen", "ssl://localhost?certFile=c.pem&keyPassword=hidden")
     assert outcome.code == 0

@@ -4,7 +4,8 @@ Every verb runs to its end before the next one starts: one loop owns all of this
 cannot be carried out raises a `BrokerError` and has changed nothing.
 
 Who does what: `registry.py` knows the destinations, `intake.py` takes messages in, `consumption.py` serves consumers
-and their acks, `transactor.py` carries out what belongs together; this module is the front that adapters see.
+and their acks, `transactor.py` carries out what belongs together, `scheduler.py` keeps what is meant for later; this
+module is the front that adapters see.
 """
 
 import logging
@@ -17,6 +18,7 @@ from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.registry import Registry
+from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.topic import Topic
@@ -64,6 +66,7 @@ class Broker:
         self.intake = Intake(self, store)
         self.consumption = Consumption(self, store)
         self.transactor = Transactor(self, store)
+        self.scheduler = Scheduler(self, store)
 
     @property
     def settings(self) -> Settings:
@@ -249,7 +252,8 @@ class Broker:
     # ---- time --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the work that time triggers."""
+        """Begin the work that time triggers; what the store knows to be scheduled is scheduled again."""
+        self.scheduler.restore()
         self.clock.call_later(_EXPIRY_SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:

@@ -25,6 +25,10 @@ class MessageGroups:
             self._owners.move_to_end(group_id)
         return owner
 
+    def holder(self, group_id: str) -> QueueSubscription | None:
+        """As `owner`, for those who only want to know: it does not count as use."""
+        return self._owners.get(group_id)
+
     def assign(self, group_id: str, owner: QueueSubscription) -> None:
         self._owners[group_id] = owner
         if len(self._owners) > self._limit:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from ackwire.broker.limits import HeldSend
 from ackwire.broker.queue import Queue
 from ackwire.broker.router import VIRTUAL_TOPIC_PREFIX
+from ackwire.broker.scheduler import mentions_scheduler
 from ackwire.broker.session import Connection
 from ackwire.destinations import Destination, Kind
 from ackwire.errors import InvalidDestination
@@ -22,6 +23,12 @@ _PRODUCERS_REMEMBERED: Final = 50_000
 
 _COMPOSITE_PARTS_MAX: Final = 256
 """Destinations in one composite name."""
+
+_TIME_TO_LIVE_SHARE_TOLERATED: Final = 0.1
+"""What a message may lose of its time to live to a clock that is behind."""
+
+_LATEST_MS: Final = 2**63 - 1
+"""The end of time for a message."""
 
 
 @final
@@ -46,6 +53,8 @@ class Intake:
         on_refused: Callable[[Exception], None] | None,
     ) -> None:
         """Take *message*, or hold it until there is space."""
+        if message.expiration:
+            self._settle_clock_difference(message)
         flow = self._broker.flow
         if flow.must_wait(connection) or flow.used_bytes >= self._broker.settings.limits.memory_bytes_max:
             self._hold(connection, message, on_stored, on_refused)
@@ -102,25 +111,34 @@ class Intake:
 
     def check(self, message: Message) -> None:
         """Raise what `route` would raise, before anything has happened."""
-        for part in self._parts(message.destination):
+        if message.properties_offset and mentions_scheduler(message):
+            self._broker.scheduler.check(message)
+        for part in self.parts(message.destination):
             self._broker.registry.get_or_make(part)
 
-    def _parts(self, where: Destination) -> tuple[Destination, ...]:
+    def parts(self, where: Destination) -> tuple[Destination, ...]:
+        """The destinations that *where* stands for, each once."""
         parts = tuple(dict.fromkeys(where.parts()))
         if len(parts) > _COMPOSITE_PARTS_MAX:
             raise InvalidDestination(f"a composite of {len(parts)} destinations: the limit is {_COMPOSITE_PARTS_MAX}")
         return parts
 
     def route(self, connection: Connection | None, message: Message) -> None:
+        """Put *message* where it is addressed to, or leave it to the scheduler if it is meant for later (I)."""
+        if not (message.properties_offset and mentions_scheduler(message) and self._broker.scheduler.take(message)):
+            self.put(connection, message)
+
+    def put(self, connection: Connection | None, message: Message) -> None:
         """Put *message* where it is addressed to: now, and visible to consumers."""
         where = message.destination
         if where.is_composite:
-            for part in self._parts(where):
-                self._put(connection, self._copy_for(message, part, original=where), part)
+            for part in self.parts(where):
+                self._put(connection, self.copy_for(message, part, original=where), part)
         else:
             self._put(connection, message, where)
 
-    def _copy_for(self, message: Message, where: Destination, *, original: Destination) -> Message:
+    def copy_for(self, message: Message, where: Destination, *, original: Destination) -> Message:
+        """A copy of *message*, sent to *original*, for one of the destinations that this stands for."""
         return self._broker.editor.readdressed(message, where, original_destination=original)
 
     def _put(self, connection: Connection | None, message: Message, where: Destination) -> None:
@@ -133,7 +151,7 @@ class Intake:
         target.accept(message, connection)
         if where.kind is Kind.TOPIC and where.name.startswith(VIRTUAL_TOPIC_PREFIX):
             for queue_name in self._broker.registry.router.virtual_queues(where):
-                copy = self._copy_for(message, queue_name, original=where)
+                copy = self.copy_for(message, queue_name, original=where)
                 self._put(connection, copy, queue_name)
 
     def enqueue(self, queue: Queue, message: Message) -> None:
@@ -143,6 +161,22 @@ class Intake:
         if queue.policy.advise_no_consumers and queue.consumer_count == 0:
             self._broker.advisories.no_consumers(message.destination, message)
         queue.accept(message)
+
+    def _settle_clock_difference(self, message: Message) -> None:
+        """Count the time to live from now where the producer's clock is not ours: good messages must not expire (N1).
+
+        On arrival and not in `_settle_expiration`, because a transaction or a full memory may hold the message up, and
+        that time is its own.
+        """
+        clocks = self._broker.settings.clocks
+        time_to_live_ms = message.expiration - message.timestamp
+        if clocks.correction == "off" or message.timestamp <= 0 or time_to_live_ms <= 0:
+            return
+        now_ms = self._broker.clock.now_ms()
+        behind_ms = now_ms - message.timestamp
+        tolerated_ms = min(clocks.tolerance_seconds * 1000, time_to_live_ms * _TIME_TO_LIVE_SHARE_TOLERATED)
+        if behind_ms > tolerated_ms or (clocks.correction == "both" and -behind_ms > tolerated_ms):
+            self._broker.editor.with_expiration(message, min(now_ms + time_to_live_ms, _LATEST_MS), now_ms)
 
     def _settle_expiration(self, message: Message, ceiling_seconds: float) -> None:
         if ceiling_seconds <= 0:

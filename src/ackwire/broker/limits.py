@@ -129,3 +129,7 @@ class FlowControl:
     def blocked(self) -> list[tuple[Connection, HeldSend]]:
         """For each connection with held sends, the one that waits longest."""
         return [(connection, sends[0]) for connection, sends in self._held.items()]
+
+    def held(self) -> list[tuple[Connection, HeldSend]]:
+        """Every send that waits, each connection's in their order."""
+        return [(connection, send) for connection, sends in self._held.items() for send in sends]

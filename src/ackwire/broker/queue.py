@@ -101,6 +101,19 @@ class Queue:
     def group_count(self) -> int:
         return len(self._groups)
 
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
+
+    def group_owner(self, group_id: str) -> QueueSubscription | None:
+        """The consumer that a message group is bound to."""
+        return self._groups.holder(group_id)
+
+    def pending(self) -> Iterator[Message]:
+        """The messages that wait for any consumer, in the order in which they are dispatched."""
+        for level in reversed(self._levels):
+            yield from level
+
     def subscriptions(self) -> Iterator[QueueSubscription]:
         for lane in self._lanes.values():
             yield from lane.rotation.subscriptions
@@ -196,6 +209,7 @@ class Queue:
                 budget -= 1
                 continue
             pending.take(position)
+            message.dispatched_ms = now_ms
             self._hand_over(message, subscription)
         return budget
 
@@ -241,6 +255,7 @@ class Queue:
         owner.deliver(message, first)
 
     def _deliver_waiting(self, message: Message, owner: QueueSubscription) -> None:
+        message.dispatched_ms = self._clock.now_ms()
         if message.group_id is not None:
             self._deliver_grouped(message, owner, first=False)
         else:

@@ -5,7 +5,7 @@ durability wait, by `when_durable`. So one sync can serve everybody who waits fo
 crash it holds everything up to some point and nothing after it, and that point is not before the last promise.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -39,6 +39,27 @@ class DurableRecord:
     no_local: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduledJob:
+    """A message that is to be delivered later, once or again and again (SEMANTICS I)."""
+
+    job_id: str
+    message: Message
+    """As it was sent; it never changes while the job lives."""
+    start_ms: int
+    """When it was scheduled."""
+    due_ms: int
+    """When its next delivery is due."""
+    delay_ms: int
+    period_ms: int
+    repeats_left: int
+    """Deliveries that follow the next one; negative: without end."""
+    cron: str
+    """Empty for none."""
+    fresh_ids: bool
+    """Whether each delivery has a message id of its own: it was sent to be repeated."""
+
+
 class Store(Protocol):
     """One contract for every store (SEMANTICS K1)."""
 
@@ -56,6 +77,18 @@ class Store(Protocol):
 
     def add_durable(self, record: DurableRecord) -> None:
         """Record a durable subscription, or its new terms."""
+        ...
+
+    def add_job(self, job: ScheduledJob) -> None:
+        """Record a scheduled job, or, where its id is known, when it is due next. A known one has the same message."""
+        ...
+
+    def remove_job(self, job_id: str) -> None:
+        """Record that a scheduled job has ended; an unknown one changes nothing."""
+        ...
+
+    def jobs(self) -> Iterable[ScheduledJob]:
+        """The scheduled jobs that are there, in any order. Asked once, when the broker starts (I2)."""
         ...
 
     def atomically(self) -> AbstractContextManager[None]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ackwire.message import Message
-from ackwire.store.contract import DurableKey, DurableRecord, Place
+from ackwire.store.contract import DurableKey, DurableRecord, Place, ScheduledJob
 
 
 class MemoryStore:
@@ -16,6 +16,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._places: dict[Place, dict[bytes, Message]] = {}
         self._durables: dict[DurableKey, DurableRecord] = {}
+        self._jobs: dict[str, ScheduledJob] = {}
 
     def append(self, message: Message, places: Sequence[Place]) -> None:
         for place in places:
@@ -34,6 +35,15 @@ class MemoryStore:
     def add_durable(self, record: DurableRecord) -> None:
         self._durables[record.key] = record
 
+    def add_job(self, job: ScheduledJob) -> None:
+        self._jobs[job.job_id] = job
+
+    def remove_job(self, job_id: str) -> None:
+        self._jobs.pop(job_id, None)
+
+    def jobs(self) -> list[ScheduledJob]:
+        return list(self._jobs.values())
+
     @contextmanager
     def atomically(self) -> Iterator[None]:
         yield
@@ -44,6 +54,7 @@ class MemoryStore:
     def close(self) -> None:
         self._places.clear()
         self._durables.clear()
+        self._jobs.clear()
 
     def messages(self, place: Place) -> list[Message]:
         """What waits in *place*, in the order in which it came."""

@@ -1,0 +1,451 @@
+"""Scheduled delivery: messages that are meant for later, once or again and again (SEMANTICS I).
+
+A message with `AMQ_SCHEDULED_DELAY`, `_PERIOD` or `_CRON` becomes a job and is delivered when the job falls due, with
+these properties replaced by `scheduledJobId`. `_REPEAT` is the number of deliveries after the first; below zero they do
+not end. As in ActiveMQ the first one comes after the delay, or after the period if there is no delay; with cron, that
+long after the first moment of the cron entry. Cron with a repeat count makes every such moment start a series of its
+own. Messages to `ActiveMQ.Scheduler.Management` list and remove jobs.
+
+Jobs live in the store (I2). A delivery and what it changes about its job are recorded together. One timer waits for
+the job that is due next, whatever their number; what fell due while the broker was down comes at once, a missed series
+once. While memory is full nothing is delivered: jobs wait as producers do, and do not pile up.
+
+Where this departs from ActiveMQ: due times are kept to the millisecond (not rounded up to the next half second),
+periods do not drift, wrong values are refused when they are sent, and a delivery that fails is a dead letter.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Final, final
+
+from ackwire.broker.cron import local_zone, next_time_ms
+from ackwire.broker.redelivery import CAUSE_PROPERTY, judge
+from ackwire.clock import Timer
+from ackwire.destinations import Destination, parse_destination
+from ackwire.errors import BrokerError, InvalidDestination, RemoteProtocolError, ResourceLimit
+from ackwire.message import Message
+from ackwire.store.contract import ScheduledJob, Store
+from ackwire.values import Value
+
+if TYPE_CHECKING:
+    from ackwire.broker.broker import Broker
+
+JOB_ID: Final = "scheduledJobId"
+"""The property that names a job; a message that has it is never scheduled again."""
+
+JOBS_MAX: Final = 1_000_000
+"""Jobs at once: each takes about 1 KB besides its message."""
+
+JOB_BYTES_MAX: Final = 1024**3
+"""Bytes of the messages that wait for their time."""
+
+_DELAY: Final = "AMQ_SCHEDULED_DELAY"
+_PERIOD: Final = "AMQ_SCHEDULED_PERIOD"
+_REPEAT: Final = "AMQ_SCHEDULED_REPEAT"
+_CRON: Final = "AMQ_SCHEDULED_CRON"
+_SCHEDULE: Final = (_DELAY, _PERIOD, _REPEAT, _CRON)
+
+_MANAGEMENT: Final = "activemq.scheduler.management"
+"""What the name of the management destination begins with; ActiveMQ ignores case here."""
+_ACTION: Final = "AMQ_SCHEDULER_ACTION"
+_ACTION_START: Final = "ACTION_START_TIME"
+_ACTION_END: Final = "ACTION_END_TIME"
+
+_MARK: Final = b"AMQ_SCHEDULE"
+"""Stands in the bytes of every message that the scheduler has to look at."""
+
+_REPEAT_MAX: Final = 1000
+"""ActiveMQ's limit, against series that nobody meant."""
+_TIME_MS_MAX: Final = 100 * 366 * 86_400_000
+"""A delay or period of more than a century is a mistake."""
+_PACE_MS: Final = 100
+"""The period of a series that has none; ActiveMQ's scheduler is no faster."""
+
+_DELIVERIES_PER_TURN: Final = 1000
+"""Before others get their turn."""
+_WAIT_SECONDS_MAX: Final = 60.0
+"""After this long the wall clock is asked again: it may have been set."""
+_FULL_WAIT_SECONDS: Final = 0.1
+"""How long due jobs wait before they look for space again."""
+_STALE_MAX: Final = 1000
+"""Entries of removed jobs in the heap, above which they are cleared if they are the greater part."""
+
+_log = logging.getLogger(__name__)
+
+
+def mentions_scheduler(message: Message) -> bool:
+    """Whether *message*, which has properties, may be for the scheduler. Cheap: asked for every one of them."""
+    return message.frame.find(_MARK, message.properties_offset) >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What a message's properties ask for."""
+
+    delay_ms: int
+    period_ms: int
+    repeats: int
+    cron: str
+
+    @property
+    def first_wait_ms(self) -> int:
+        return self.delay_ms if self.delay_ms > 0 else self.period_ms
+
+
+@final
+class Scheduler:
+    """Keeps jobs and delivers their messages when they are due."""
+
+    def __init__(self, broker: "Broker", store: Store, *, zone: tzinfo | None = None) -> None:
+        self._broker = broker
+        self._store = store
+        self.zone = zone or local_zone()
+        """The time zone of cron entries."""
+        self.jobs_max = JOBS_MAX
+        self.job_bytes_max = JOB_BYTES_MAX
+        self._jobs: dict[str, ScheduledJob] = {}
+        self._heap: list[tuple[int, int, ScheduledJob]] = []
+        """Due time, order, job; entries of jobs that were removed or changed since stay until their turn comes."""
+        self._order = count()
+        # Job ids must not repeat after a restart, when clients may still have the same producers.
+        self._numbers = count(broker.clock.now_ms() * 1000)
+        self._timer: Timer | None = None
+        self._timer_due_ms: int | None = None
+        self.used_bytes = 0
+        """Bytes of the messages that wait."""
+
+    # ---- what is there -----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def jobs(self) -> list[ScheduledJob]:
+        """Every job, the next one first."""
+        return sorted(self._jobs.values(), key=lambda job: job.due_ms)
+
+    def find(self, job_id: str) -> ScheduledJob | None:
+        return self._jobs.get(job_id)
+
+    def restore(self) -> None:
+        """Schedule the jobs that the store has kept (I2)."""
+        for job in sorted(self._store.jobs(), key=lambda job: job.due_ms):
+            if job.job_id not in self._jobs:
+                self._keep(job)
+        self._wait()
+
+    # ---- messages come in --------------------------------------------------------------------------------------
+
+    def check(self, message: Message) -> None:
+        """Raise what `take` would raise, before anything has happened."""
+        properties = self._properties(message)
+        if _is_management(message.destination):
+            _times(properties)
+        elif _is_scheduled(properties):
+            self._first_due_ms(_order(properties))
+            self._check_space(message)
+
+    def take(self, message: Message) -> bool:
+        """Schedule *message*, or carry out what it tells the scheduler; False: it is an ordinary one after all."""
+        properties = self._properties(message)
+        if _is_management(message.destination):
+            self._manage(message, properties)
+            return True
+        if not _is_scheduled(properties):
+            return False
+        order = _order(properties)
+        due_ms = self._first_due_ms(order)
+        if message.origin.transaction is None:  # in a transaction that was checked before all of it
+            self._check_space(message)
+        where = message.destination
+        for part in self._broker.intake.parts(where):
+            copy = message if part is where else self._broker.intake.copy_for(message, part, original=where)
+            self._add(copy, order, due_ms)
+        self._wait()
+        return True
+
+    def _properties(self, message: Message) -> dict[str, Value]:
+        try:
+            return self._broker.editor.properties(message)
+        except RemoteProtocolError as error:
+            raise BrokerError(
+                f"the properties of a message to {message.destination!r} cannot be read: {error}"
+            ) from None
+
+    def _first_due_ms(self, order: _Order) -> int:
+        now_ms = self._broker.clock.now_ms()
+        base_ms = next_time_ms(order.cron, now_ms, self.zone) if order.cron else now_ms
+        return base_ms + order.first_wait_ms
+
+    def _check_space(self, message: Message) -> None:
+        if len(self._jobs) >= self.jobs_max:
+            raise ResourceLimit(
+                f"a message to {message.destination!r} cannot be scheduled: {len(self._jobs)} jobs wait, "
+                f"the limit is {self.jobs_max}"
+            )
+        if self.used_bytes + message.size_bytes > self.job_bytes_max:
+            raise ResourceLimit(
+                f"a message of {message.size_bytes} bytes to {message.destination!r} cannot be scheduled: "
+                f"{self.used_bytes} of {self.job_bytes_max} bytes for scheduled messages are in use"
+            )
+
+    def _add(self, message: Message, order: _Order, due_ms: int) -> None:
+        producer = self._broker.editor.message_id(message).rpartition(":")[0]
+        job = ScheduledJob(
+            job_id=f"{producer}:{next(self._numbers)}",
+            message=message,
+            start_ms=self._broker.clock.now_ms(),
+            due_ms=due_ms,
+            delay_ms=order.delay_ms,
+            period_ms=order.period_ms,
+            repeats_left=order.repeats,
+            cron=order.cron,
+            fresh_ids=order.repeats != 0 or order.cron != "",
+        )
+        self._store.add_job(job)
+        self._keep(job)
+
+    def _keep(self, job: ScheduledJob) -> None:
+        """Have *job* in place of what was known of it."""
+        if job.job_id not in self._jobs:
+            self.used_bytes += job.message.size_bytes
+        self._jobs[job.job_id] = job
+        heappush(self._heap, (job.due_ms, next(self._order), job))
+
+    def _forget(self, job: ScheduledJob) -> None:
+        del self._jobs[job.job_id]
+        self.used_bytes -= job.message.size_bytes
+        self._store.remove_job(job.job_id)
+        if len(self._heap) > 2 * len(self._jobs) + _STALE_MAX:
+            self._heap = [entry for entry in self._heap if self._is_current(entry[2])]
+            heapify(self._heap)
+
+    def _is_current(self, job: ScheduledJob) -> bool:
+        return self._jobs.get(job.job_id) is job
+
+    # ---- time passes -------------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Have the one timer run when the next job is due."""
+        while self._heap and not self._is_current(self._heap[0][2]):
+            heappop(self._heap)
+        due_ms = self._heap[0][0] if self._heap else None
+        if due_ms == self._timer_due_ms:
+            return
+        self._cancel_timer()
+        if due_ms is not None:
+            wait_seconds = (due_ms - self._broker.clock.now_ms()) / 1000
+            self._timer_due_ms = due_ms
+            self._set_timer(min(max(wait_seconds, 0.0), _WAIT_SECONDS_MAX))
+
+    def _set_timer(self, wait_seconds: float) -> None:
+        self._timer = self._broker.clock.call_later(wait_seconds, self._deliver_due)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self._timer_due_ms = None
+
+    def _deliver_due(self) -> None:
+        self._cancel_timer()
+        now_ms = self._broker.clock.now_ms()
+        for _ in range(_DELIVERIES_PER_TURN):
+            if not self._heap or self._heap[0][0] > now_ms:
+                break
+            if self._broker.flow.memory_is_full() is not None:
+                self._timer_due_ms = self._heap[0][0]
+                self._set_timer(_FULL_WAIT_SECONDS)
+                return
+            job = heappop(self._heap)[2]
+            if self._is_current(job):
+                self._run(job, now_ms)
+        self._wait()
+
+    def _run(self, job: ScheduledJob, now_ms: int) -> None:
+        """A delivery of *job* is due: make it, and settle when the next one is."""
+        with self._store.atomically():
+            self._settle(job, now_ms)
+            if job.cron and job.repeats_left:
+                self._start_series(job, now_ms)
+            else:
+                self._deliver(job, now_ms)
+
+    def _settle(self, job: ScheduledJob, now_ms: int) -> None:
+        if job.cron:
+            later = replace(job, due_ms=next_time_ms(job.cron, now_ms, self.zone))
+        elif job.repeats_left:
+            period_ms = job.period_ms if job.period_ms > 0 else _PACE_MS
+            due_ms = job.due_ms + period_ms
+            later = replace(
+                job,
+                due_ms=due_ms if due_ms > now_ms else now_ms + period_ms,  # what was missed is not made up for
+                repeats_left=job.repeats_left - 1 if job.repeats_left > 0 else job.repeats_left,
+            )
+        else:
+            self._forget(job)
+            return
+        self._store.add_job(later)
+        self._keep(later)
+
+    def _start_series(self, job: ScheduledJob, now_ms: int) -> None:
+        order = _Order(job.delay_ms, job.period_ms, job.repeats_left, cron="")
+        try:
+            self._check_space(job.message)
+        except ResourceLimit as error:
+            _log.warning("a series of scheduled job %s is left out: %s", job.job_id, error)
+            return
+        self._add(job.message, order, now_ms + order.first_wait_ms)
+
+    def _deliver(self, job: ScheduledJob, now_ms: int) -> None:
+        editor = self._broker.editor
+        message = editor.readdressed(
+            job.message,
+            job.message.destination,
+            properties={JOB_ID: job.job_id},
+            removed_properties=_SCHEDULE,
+            new_id=job.fresh_ids,
+        )
+        lifetime_ms = message.expiration - message.timestamp
+        if message.timestamp > 0 and message.expiration > 0 and lifetime_ms > 0:
+            editor.with_expiration(message, now_ms + lifetime_ms, now_ms)  # the delay does not count as its life
+        try:
+            self._broker.intake.put(None, message)
+        except BrokerError as error:
+            self._dead_letter(job, message, error)
+
+    def _dead_letter(self, job: ScheduledJob, message: Message, error: BrokerError) -> None:
+        """The destination takes it no more: it ends where other messages end that nobody could have (A6, F4)."""
+        _log.warning("scheduled job %s could not deliver to %r: %s", job.job_id, message.destination, error)
+        if isinstance(error, InvalidDestination) and job.job_id in self._jobs:
+            self._forget(self._jobs[job.job_id])  # it is gone for good
+        where = message.destination
+        policy = self._broker.registry.policy_for(where)
+        cause = f"scheduled job {job.job_id} could not deliver: {error}"
+        verdict = judge(policy, message, is_topic=not where.kind.is_queue, expired=False, cause=cause)
+        if verdict.queue is None or verdict.queue == where:
+            return
+        copy = self._broker.editor.readdressed(
+            message, verdict.queue, original_destination=where, properties={CAUSE_PROPERTY: cause}, expiration=0
+        )
+        try:
+            self._broker.intake.put(None, copy)
+        except BrokerError as reason:
+            _log.error("a message of scheduled job %s is lost: %s", job.job_id, reason)
+
+    # ---- management --------------------------------------------------------------------------------------------
+
+    def remove(self, job_id: str) -> bool:
+        """End a job; False if there is none of that id."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return False
+        self._forget(job)
+        self._wait()
+        return True
+
+    def remove_all(self, start_ms: int = 0, end_ms: int = 2**63 - 1) -> int:
+        """End the jobs that are due between *start_ms* and *end_ms*; the answer is how many."""
+        jobs = [job for job in self._jobs.values() if start_ms <= job.due_ms <= end_ms]
+        for job in jobs:
+            self._forget(job)
+        self._wait()
+        return len(jobs)
+
+    def _manage(self, message: Message, properties: Mapping[str, Value]) -> None:
+        """What cannot be carried out is ignored, as in ActiveMQ: a list for nobody, the removal of nothing."""
+        action = properties.get(_ACTION)
+        times = _times(properties)
+        if action == "BROWSE":
+            reply_to = self._broker.editor.lookup(message)("JMSReplyTo")
+            if isinstance(reply_to, str):
+                start_ms, end_ms = times or (0, 2**63 - 1)
+                jobs = deque(job for job in self.jobs() if start_ms <= job.due_ms <= end_ms)
+                self._show(jobs, parse_destination(reply_to))
+        elif action == "REMOVE":
+            self.remove(str(properties.get(JOB_ID)))
+        elif action == "REMOVEALL":
+            self.remove_all(*(times or ()))
+
+    def _show(self, jobs: deque[ScheduledJob], reply_to: Destination) -> None:
+        """Send one message for each of *jobs*; a long list in turns, and not while memory is full."""
+        for _ in range(_DELIVERIES_PER_TURN):
+            if not jobs or self._broker.flow.memory_is_full() is not None:
+                break
+            job = jobs.popleft()
+            if job.job_id not in self._jobs:
+                continue
+            try:
+                self._broker.intake.put(None, self._picture(job, reply_to))
+            except BrokerError as error:
+                _log.warning("the list of scheduled jobs cannot be sent to %r: %s", reply_to, error)
+                return
+        if jobs:
+            wait_seconds = 0.0 if self._broker.flow.memory_is_full() is None else _FULL_WAIT_SECONDS
+            self._broker.clock.call_later(wait_seconds, partial(self._show, jobs, reply_to))
+
+    def _picture(self, job: ScheduledJob, reply_to: Destination) -> Message:
+        return self._broker.editor.readdressed(
+            job.message,
+            reply_to,
+            original_destination=job.message.destination,
+            properties={JOB_ID: job.job_id},
+            expiration=0,
+            persistent=False,
+            new_id=True,
+        )
+
+
+def _is_management(where: Destination) -> bool:
+    return where.name.lower().startswith(_MANAGEMENT)
+
+
+def _is_scheduled(properties: Mapping[str, Value]) -> bool:
+    """Whether the message is meant for later. A repeat count alone says nothing, as in ActiveMQ."""
+    if properties.get(JOB_ID) is not None:
+        return False
+    return any(properties.get(name) is not None for name in (_DELAY, _PERIOD, _CRON))
+
+
+def _order(properties: Mapping[str, Value]) -> _Order:
+    cron = properties.get(_CRON)
+    if cron is not None and not isinstance(cron, str):
+        raise BrokerError(f"property {_CRON} must be a text, not {cron!r}")
+    return _Order(
+        delay_ms=_number(properties, _DELAY, _TIME_MS_MAX),
+        period_ms=_number(properties, _PERIOD, _TIME_MS_MAX),
+        repeats=_number(properties, _REPEAT, _REPEAT_MAX),
+        cron=(cron or "").strip(),
+    )
+
+
+def _times(properties: Mapping[str, Value]) -> tuple[int, int] | None:
+    """From when to when; None unless both are given."""
+    if properties.get(_ACTION_START) is None or properties.get(_ACTION_END) is None:
+        return None
+    return _number(properties, _ACTION_START, 2**63 - 1), _number(properties, _ACTION_END, 2**63 - 1)
+
+
+def _number(properties: Mapping[str, Value], name: str, highest: int) -> int:
+    """A whole number, or a text that is one; 0 if there is none."""
+    value = properties.get(name)
+    if value is None:
+        return 0
+    number = value if isinstance(value, int) and not isinstance(value, bool) else _parsed(value)
+    if number is None:
+        raise BrokerError(f"property {name} must be a whole number, not {value!r}")
+    if number > highest:
+        raise BrokerError(f"property {name} is too large: {number}; the limit is {highest}")
+    return int(number)
+
+
+def _parsed(value: Value) -> int | None:
+    if not isinstance(value, str) or len(value) > 20:
+        return None
+    digits = value[1:] if value[:1] in ("-", "+") else value
+    return int(value) if digits.isascii() and digits.isdigit() else None

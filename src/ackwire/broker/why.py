@@ -1,0 +1,446 @@
+"""Why nothing moves: for a blocked producer, a message that waits, an idle consumer or an open transaction, the reason.
+
+Pure queries on the broker: they change nothing and answer in plain sentences, with the figures: which limit, who holds
+it, since when. They look at everything there is, so they are for people and consoles, not for the message path.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from ackwire.broker.queue import Queue
+from ackwire.broker.session import Connection
+from ackwire.broker.subscription import BrowserSubscription, QueueSubscription, Subscription, TopicSubscription
+from ackwire.broker.topic import Topic
+from ackwire.broker.transactions import Transaction
+from ackwire.destinations import Destination
+from ackwire.message import Message
+from ackwire.selector import Selector
+
+if TYPE_CHECKING:
+    from ackwire.broker.broker import Broker
+
+_NAMED_MAX: Final = 3
+"""Consumers that one sentence names; of more it gives the number."""
+_LINES_MAX: Final = 20
+"""Consumers, transactions and the like that get a sentence of their own in an answer about a queue."""
+_EXAMINED_MAX: Final = 1000
+"""Messages held against a selector to tell whether it matches any."""
+
+
+# ---- queues ----------------------------------------------------------------------------------------------------
+
+
+def why_queue(broker: "Broker", where: Destination) -> list[str]:
+    """How a queue or topic stands: what waits in it and why, and what keeps its consumers and producers."""
+    made = broker.registry.router.get(where)
+    if made is None:
+        return [f"{where!r} does not exist: nobody has sent to it or listened to it"]
+    lines = _about_queue(broker, made) if isinstance(made, Queue) else _about_topic(broker, made)
+    held = [(connection, send) for connection, send in broker.flow.held() if where in send.message.destination.parts()]
+    for connection in dict.fromkeys(connection for connection, _ in held):
+        lines.append(_blocked(broker, connection, None))
+    return lines
+
+
+def _about_queue(broker: "Broker", queue: Queue) -> list[str]:
+    in_transactions = [(t, _acked_from(t, queue)) for t in broker.transactor.transactions]
+    holders = [(transaction, messages) for transaction, messages in in_transactions if messages]
+    acked = sum(len(messages) for _, messages in holders)
+    lines = [
+        f"{queue!r}: {_count(queue.pending_count, 'message')} waiting, {queue.in_flight_count} in flight to "
+        f"{_count(queue.consumer_count, 'consumer')}, {acked} acknowledged in open transactions; "
+        f"{queue.size_bytes} bytes"
+    ]
+    first = next(queue.pending(), None)
+    if first is not None:
+        lines.append(_waiting(broker, queue, first, ahead=0))
+    consumers = list(queue.subscriptions())
+    lines += [_idle(broker, consumer, [queue]) for consumer in consumers[:_LINES_MAX]]
+    if len(consumers) > _LINES_MAX:
+        lines.append(f"{queue!r} has {len(consumers) - _LINES_MAX} more consumers")
+    lines += [_open(broker, transaction) for transaction, _ in holders[:_LINES_MAX]]
+    return lines
+
+
+def _about_topic(broker: "Broker", topic: Topic) -> list[str]:
+    lines = [
+        f"{topic!r}: {_count(len(topic.subscriptions), 'subscriber')}, "
+        f"{_count(len(topic.durables), 'durable subscription')}"
+    ]
+    lines += [_idle(broker, subscription, []) for subscription in topic.subscriptions[:_LINES_MAX]]
+    for durable in topic.durables[:_LINES_MAX]:
+        lines += _about_queue(broker, durable.queue)
+    return lines
+
+
+# ---- messages --------------------------------------------------------------------------------------------------
+
+
+def why_message(broker: "Broker", message_id: str) -> list[str]:
+    """Where a message is and what it waits for; *message_id* is its JMSMessageID or its number in the broker's order.
+
+    Copies (several destinations, several durable subscriptions) have a sentence each.
+    """
+    is_it = _matcher(broker, message_id)
+    lines = list(_where(broker, is_it))
+    if not lines:
+        return [f"message {message_id} is not here: it was consumed, moved, expired or discarded, or it never came"]
+    return lines
+
+
+def _where(broker: "Broker", is_it: Callable[[Message], bool]) -> Iterator[str]:
+    for queue in broker.registry.queues():
+        yield from _in_queue(broker, queue, is_it)
+    for subscription in _subscriptions(broker):
+        if isinstance(subscription, TopicSubscription):
+            for message in filter(is_it, subscription.pending):
+                yield (
+                    f"message {message.sequence} of {message.destination!r} waits: "
+                    f"{subscription!r} {_no_room(broker, subscription) or 'takes its turn'}"
+                )
+    for transaction in broker.transactor.transactions:
+        yield from _in_transaction(broker, transaction, is_it)
+    for connection, send in broker.flow.held():
+        if is_it(send.message):
+            yield f"a message to {send.message.destination!r} is not taken yet: {_blocked(broker, connection, None)}"
+    for job in broker.scheduler.jobs():
+        if is_it(job.message):
+            yield _scheduled(broker, job.job_id, job.message.destination, job.due_ms)
+
+
+def _in_queue(broker: "Broker", queue: Queue, is_it: Callable[[Message], bool]) -> Iterator[str]:
+    for ahead, message in enumerate(queue.pending()):
+        if is_it(message):
+            yield _waiting(broker, queue, message, ahead=ahead)
+    for consumer in queue.subscriptions():
+        for message in filter(is_it, consumer.waiting):
+            if queue.owns(message):
+                yield f"message {message.sequence} of {queue!r} waits: {_kept_for(broker, message, consumer)}"
+        for message in filter(is_it, consumer.in_flight):
+            if queue.owns(message):
+                yield (
+                    f"message {message.sequence} of {queue!r} is in flight to consumer {consumer.consumer_id} of "
+                    f"{consumer.connection!r} for {_since(broker, _dispatched_ms(broker, message))}"
+                    f"{_redeliveries(message)}"
+                )
+
+
+def _in_transaction(broker: "Broker", transaction: Transaction, is_it: Callable[[Message], bool]) -> Iterator[str]:
+    for _, message in transaction.sends:
+        if is_it(message):
+            yield f"a message to {message.destination!r} is invisible until its transaction commits: " + _open(
+                broker, transaction
+            )
+    for acked in transaction.acks:
+        for message in filter(is_it, acked.messages):
+            yield (
+                f"message {message.sequence} of {message.destination!r} was acknowledged by consumer "
+                f"{acked.subscription.consumer_id} and goes when its transaction commits: {_open(broker, transaction)}"
+            )
+
+
+def _matcher(broker: "Broker", message_id: str) -> Callable[[Message], bool]:
+    """Whether a message has this id. Only those that may have it are decoded."""
+    if message_id.isascii() and message_id.isdigit():
+        return lambda message: message.sequence == int(message_id)
+    editor = broker.editor
+    tail = message_id.rpartition(":")[2]
+    if tail.isascii() and tail.isdigit() and int(tail) < 2**63:
+        count = int(tail).to_bytes(8)
+        return lambda message: message.key.endswith(count) and editor.message_id(message) == message_id
+    foreign = message_id.removeprefix("ID:").encode("utf-8", "surrogatepass")
+    return lambda message: foreign in message.frame and editor.message_id(message) == message_id
+
+
+# ---- why a message waits ---------------------------------------------------------------------------------------
+
+
+def _waiting(broker: "Broker", queue: Queue, message: Message, *, ahead: int) -> str:
+    place = f", {ahead} in front of it" if ahead else ""
+    return (
+        f"message {message.sequence} of {queue!r} waits for {_since(broker, _arrived_ms(broker, message))}"
+        f"{place}{_redeliveries(message)}: {_reason(broker, queue, message)}"
+    )
+
+
+def _reason(broker: "Broker", queue: Queue, message: Message) -> str:
+    consumers = list(queue.subscriptions())
+    if queue.is_paused:
+        return "the queue is paused"
+    if 0 < message.expiration <= broker.clock.now_ms():
+        return f"it expired {_since(broker, message.expiration)} ago and goes when the queue is next looked through"
+    if not consumers:
+        return "no consumer is connected"
+    exclusive = queue.exclusive_consumer
+    if exclusive is not None:
+        return f"the queue has an exclusive consumer {exclusive.consumer_id}, {_which(broker, exclusive, message)}"
+    takers = [consumer for consumer in consumers if _matches(broker, consumer.selector, message)]
+    if not takers:
+        return f"no consumer's selector matches ({_count(len(consumers), 'consumer')}: {_selectors(consumers)})"
+    owner = None if message.group_id is None else queue.group_owner(message.group_id)
+    if owner is not None:
+        return (
+            f"it belongs to group {message.group_id} owned by consumer {owner.consumer_id}, "
+            f"{_which(broker, owner, message)}"
+        )
+    return _none_has_room(broker, takers, len(consumers))
+
+
+def _which(broker: "Broker", consumer: QueueSubscription, message: Message) -> str:
+    """Why the only *consumer* that may have *message* has it not: `which is full (…)`."""
+    if not _matches(broker, consumer.selector, message):
+        assert consumer.selector is not None
+        return f"whose selector does not match: {consumer.selector.text}"
+    return f"which {_no_room(broker, consumer) or 'takes its turn'}"
+
+
+def _none_has_room(broker: "Broker", takers: list[QueueSubscription], total: int) -> str:
+    of_all = "" if len(takers) == total else f" of {total} have a selector that matches"
+    free = sum(1 for consumer in takers if consumer.has_room)
+    if free:
+        return f"{_count(len(takers), 'consumer')}{of_all}, {free} with room: its turn comes"
+    everyone = {1: "", 2: "both "}.get(len(takers), "all ")
+    figures = {(c.prefetch, c.extension, c.dispatched) for c in takers}
+    if len(figures) == 1 and all(_is_full(consumer) for consumer in takers):
+        prefetch, extension, dispatched = figures.pop()
+        each = " each" if len(takers) > 1 else ""
+        oldest = min(_oldest_ms(broker, consumer) for consumer in takers)
+        return (
+            f"{_count(len(takers), 'consumer')}{of_all}, {everyone}full (prefetch {prefetch} + extension {extension}, "
+            f"{dispatched} in flight{each}; oldest for {_since(broker, oldest)})"
+        )
+    named = "; ".join(f"{c.consumer_id} {_no_room(broker, c)}" for c in takers[:_NAMED_MAX])
+    return f"{_count(len(takers), 'consumer')}{of_all}, none with room: {named}{_and_more(takers)}"
+
+
+def _kept_for(broker: "Broker", message: Message, consumer: QueueSubscription) -> str:
+    if message.key in consumer.in_flight:
+        return f"consumer {consumer.consumer_id} holds a copy of it from another queue, and gets this one afterwards"
+    room = _no_room(broker, consumer) or f"takes its turn: {len(consumer.waiting)} wait for it alone"
+    group = "" if message.group_id is None else f"it belongs to group {message.group_id}, "
+    return f"{group}owned by consumer {consumer.consumer_id}, which {room}"
+
+
+# ---- consumers -------------------------------------------------------------------------------------------------
+
+
+def why_consumer(broker: "Broker", consumer_id: str) -> list[str]:
+    """What a consumer waits for."""
+    found = [s for s in _subscriptions(broker) if consumer_id in (s.consumer_id, s.connection.connection_id)]
+    if not found:
+        return [f"consumer {consumer_id} is not here: it has left or was never announced"]
+    return [_idle(broker, subscription, _queues_of(broker, subscription)) for subscription in found]
+
+
+def _idle(broker: "Broker", subscription: Subscription, queues: list[Queue]) -> str:
+    who = f"{subscription!r} ({subscription.connection!r})"
+    full = _no_room(broker, subscription)
+    if full is not None:
+        return f"{who} {full}"
+    if isinstance(subscription, QueueSubscription):
+        return f"{who} gets nothing: {_nothing_for(broker, subscription, queues)}"
+    if isinstance(subscription, TopicSubscription):
+        dropped = f"; it missed {subscription.dropped} messages" if subscription.dropped else ""
+        return f"{who} waits for what is published next: {len(subscription.pending)} messages wait for it{dropped}"
+    assert isinstance(subscription, BrowserSubscription)
+    return f"{who} has been shown everything"
+
+
+def _nothing_for(broker: "Broker", consumer: QueueSubscription, queues: list[Queue]) -> str:
+    reasons = [_nothing_in(broker, consumer, queue) for queue in queues[:_NAMED_MAX]]
+    return f"{'; '.join(reasons)}{_and_more(queues)}" if reasons else "no queue matches its pattern"
+
+
+def _nothing_in(broker: "Broker", consumer: QueueSubscription, queue: Queue) -> str:
+    examined = list(islice(queue.pending(), _EXAMINED_MAX))
+    if not examined:
+        return f"nothing waits in {queue!r}"
+    if queue.is_paused:
+        return f"{queue!r} is paused"
+    exclusive = queue.exclusive_consumer
+    if exclusive is not None and exclusive is not consumer:
+        return f"{queue!r} has another consumer that is exclusive: {exclusive.consumer_id}"
+    mine = [message for message in examined if _matches(broker, consumer.selector, message)]
+    if not mine:
+        assert consumer.selector is not None
+        return f"none of the first {len(examined)} messages of {queue!r} match its selector: {consumer.selector.text}"
+    owners = [queue.group_owner(m.group_id) if m.group_id is not None else None for m in mine]
+    if all(owner is not None and owner is not consumer for owner in owners):
+        return f"the first {_count(len(mine), 'message')} for it in {queue!r} belong to groups of other consumers"
+    return f"its turn in {queue!r} comes"
+
+
+def _no_room(broker: "Broker", subscription: Subscription) -> str | None:
+    """Why a consumer cannot be sent anything, or None if it can."""
+    if subscription.has_room:
+        return None
+    if subscription.is_pull:
+        return "asks for nothing (prefetch 0, and no receive waits)"
+    if not _is_full(subscription):
+        return "is not sent to: its connection has too much output waiting (connection.write_pause_bytes)"
+    oldest = ""
+    if isinstance(subscription, QueueSubscription) and subscription.dispatched:
+        oldest = f"; oldest for {_since(broker, _oldest_ms(broker, subscription))}"
+    return (
+        f"is full (prefetch {subscription.prefetch} + extension {subscription.extension}, "
+        f"{subscription.dispatched} in flight{oldest})"
+    )
+
+
+def _is_full(subscription: Subscription) -> bool:
+    return not subscription.is_pull and subscription.dispatched >= subscription.prefetch + subscription.extension
+
+
+def _queues_of(broker: "Broker", subscription: Subscription) -> list[Queue]:
+    return [queue for queue in broker.registry.queues() if subscription in queue.subscriptions()]
+
+
+def _subscriptions(broker: "Broker") -> Iterator[Subscription]:
+    for connection in broker.connections():
+        yield from connection.subscriptions.values()
+
+
+# ---- producers -------------------------------------------------------------------------------------------------
+
+
+def why_producer(broker: "Broker", producer_id: str) -> list[str]:
+    """Whether a producer is blocked, and by what; the id of a connection asks for all its producers at once."""
+    for connection in broker.connections():
+        if producer_id == connection.connection_id:
+            return [_blocked(broker, connection, None)]
+        if producer_id in connection.producers:
+            return [_blocked(broker, connection, producer_id)]
+    return [f"producer {producer_id} is not here: it has left or was never announced"]
+
+
+def _blocked(broker: "Broker", connection: Connection, producer_id: str | None) -> str:
+    who = f"{connection!r}" if producer_id is None else f"producer {producer_id} of {connection!r}"
+    of_connection = [send for held_by, send in broker.flow.held() if held_by is connection]
+    sends = [s for s in of_connection if producer_id is None or _producer_of(broker, s.message) == producer_id]
+    limits = broker.settings.limits
+    if not sends:
+        used = f"{broker.flow.used_bytes} of {limits.memory_bytes_max} bytes of memory are in use"
+        return f"{who} is not blocked: no send of it waits, {used}"
+    first = sends[0]
+    size_bytes = sum(send.message.size_bytes for send in sends)
+    reason = first.reason() or "earlier sends of the same connection wait"
+    unread = "" if sum(s.message.size_bytes for s in of_connection) <= limits.held_bytes_max else ", no more is read"
+    return (
+        f"{who} is blocked for {_since(broker, first.since_ms)}: {reason}; {_largest_holder(broker)}; "
+        f"{_count(len(sends), 'send')} waiting ({size_bytes} bytes){unread}"
+    )
+
+
+def _producer_of(broker: "Broker", message: Message) -> str:
+    return broker.editor.message_id(message).rpartition(":")[0]
+
+
+def _largest_holder(broker: "Broker") -> str:
+    holders = [(queue.size_bytes, repr(queue)) for queue in broker.registry.queues()]
+    holders += [
+        (sum(message.size_bytes for _, message in t.sends), f"open transaction {t.transaction_id}")
+        for t in broker.transactor.transactions
+    ]
+    size_bytes, name = max(holders, default=(0, ""))
+    return f"largest holder {name} with {size_bytes} bytes" if size_bytes else "nothing holds messages"
+
+
+# ---- transactions ----------------------------------------------------------------------------------------------
+
+
+def why_transaction(broker: "Broker", transaction_id: str | None = None) -> list[str]:
+    """What an open transaction holds, and since when; without an id every open one, the oldest first."""
+    found = sorted(broker.transactor.transactions, key=lambda transaction: transaction.since_ms)
+    if transaction_id is None:
+        return [_open(broker, transaction) for transaction in found]
+    lines = [_open(broker, t) for t in found if str(t.transaction_id) == transaction_id]
+    return lines or [f"transaction {transaction_id} is not open: it has ended or never began"]
+
+
+def _open(broker: "Broker", transaction: Transaction) -> str:
+    size_bytes = sum(message.size_bytes for _, message in transaction.sends)
+    acked: dict[Destination, int] = {}
+    for acks in transaction.acks:
+        for message in acks.messages:
+            acked[message.destination] = acked.get(message.destination, 0) + 1
+    holds = [f"{_count(len(transaction.sends), 'send')} ({size_bytes} bytes)"] if transaction.sends else []
+    holds += [f"{_count(count, 'acknowledged message')} of {where!r}" for where, count in acked.items()]
+    failure = "" if transaction.failure is None else f"; it can only roll back: {transaction.failure}"
+    return (
+        f"transaction {transaction.transaction_id} of {transaction.connection!r} is {transaction.state.value} for "
+        f"{_since(broker, transaction.since_ms)} and holds {' and '.join(holds) or 'nothing'}{failure}"
+    )
+
+
+def _acked_from(transaction: Transaction, queue: Queue) -> list[Message]:
+    return [
+        message
+        for acked in transaction.acks
+        if isinstance(queue.place, Destination) or acked.subscription in queue.subscriptions()
+        for message in acked.messages
+        if queue.owns(message)
+    ]
+
+
+# ---- the parts of sentences ------------------------------------------------------------------------------------
+
+
+def _scheduled(broker: "Broker", job_id: str, where: Destination, due_ms: int) -> str:
+    now_ms = broker.clock.now_ms()
+    if due_ms > now_ms:
+        return f"a message to {where!r} is scheduled: job {job_id} is due in {_duration(due_ms - now_ms)}"
+    reason = broker.flow.memory_is_full() or "it is its turn"
+    return f"a message to {where!r} is scheduled: job {job_id} was due {_duration(now_ms - due_ms)} ago: {reason}"
+
+
+def _redeliveries(message: Message) -> str:
+    return f", redelivered {message.redelivery_counter} times" if message.redelivery_counter else ""
+
+
+def _matches(broker: "Broker", selector: Selector | None, message: Message) -> bool:
+    return selector is None or selector.matches(broker.editor.lookup(message))
+
+
+def _selectors(consumers: list[QueueSubscription]) -> str:
+    texts = dict.fromkeys(c.selector.text for c in consumers if c.selector is not None)
+    return f"{', '.join(list(texts)[:_NAMED_MAX])}{_and_more(texts)}"
+
+
+def _and_more(items: "Iterable[object]") -> str:
+    more = len(list(items)) - _NAMED_MAX
+    return f"; and {more} more" if more > 0 else ""
+
+
+def _oldest_ms(broker: "Broker", consumer: QueueSubscription) -> int:
+    oldest = next(iter(consumer.in_flight), None)
+    return broker.clock.now_ms() if oldest is None else _dispatched_ms(broker, oldest)
+
+
+def _dispatched_ms(broker: "Broker", message: Message) -> int:
+    return message.dispatched_ms or _arrived_ms(broker, message)
+
+
+def _arrived_ms(broker: "Broker", message: Message) -> int:
+    arrived = broker.editor.lookup(message)("JMSActiveMQBrokerInTime")
+    return arrived if isinstance(arrived, int) else broker.clock.now_ms()
+
+
+def _since(broker: "Broker", time_ms: int) -> str:
+    return _duration(broker.clock.now_ms() - time_ms)
+
+
+def _duration(time_ms: int) -> str:
+    seconds = max(0, time_ms) / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,50 @@
+"""Every setting and the TOML file they are read from.
+
+`load` reads a file, `problems` names everything wrong with a text, `render` writes a complete file that explains
+itself. What settings there are: `settings.py` and, for `[[policy]]`, `ackwire/policy.py`. What a value may be:
+`ackwire/rules.py`.
+"""
+
+from ackwire.config.reading import Problem, load, problems, read_text, with_setting
+from ackwire.config.settings import (
+    BrokerSettings,
+    ClockSettings,
+    ConnectionSettings,
+    DestinationSettings,
+    HandshakeSettings,
+    LimitSettings,
+    ListenSettings,
+    LogSettings,
+    Settings,
+    ShutdownSettings,
+    StoreSettings,
+    WireSettings,
+)
+from ackwire.config.writing import render
+from ackwire.rules import GIB, KIB, MIB, Kind, Rule
+
+__all__ = [
+    "GIB",
+    "KIB",
+    "MIB",
+    "BrokerSettings",
+    "ClockSettings",
+    "ConnectionSettings",
+    "DestinationSettings",
+    "HandshakeSettings",
+    "Kind",
+    "LimitSettings",
+    "ListenSettings",
+    "LogSettings",
+    "Problem",
+    "Rule",
+    "Settings",
+    "ShutdownSettings",
+    "StoreSettings",
+    "WireSettings",
+    "load",
+    "problems",
+    "read_text",
+    "render",
+    "with_setting",
+]

@@ -1,0 +1,214 @@
+"""From a TOML text to settings, with everything that is wrong with it, by line.
+
+How it works: tomllib says what the file means, `_Reader` checks it against the rules of `settings.py`, and because
+tomllib forgets where things stood, `KeyLocator` finds the lines again.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ackwire.config.memory import Share
+from ackwire.config.memory import memory_bytes as memory_of_this_machine
+from ackwire.config.settings import ORDERED, POLICY, TABLES, Settings
+from ackwire.config.toml_lines import KeyLocator
+from ackwire.config.toml_lines import Path as KeyPath
+from ackwire.config.values import read_listener, read_value, show
+from ackwire.errors import ConfigError
+from ackwire.listener_uri import did_you_mean
+from ackwire.policy import DestinationPolicy
+from ackwire.rules import Kind, Rule, rules_of
+
+_KNOWN: Mapping[str, type[Any]] = {**TABLES, POLICY: DestinationPolicy}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """Something wrong with a configuration text. *key* is empty if the text is not TOML at all."""
+
+    line: int
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.line}: {self.key}: {self.message}" if self.key else f"{self.line}: {self.message}"
+
+
+def load(path: str | Path, *, memory_bytes: int | None = None) -> Settings:
+    """The settings of a file. Raises `ConfigError` naming the file, the first problem and its line.
+
+    Percentages are of *memory_bytes*, by default this machine's memory.
+    """
+    settings, found = _read(read_text(path), memory_bytes)
+    if found:
+        rest = f" (and {len(found) - 1} more: ackwire config check {path})" if len(found) > 1 else ""
+        raise ConfigError(f"{path}:{found[0]}{rest}")
+    return settings
+
+
+def problems(text: str, *, memory_bytes: int | None = None) -> list[Problem]:
+    """Everything wrong with a configuration text, by line; empty if it can be used."""
+    return _read(text, memory_bytes)[1]
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a configuration file. Raises `ConfigError` if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8 text") from None
+
+
+def with_setting(settings: Settings, table: str, key: str, value: object) -> Settings:
+    """*settings* with one value replaced, checked as in a file. Raises `ConfigError` without its name."""
+    checked = read_value(rules_of(TABLES[table])[key], value, memory_of_this_machine())
+    return replace(settings, **{table: replace(getattr(settings, table), **{key: checked})})
+
+
+def _read(text: str, memory_bytes: int | None) -> tuple[Settings, list[Problem]]:
+    """The settings, with defaults where something is wrong, and what is wrong."""
+    try:
+        document = tomllib.loads(text)
+        lines = KeyLocator(text).scan()
+    except ValueError as error:
+        return Settings(), [_syntax_problem(text, error)]
+    except RecursionError:
+        return Settings(), [Problem(1, "", "not TOML that can be read: nested too deeply")]
+    reader = _Reader(lines, memory_of_this_machine() if memory_bytes is None else memory_bytes)
+    settings = reader.read(document)
+    return settings, sorted(reader.problems)
+
+
+def _syntax_problem(text: str, error: ValueError) -> Problem:
+    place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+    message = str(error)[: place.start()] if place else str(error)
+    line = int(place[1]) if place and place[1] else text.rstrip().count("\n") + 1
+    return Problem(line, "", f"not TOML: {message[:1].lower()}{message[1:]}")
+
+
+class _Reader:
+    """Turns a parsed document into settings and collects the problems on the way."""
+
+    def __init__(self, lines: Mapping[KeyPath, int], memory_bytes: int) -> None:
+        self.problems: list[Problem] = []
+        self._lines = lines
+        self._memory_bytes = memory_bytes
+        self._wrong: set[KeyPath] = set()
+
+    def read(self, document: Mapping[str, object]) -> Settings:
+        for name, value in document.items():
+            if name not in _KNOWN:
+                self._note((name,), _unknown_table(name, value))
+        sections: dict[str, Any] = {name: self._section((name,), document.get(name, {})) for name in TABLES}
+        return Settings(**sections, policies=self._policies(document.get(POLICY, [])))
+
+    def _policies(self, given: object) -> tuple[DestinationPolicy, ...]:
+        if not isinstance(given, list):
+            self._note((POLICY,), f"must be written [[{POLICY}]], a table for each pattern")
+            return ()
+        policies = []
+        seen: dict[str, int] = {}
+        for index, table in enumerate(given):
+            policy = self._section((POLICY, index), table)
+            assert isinstance(policy, DestinationPolicy)
+            policies.append(policy)
+            path: KeyPath = (POLICY, index, "match")
+            if path in self._wrong or (POLICY, index) in self._wrong:
+                continue
+            first = seen.setdefault(policy.match, index)
+            if first != index:
+                where = self._lines[(POLICY, first)]
+                at = path if path in self._lines else (POLICY, index)
+                self._note(at, f'the policy for "{policy.match}" is in line {where}; there can be only one')
+        return tuple(policies)
+
+    def _section(self, path: KeyPath, given: object) -> object:
+        """One table: the settings class that it stands for."""
+        section = _KNOWN[str(path[0])]
+        rules = rules_of(section)
+        values: dict[str, Any] = {
+            key: Share(rule.percent, self._memory_bytes) for key, rule in rules.items() if rule.percent
+        }
+        if not isinstance(given, dict):
+            self._note(path, f"must be a table: {_header(str(path[0]))}")
+            given = {}
+        for key, value in given.items():
+            if key not in rules:
+                self._note((*path, key), _unknown_key(str(path[0]), key))
+                continue
+            try:
+                values[key] = self._value(rules[key], (*path, key), value)
+            except ConfigError as error:
+                self._note((*path, key), str(error))
+        settings = section(**values)
+        self._check_order(path, settings)
+        return settings
+
+    def _value(self, rule: Rule, path: KeyPath, value: object) -> object:
+        if rule.kind is not Kind.LISTENERS or not isinstance(value, list):
+            return read_value(rule, value, self._memory_bytes)
+        good = []
+        for index, item in enumerate(value):  # each wrong URI is a problem with a line of its own
+            try:
+                good.append(read_listener(item))
+            except ConfigError as error:
+                self._note((*path, index), str(error))
+        return tuple(good) if len(good) < len(value) else read_value(rule, value, self._memory_bytes)
+
+    def _check_order(self, path: KeyPath, section: Any) -> None:
+        for lower, upper in ORDERED.get(str(path[0]), ()):
+            if self._wrong & {(*path, lower), (*path, upper)}:
+                continue  # what was wrong is at its default now, which says nothing
+            if getattr(section, lower) <= getattr(section, upper):
+                continue
+            # Only a key that was given has a line; the other one is at its default.
+            named, other = (lower, upper) if (*path, lower) in self._lines else (upper, lower)
+            limit = show(rules_of(type(section))[other], getattr(section, other))
+            comparison = "at most" if named == lower else "at least"
+            self._note((*path, named), f"must be {comparison} {other} = {limit}")
+
+    def _note(self, path: KeyPath, message: str) -> None:
+        self._wrong.add(path)
+        self.problems.append(Problem(self._lines[path], _one_line(_name(path)), _one_line(message)))
+
+
+def _name(path: KeyPath) -> str:
+    """`listen.uris[0]`, `policy[1].match`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def _header(table: str) -> str:
+    return f"[[{table}]]" if table == POLICY else f"[{table}]"
+
+
+def _owner(key: str) -> str | None:
+    """The table that *key* belongs into."""
+    return next((_header(table) for table, section in _KNOWN.items() if key in rules_of(section)), None)
+
+
+def _unknown_table(name: str, value: object) -> str:
+    if isinstance(value, dict) or (isinstance(value, list) and did_you_mean(name, _KNOWN)):
+        hint = did_you_mean(name, _KNOWN) or f"; known tables: {', '.join(_KNOWN)}"
+        return f"unknown table{hint}"
+    owner = _owner(name)
+    return f"unknown setting{f'; it belongs into {owner}' if owner else ': settings stand in tables'}"
+
+
+def _unknown_key(table: str, key: str) -> str:
+    rules = rules_of(_KNOWN[table])
+    hint = did_you_mean(key, rules)
+    if not hint:
+        owner = _owner(key)
+        hint = f"; it belongs into {owner}" if owner else f"; known in {_header(table)}: {', '.join(rules)}"
+    return f"unknown setting{hint}"
+
+
+def _one_line(text: str) -> str:
+    """*text* with control characters escaped, so that one problem stays one line."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,291 @@
+"""Every setting, once: type, unit, default, range and reason.
+
+A table of the file is a frozen dataclass here, and a key has the same name in both, so one search finds it everywhere.
+The tables `[[policy]]` are `DestinationPolicy` (`policy.py`), one for each pattern.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Final
+
+from ackwire import rules
+from ackwire.config.memory import Share, memory_bytes
+from ackwire.listener_uri import FRAME_BYTES_HIGHEST, INACTIVITY_MS_HIGHEST
+from ackwire.policy import DestinationPolicy
+from ackwire.rules import GIB, KIB, MIB, Kind, Rule
+
+_MEMORY_PERCENT: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The broker as a whole."""
+
+    name: str = rules.text(
+        "localhost", length_max=255, reason="Clients see it as the broker's name; ActiveMQ's default is the same."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ListenSettings:
+    """Where clients connect."""
+
+    uris: tuple[str, ...] = rules.setting(
+        ("tcp://127.0.0.1:61616",),
+        Rule(
+            Kind.LISTENERS,
+            "Loopback until told otherwise, because there is no authentication yet. Schemes: tcp, nio, ssl, "
+            "auto and their combinations; options follow a question mark.",
+            1,
+            64,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where messages are kept."""
+
+    kind: str = rules.choice("memory", reason="The memory store forgets everything when the broker stops.")
+    data: str | None = rules.setting(
+        None, Rule(Kind.DIRECTORY, "The directory of stores that write files; the memory store uses none.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HandshakeSettings:
+    """What a peer may do before it has logged in: little, so that strangers cost little."""
+
+    frame_bytes_max: int = rules.size(
+        64 * KIB,
+        lowest=4 * KIB,
+        highest=MIB,
+        reason="The largest frame before login; a real client's handshake commands are below 1 KiB each.",
+    )
+    wire_format_timeout_seconds: float = rules.seconds(
+        10,
+        lowest=0.1,
+        highest=600,
+        reason="A peer must have sent its WireFormatInfo by then; clients send it at once.",
+    )
+    login_timeout_seconds: float = rules.seconds(
+        60,
+        lowest=0.1,
+        highest=3600,
+        reason="A peer must have finished its ConnectionInfo by then. The Java client sends it lazily, at "
+        "start() or createSession(), so a short limit would break programs that work with ActiveMQ.",
+    )
+    tls_timeout_seconds: float = rules.seconds(
+        10,
+        lowest=0.1,
+        highest=600,
+        reason="The TLS handshake must be over by then, on listeners that use TLS.",
+    )
+    tls_handshakes_max: int = rules.count(
+        256,
+        highest=100_000,
+        reason="TLS handshakes at once on one listener, at least 256 KiB of memory each; more are closed.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WireSettings:
+    """Limits on what is decoded, checked before memory is taken; a peer beyond them is closed."""
+
+    frame_bytes_max: int = rules.size(
+        100 * MIB,
+        lowest=64 * KIB,
+        highest=FRAME_BYTES_HIGHEST,
+        reason="The largest frame, so the largest message; ActiveMQ's shipped configuration says the same.",
+    )
+    inflated_bytes_max: int = rules.size(
+        100 * MIB,
+        lowest=64 * KIB,
+        highest=FRAME_BYTES_HIGHEST,
+        reason="The largest body after decompression; a small frame can inflate a thousandfold.",
+    )
+    map_entries_max: int = rules.count(
+        65_536,
+        highest=16_777_216,
+        reason="Entries of one map, list or stream of values, nested ones included: properties and bodies.",
+    )
+    nesting_max: int = rules.count(
+        32, highest=100, reason="How deep maps and lists may nest; deeper ones are an attack on the stack."
+    )
+    cache_bytes_max: int = rules.size(
+        4 * MIB,
+        lowest=64 * KIB,
+        highest=GIB,
+        reason="What the marshalling cache of one peer may hold, where a listener turns the cache on.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """Limits for each connection."""
+
+    connections_max: int = rules.count(
+        10_000,
+        highest=1_000_000,
+        reason="Connections at once on one listener; more are closed. Its URI may say maximumConnections.",
+    )
+    write_pause_bytes: int = rules.size(
+        MIB,
+        lowest=4 * KIB,
+        highest=GIB,
+        reason="Output waiting for a peer above which no more messages are dispatched to it.",
+    )
+    read_pause_bytes: int = rules.size(
+        4 * MIB,
+        lowest=4 * KIB,
+        highest=GIB,
+        reason="Output waiting for a peer above which nothing more is read from it: its requests would only "
+        "add answers.",
+    )
+    max_inactivity_duration_seconds: float = rules.seconds(
+        30,
+        lowest=0,
+        highest=INACTIVITY_MS_HIGHEST / 1000,
+        reason="A peer silent for longer is taken for dead; the smaller value of both sides counts, 0 turns "
+        "the check off. ActiveMQ's default.",
+    )
+    max_inactivity_initial_delay_seconds: float = rules.seconds(
+        10,
+        lowest=0,
+        highest=INACTIVITY_MS_HIGHEST / 1000,
+        reason="When the first inactivity check is due; the smaller value of both sides counts. ActiveMQ's default.",
+    )
+    sessions_max: int = rules.count(10_000, highest=1_000_000, reason="Sessions of one connection.")
+    producers_max: int = rules.count(10_000, highest=1_000_000, reason="Producers of one connection.")
+    consumers_max: int = rules.count(10_000, highest=1_000_000, reason="Consumers of one connection.")
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationSettings:
+    """Limits for queues and topics."""
+
+    count_max: int = rules.count(
+        100_000,
+        highest=10_000_000,
+        reason="Destinations in all, temporary ones included; clients create them by name, and by mistake.",
+    )
+    topic_pending_bytes_max: int = rules.size(
+        64 * MIB,
+        lowest=64 * KIB,
+        highest=64 * GIB,
+        reason="Messages waiting for one slow non-durable subscriber; beyond it the oldest are dropped.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """How much the broker may hold, and what producers feel when it is full."""
+
+    memory_bytes_max: int = rules.computed(
+        lambda: Share(_MEMORY_PERCENT, memory_bytes()),
+        Rule(
+            Kind.BYTES,
+            "Bytes of messages in memory; beyond it producers wait, consumers go on. Only what came over the wire is "
+            "counted: the smallest messages take nearly five times as much, and at 20 % they too fit into a small "
+            "machine. The percentage is that of the machine's memory, or of the container's if that is less.",
+            lowest=MIB,
+            highest=1024 * GIB,
+            percent=_MEMORY_PERCENT,
+        ),
+    )
+    when_full: str = rules.choice(
+        "block", "fail", reason="block: a send waits for space. fail: it gets an error at once."
+    )
+    block_timeout_seconds: float = rules.seconds(
+        0,
+        lowest=0,
+        highest=86_400,
+        reason="A blocked send gets an error after this long; 0: it waits as long as it takes, as in ActiveMQ.",
+    )
+    held_bytes_max: int = rules.size(
+        MIB,
+        lowest=0,
+        highest=GIB,
+        reason="Sends of one connection that may wait for space before the broker stops reading from it.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSettings:
+    """What happens to messages with a time to live if the producer's clock is not the broker's."""
+
+    correction: str = rules.choice(
+        "extend",
+        "both",
+        "off",
+        reason="extend: what comes from a clock that is behind gets its whole time to live from its arrival on, "
+        "because it would expire too early and be lost; a message that was long on its way looks the same. both: what "
+        "comes from a clock that is ahead is corrected too (ActiveMQ's TimeStampPlugin). off: the producer's times "
+        "are taken as they are (ActiveMQ without the plugin).",
+    )
+    tolerance_seconds: float = rules.seconds(
+        1,
+        lowest=0,
+        highest=3600,
+        reason="Clocks that differ by no more than this, or than a tenth of the time to live if that is less, count as "
+        "equal: the message keeps its JMSTimestamp and JMSExpiration.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownSettings:
+    """How the broker stops."""
+
+    drain_timeout_seconds: float = rules.seconds(
+        5, lowest=0, highest=3600, reason="Peers get this long to take what was sent; then they are cut off."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What is logged, to standard error."""
+
+    format: str = rules.choice("text", "json", reason="text for people, json for machines: one object per line.")
+    level: str = rules.choice(
+        "debug",
+        "info",
+        "warning",
+        "error",
+        default="info",
+        reason="The least important records that are written.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings; `Settings()` is the default configuration."""
+
+    broker: BrokerSettings = field(default_factory=BrokerSettings)
+    listen: ListenSettings = field(default_factory=ListenSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    handshake: HandshakeSettings = field(default_factory=HandshakeSettings)
+    wire: WireSettings = field(default_factory=WireSettings)
+    connection: ConnectionSettings = field(default_factory=ConnectionSettings)
+    destinations: DestinationSettings = field(default_factory=DestinationSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    clocks: ClockSettings = field(default_factory=ClockSettings)
+    shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    policies: tuple[DestinationPolicy, ...] = ()
+    """The `[[policy]]` tables, in the order of the file."""
+
+
+POLICY: Final = "policy"
+"""What the tables of `Settings.policies` are called in a file."""
+
+TABLES: Final[Mapping[str, type[Any]]] = {
+    table.name: type(table.default_factory()) for table in fields(Settings) if table.default_factory is not MISSING
+}
+"""The tables that occur once, by their name in the file and in `Settings`."""
+
+ORDERED: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "handshake": (("wire_format_timeout_seconds", "login_timeout_seconds"),),
+    "connection": (("write_pause_bytes", "read_pause_bytes"),),
+    POLICY: (("redelivery_delay_seconds", "redelivery_delay_seconds_max"),),
+}
+"""Pairs of keys by table: the first must not be above the second, or the second has no effect."""

@@ -1,0 +1,92 @@
+"""From settings to a TOML file that explains itself."""
+
+import textwrap
+from dataclasses import MISSING, Field, fields
+from typing import Any
+
+from ackwire.config.memory import Share
+from ackwire.config.settings import POLICY, TABLES, Settings
+from ackwire.config.values import show, show_share, toml
+from ackwire.policy import DEFAULT_POLICY, DestinationPolicy
+from ackwire.rules import Kind, Rule
+
+
+def render(settings: Settings) -> str:
+    """A complete TOML file: every setting with its unit, default, range and reason. `problems` likes it."""
+    blocks = ['# Settings of Ackwire. Times and sizes: "30 s", "500 ms", "64 KiB", "1 GB", or plain numbers.']
+    for table in TABLES:
+        section = getattr(settings, table)
+        blocks.append(f"{_comment(type(section).__doc__ or '')}\n[{table}]")
+        blocks += [_explained(key, getattr(section, key.name)) for key in fields(section)]
+    blocks.append(_policy_introduction())
+    blocks += [_explained(key, None) for key in fields(DestinationPolicy)]
+    blocks += [_policy(policy) for policy in settings.policies]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _policy_introduction() -> str:
+    introduction = _comment(
+        f"{DestinationPolicy.__doc__} Write a [[{POLICY}]] table for each pattern, with match and what differs from "
+        "the defaults. These are the settings it can have:"
+    )
+    return f"{introduction}\n# [[{POLICY}]]"
+
+
+def _policy(policy: DestinationPolicy) -> str:
+    """The table of one policy: its pattern, and what is not at its default."""
+    lines = [f"[[{POLICY}]]"]
+    for key in fields(policy):
+        value = getattr(policy, key.name)
+        if key.name == "match" or value != getattr(DEFAULT_POLICY, key.name):
+            lines.append(f"{key.name} = {toml(_rule(key), value)}")
+    return "\n".join(lines)
+
+
+def _explained(key: "Field[Any]", value: object) -> str:
+    """The reason, the facts, and the setting; commented out if there is no *value*, for TOML has no word for None."""
+    rule = _rule(key)
+    if value is not None:
+        line = f"{key.name} = {toml(rule, value)}"
+    elif key.default in (None, MISSING):
+        line = f"# {key.name} = …" if rule.kind is Kind.COUNT else f'# {key.name} = "…"'
+    else:
+        line = f"# {key.name} = {toml(rule, key.default)}"
+    if isinstance(value, Share):
+        line += f"  # {show_share(value)}"
+    return f"{_comment(rule.reason)}\n{_comment(_facts(rule, key.default))}\n{line}"
+
+
+def _rule(key: "Field[Any]") -> Rule:
+    rule = key.metadata["rule"]
+    assert isinstance(rule, Rule)
+    return rule
+
+
+def _facts(rule: Rule, default: object) -> str:
+    facts = [f"Default: {_default(rule, default)}"]
+    if rule.is_number:
+        facts.append(f"range: {show(rule, rule.lowest)} to {show(rule, rule.highest)}")
+    if rule.kind is Kind.COUNT:
+        facts.append("unit: count")
+    elif rule.unit:
+        facts.append(f"unit of a plain number: {rule.unit}")
+        if rule.percent:
+            facts.append('or a percentage like "70 %"')
+    elif rule.choices:
+        facts.append(f"choices: {', '.join(rule.choices)}")
+    elif rule.kind is Kind.SWITCH:
+        facts.append("true or false")
+    elif not rule.is_number:
+        facts.append(f"a {rule.kind.value}")
+    return "; ".join(facts) + "."
+
+
+def _default(rule: Rule, default: object) -> str:
+    if rule.percent:
+        return f"{rule.percent} %"
+    return "none" if default is None else show(rule, default)
+
+
+def _comment(text: str) -> str:
+    text = " ".join(text.split())
+    return textwrap.fill(text, 100, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)

@@ -1,0 +1,121 @@
+"""One look at the whole broker: do its counters equal its contents, is every message in one place, does nobody starve?
+
+`audit` reads the broker's inside after a verb has ended and raises `Violation` for the first thing that cannot be. The
+simulation calls it at every step, the model tests and the unit tests where they like.
+"""
+
+from collections import Counter
+
+from ackwire.broker.broker import Broker
+from ackwire.broker.dispatch import Lane
+from ackwire.broker.pending import PendingList
+from ackwire.broker.queue import Queue
+from ackwire.broker.subscription import QueueSubscription
+from ackwire.message import Message
+from ackwire.store.memory import MemoryStore
+
+
+class Violation(Exception):
+    """Something that must never happen has happened."""
+
+
+def audit(broker: Broker, store: MemoryStore | None = None) -> None:
+    """Raise `Violation` if the broker contradicts itself."""
+    in_transactions = _acked_in_transactions(broker)
+    total = 0
+    for queue in broker.registry.queues():
+        held = _audit_queue(queue, in_transactions.pop(id(queue), []))
+        total += queue.size_bytes
+        if store is not None:
+            _audit_store(queue, held, store)
+    total += sum(m.size_bytes for t in broker.transactor.transactions for _, m in t.sends)
+    if total != broker.flow.used_bytes:
+        raise Violation(f"flow control counts {broker.flow.used_bytes} bytes, queues and transactions hold {total}")
+    _audit_flow(broker)
+
+
+def _acked_in_transactions(broker: Broker) -> dict[int, list[Message]]:
+    """What open transactions have acknowledged, by the queue it belongs to."""
+    found: dict[int, list[Message]] = {}
+    for transaction in broker.transactor.transactions:
+        for acked in transaction.acks:
+            subscription = acked.subscription
+            assert isinstance(subscription, QueueSubscription)
+            for queue, messages in broker.consumption._by_queue(subscription, acked.messages):
+                found.setdefault(id(queue), []).extend(messages)
+    return found
+
+
+def _audit_queue(queue: Queue, in_transactions: list[Message]) -> list[Message]:
+    pending = [message for level in queue._levels for message in level]
+    for level in queue._levels:
+        _audit_order(queue, level)
+    waiting, in_flight = [], []
+    for subscription in queue.subscriptions():
+        waiting += [message for message in subscription.waiting if queue.owns(message)]
+        in_flight += [message for message in subscription.in_flight if queue.owns(message)]
+    everything = pending + waiting + in_flight + in_transactions
+    twice = [n for n, times in Counter(message.sequence for message in everything).items() if times > 1]
+    if twice:
+        raise Violation(f"{queue!r}: messages {twice} are in more than one place, or in flight to two consumers")
+    size = sum(message.size_bytes for message in everything)
+    if size != queue.size_bytes:
+        raise Violation(f"{queue!r} counts {queue.size_bytes} bytes and holds {size} in {len(everything)} messages")
+    if queue.in_flight_count != len(in_flight):
+        raise Violation(f"{queue!r} counts {queue.in_flight_count} in flight, and there are {len(in_flight)}")
+    if queue.pending_count != len(pending) + sum(len(s.waiting) for s in queue.subscriptions()):
+        raise Violation(f"{queue!r} counts {queue.pending_count} pending, and there are {len(pending)}")
+    for lane in queue._lanes.values():
+        _audit_idle(queue, lane)
+    return everything
+
+
+def _audit_order(queue: Queue, level: PendingList) -> None:
+    sequences = [message.sequence for message in level]
+    if sequences != sorted(set(sequences)):
+        raise Violation(f"{queue!r}: pending messages are out of order: {sequences}")
+    if len(sequences) != len(level):
+        raise Violation(f"{queue!r}: a list counts {len(level)} messages and has {len(sequences)}")
+
+
+def _audit_idle(queue: Queue, lane: Lane) -> None:
+    """A consumer with room, and a message that it may have, must not stand beside each other."""
+    if queue._is_continuing or queue._is_paused:
+        return
+    exclusive = queue.exclusive_consumer
+    for subscription in lane.rotation.subscriptions:
+        if not subscription.has_room or (exclusive is not None and exclusive is not subscription):
+            continue
+        for level in queue._levels:
+            for message in level:
+                if _may_have(queue, lane, message):
+                    raise Violation(f"{subscription!r} is idle, and {message!r} waits for it in {queue!r}")
+        if subscription.waiting and subscription.waiting[0].key not in subscription.in_flight:
+            raise Violation(f"{subscription!r} has room, and {subscription.waiting[0]!r} waits for it alone")
+
+
+def _may_have(queue: Queue, lane: Lane, message: Message) -> bool:
+    if 0 < message.expiration <= queue._clock.now_ms():
+        return False
+    if lane.selector is not None and not lane.selector.matches(queue._editor.lookup(message)):
+        return False
+    owner = None if message.group_id is None else queue._groups._owners.get(message.group_id)
+    return owner is None or queue._lane_of(owner) is lane
+
+
+def _audit_store(queue: Queue, held: list[Message], store: MemoryStore) -> None:
+    """Keys, not messages: a dead-letter queue may hold two copies of one message, and the store's key is one."""
+    expected = {message.key for message in held if message.persistent}
+    stored = {message.key for message in store.messages(queue.place)}
+    if not stored <= expected:
+        raise Violation(f"{queue!r}: the store has {len(stored - expected)} messages that are gone")
+    if not expected <= stored and "DLQ" not in repr(queue):
+        raise Violation(f"{queue!r}: {len(expected - stored)} persistent messages are not in the store")
+
+
+def _audit_flow(broker: Broker) -> None:
+    for connection, held in broker.flow.blocked():
+        if held.reason() is None:
+            raise Violation(f"{connection!r} waits for space that is there")
+        if not connection.is_open:
+            raise Violation(f"{connection!r} is closed, and its sends still wait")

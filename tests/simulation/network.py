@@ -1,0 +1,202 @@
+"""The network of a simulation: bytes on their way, between one client and one server end per link.
+
+A link keeps the order of its bytes and delivers them in any portions, whenever the simulation likes. It can be cut at
+any byte. The two ends learn of that at different times: the client at once, the server when it has read what was still
+on its way, or when the client comes back under the same connection id.
+"""
+
+from typing import Any, Protocol, cast
+
+from ackwire.broker.broker import Broker
+from ackwire.clock import Clock
+from ackwire.config import Settings
+from ackwire.message import Message
+from ackwire.server.adapters.openwire import OpenWireAdapter
+from ackwire.wire.openwire.negotiation import Agreement, Preferences
+from ackwire.wire.openwire.protocol import Consumer, OpenWireProtocol
+from tests.simulation.audit import Violation
+
+
+class Ground(Protocol):
+    """What the ends of a link need of the simulation."""
+
+    broker: Broker
+    clock: Clock
+    settings: Settings
+
+    def on_dispatch(self, peer: "SimulatedPeer", consumer: Consumer, message: Message) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class ClientEnd(Protocol):
+    """The client's end of a link."""
+
+    name: str
+
+    def receive(self, data: bytes) -> None: ...
+
+    def connection_lost(self) -> None: ...
+
+
+class Link:
+    """One connection: bytes up to the server and down to the client."""
+
+    def __init__(self, ground: Ground, client: ClientEnd, number: int, wants: Preferences) -> None:
+        self._ground = ground
+        self._client: ClientEnd | None = client
+        self.name = f"{client.name}/{number}"
+        self.up = bytearray()
+        self.down = bytearray()
+        self._up_ends = False
+        """The client has closed its end: what is in `up` is all there will be."""
+        self._down_ends = False
+        self.peer = SimulatedPeer(ground, self, wants)
+
+    @property
+    def is_done(self) -> bool:
+        return self._client is None and self.peer.is_closed
+
+    @property
+    def can_go_up(self) -> bool:
+        return not self.peer.is_closed and not self.peer.is_held and bool(self.up or self._up_ends)
+
+    @property
+    def can_go_down(self) -> bool:
+        return self._client is not None and bool(self.down or self._down_ends)
+
+    def deliver_up(self, count: int) -> None:
+        """The next *count* bytes reach the server, or the end does."""
+        data = bytes(self.up[:count])
+        del self.up[:count]
+        if data:
+            self.peer.receive(data)
+        elif self._up_ends:
+            self.peer.connection_lost()
+
+    def deliver_down(self, count: int) -> None:
+        client = self._client
+        assert client is not None
+        data = bytes(self.down[:count])
+        del self.down[:count]
+        if data:
+            client.receive(data)
+        elif self._down_ends:
+            self._client = None
+            client.connection_lost()
+        self.peer.output_drains()
+
+    def cut(self, surviving_bytes: int) -> None:
+        """The connection breaks: *surviving_bytes* of what is on its way still reach the server."""
+        client = self._client
+        self._client = None
+        del self.up[surviving_bytes:]
+        self.down.clear()
+        self._up_ends = True
+        if client is not None:
+            client.connection_lost()
+
+    def close_by_client(self) -> None:
+        """The client has said all it wanted to say."""
+        self._client = None
+        self.down.clear()
+        self._up_ends = True
+
+    def close_by_server(self) -> None:
+        self.up.clear()
+        self._down_ends = True
+
+
+class _WatchedProtocol(OpenWireProtocol):
+    """The server's end of the wire; every dispatch is seen before it becomes bytes."""
+
+    def __init__(self, ground: Ground, peer: "SimulatedPeer", wants: Preferences) -> None:
+        super().__init__(wants)
+        self._ground = ground
+        self._peer = peer
+
+    def send_dispatch(self, consumer: Consumer, message: Message, out_time_ms: int, group_first: bool = False) -> None:
+        self._ground.on_dispatch(self._peer, consumer, message)
+        super().send_dispatch(consumer, message, out_time_ms, group_first)
+
+
+class SimulatedPeer:
+    """What `server/peer.py` is to a socket, this is to a link."""
+
+    PAUSE_BYTES = 4000
+
+    def __init__(self, ground: Ground, link: Link, wants: Preferences) -> None:
+        self._ground = ground
+        self._link = link
+        self.is_ready = True
+        self.is_closed = False
+        self.is_held = False
+        self._protocol = _WatchedProtocol(ground, self, wants)
+        self._adapter = OpenWireAdapter(
+            peer=cast(Any, self),
+            protocol=self._protocol,
+            broker=ground.broker,
+            clock=ground.clock,
+            settings=ground.settings,
+            address=link.name,
+        )
+
+    def receive(self, data: bytes) -> None:
+        self._protocol.receive_data(data)
+        for event in self._protocol.events():
+            self._adapter.handle(event)
+            if self.is_closed:
+                break
+
+    def connection_lost(self) -> None:
+        if not self.is_closed:
+            self._ground.note(f"{self._link.name}: the server sees the end")
+            self.is_closed = True
+            self.is_ready = False
+            self._adapter.connection_lost()
+
+    def flush(self) -> None:
+        """What the broker has for this client goes on its way."""
+        if not self.is_closed:
+            self._link.down += b"".join(self._protocol.data_to_send())
+            self.output_drains()
+
+    def output_drains(self) -> None:
+        if not self.is_ready and not self.is_closed and len(self._link.down) < self.PAUSE_BYTES // 4:
+            self.is_ready = True
+            self._adapter.resume()
+
+    # ---- what the adapter asks of a peer -----------------------------------------------------------------------
+
+    def agreed(self, agreement: Agreement) -> None: ...
+
+    def login_finished(self) -> None:
+        self._protocol.login_finished()
+
+    def output_waits(self) -> None:
+        if self._protocol.waiting_bytes + len(self._link.down) >= self.PAUSE_BYTES:
+            self.is_ready = False
+
+    def hold(self, held: bool) -> None:
+        self.is_held = held
+
+    def close(self, reason: str) -> None:
+        self._close(reason)
+
+    def close_quietly(self, reason: str) -> None:
+        self._close(reason)
+
+    def close_later(self, seconds: float, reason: str) -> None:
+        self._ground.clock.call_later(seconds, lambda: self._close(reason))
+
+    def fail(self, reason: str) -> None:
+        raise Violation(f"{self._link.name}: the server calls the client's bytes wrong: {reason}")
+
+    def _close(self, reason: str) -> None:
+        if not self.is_closed:
+            self._ground.note(f"{self._link.name}: the server closes: {reason}")
+            self.flush()
+            self.is_closed = True
+            self.is_ready = False
+            self._adapter.connection_lost()
+            self._link.close_by_server()

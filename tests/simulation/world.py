@@ -1,0 +1,301 @@
+"""A whole system from one seed: a broker, its clients, the network between them, and time.
+
+    World(seed).run()          # raises `Violation`, with the seed in its text
+
+Everything random comes from the seed, nothing runs in the background, and time is a `ManualClock`, so the same seed is
+the same run. After every step the broker is audited; what clients say and see goes through the ledger.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from ackwire.broker.broker import Broker
+from ackwire.broker.subscription import QueueSubscription
+from ackwire.clock import ManualClock
+from ackwire.config import Settings
+from ackwire.destinations import parse_destination
+from ackwire.message import Message
+from ackwire.policy import DestinationPolicy, Policies
+from ackwire.store.memory import MemoryStore
+from ackwire.wire.openwire.editor import OpenWireEditor
+from ackwire.wire.openwire.negotiation import Preferences
+from ackwire.wire.openwire.protocol import Consumer as WireConsumer
+from tests.simulation.audit import Violation, audit
+from tests.simulation.clients import Browser, Client, Consumer, Drain, DurableSubscriber, Producer, Subscriber
+from tests.simulation.ledger import DEAD_LETTERS, Ledger
+from tests.simulation.network import Link, SimulatedPeer
+
+STEPS = 400
+VIRTUAL_QUEUE = "queue://Consumer.v.VirtualTopic.v"
+_SETTLING_ROUNDS = 3000
+"""More than any run needs to come to rest; a run that has not is stuck."""
+
+_WIRES = (
+    Preferences(),
+    Preferences(tight=True),
+    Preferences(cache=True),
+    Preferences(tight=True, cache=True, version=9),
+)
+
+
+class World:
+    """Builds everything and runs it."""
+
+    def __init__(self, seed: int, *, steps: int = STEPS, record: bool = False) -> None:
+        self.seed = seed
+        self.steps = steps
+        self.step = 0
+        self.history: list[str] | None = [] if record else None
+        self.random = random.Random(seed)
+        self.ledger = Ledger()
+        self.queues = ["queue://q.a", "queue://q.b", "queue://q.c", VIRTUAL_QUEUE]
+        self.topics = ["topic://t.x", "topic://VirtualTopic.v"]
+        self.targets = [*self.queues[:3], "queue://q.a,q.b", *self.topics]
+        self.sources = [*self.queues, "queue://q.a", "queue://q.*", "queue://q.a,q.c"]
+        self._choose_conditions()
+        self._build_broker()
+        self._links: list[Link] = []
+        self._link_count = 0
+        self._clients = self._make_clients()
+
+    def _choose_conditions(self) -> None:
+        chance = self.random.random
+        self._fault_rate = self.random.choice((0.0, 0.01, 0.03))
+        self.has_limits = chance() < 0.25
+        self.grouped = 0.5 if chance() < 0.3 else 0.0
+        self.exclusive = 0.5 if chance() < 0.2 else 0.0
+        self.prioritized = {"queue://q.c"} if chance() < 0.5 else set[str]()
+        self._server_wants = self.random.choice((_WIRES[0], _WIRES[0], _WIRES[3]))
+        self.client_preferences = [self.random.choice(_WIRES)]
+
+    def _build_broker(self) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore()
+        self.settings = Settings()
+        if self.has_limits:
+            limits = replace(
+                self.settings.limits,
+                memory_bytes_max=self.random.choice((2000, 5000)),
+                held_bytes_max=self.random.choice((0, 1000)),
+                when_full=self.random.choice(("block", "block", "fail")),
+                block_timeout_seconds=self.random.choice((0.0, 0.0, 0.5)),
+            )
+            self.settings = replace(self.settings, limits=limits)
+        self.broker = Broker(
+            clock=self.clock,
+            store=self.store,
+            editor=OpenWireEditor("ID:simulated", "simulated", self.clock),
+            settings=self.settings,
+            policies=Policies([DestinationPolicy(match=name, prioritized=True) for name in self.prioritized]),
+        )
+        self.broker.start()
+        for name in self.queues:
+            self.broker.registry.get_or_make(parse_destination(name))
+
+    def _make_clients(self) -> list[Client]:
+        count = self.random.randrange
+        clients: list[Client] = [Producer(self, f"p{n}") for n in range(count(1, 4))]
+        clients += [Consumer(self, f"c{n}") for n in range(count(1, 5))]
+        clients += [DurableSubscriber(self, f"d{n}") for n in range(count(2))]
+        clients += [Subscriber(self, f"s{n}") for n in range(count(2))]
+        clients += [Browser(self, f"b{n}") for n in range(count(2))]
+        return clients
+
+    # ---- what clients and links ask of it ----------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        if self.history is not None:
+            self.history.append(f"{self.step:5} {self.clock.monotonic():8.3f}  {text}")
+
+    def connect(self, client: Client) -> Link:
+        self._link_count += 1
+        link = Link(self, client, self._link_count, self._server_wants)
+        self._links.append(link)
+        return link
+
+    def places_of(self, where: str) -> tuple[str, ...]:
+        """The queues that a message for *where* goes to."""
+        if where == "topic://VirtualTopic.v":
+            return (VIRTUAL_QUEUE,)
+        kind, _, names = where.partition("://")
+        return () if kind == "topic" else tuple(f"queue://{name}" for name in names.split(","))
+
+    @staticmethod
+    def predicate(selector: str | None) -> Callable[[int], bool]:
+        """What a selector says of a message, known without the broker's help."""
+        return {None: lambda _: True, "n = 1": lambda n: n == 1, "n > 1": lambda n: n > 1}[selector]
+
+    def on_dispatch(self, peer: SimulatedPeer, consumer: WireConsumer, message: Message) -> None:
+        """The broker dispatches: is it allowed to?"""
+        name = str(consumer.consumer_id)
+        connection = peer._adapter._connection
+        assert connection is not None
+        subscription = connection.subscriptions[name]
+        if not isinstance(subscription, QueueSubscription):
+            self.ledger.shown(message)
+            return
+        durable = subscription.request.subscription_name is not None
+        place = f"durable:{connection.client_id}" if durable else repr(message.destination)
+        self.note(f"the broker dispatches {self.ledger.text((place, message.key))} to {name}")
+        self.ledger.dispatched(
+            (place, message.key),
+            message,
+            name,
+            now_ms=self.clock.now_ms(),
+            ordered=place not in self.prioritized,
+            order_holds=self._is_oldest(subscription, message),
+        )
+
+    def _is_oldest(self, subscription: QueueSubscription, message: Message) -> bool:
+        """Whether no older message waits in the same queue that the same consumer might have had (H1)."""
+        attached = self.broker.consumption._attached[subscription]
+        queue = next(queue for queue in attached.values() if len(attached) == 1 or queue.owns(message))
+        level = queue._levels[queue._level_of(message)]
+        now_ms = self.clock.now_ms()
+        for older in level:
+            if older.sequence > message.sequence:
+                return True
+            usable = older.group_id is None and not 0 < older.expiration <= now_ms
+            selector = subscription.selector
+            if usable and (selector is None or selector.matches(queue._editor.lookup(older))):
+                return False
+        return True
+
+    # ---- running -----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run all steps, then bring everything to its end. Raises `Violation`."""
+        for self.step in range(1, self.steps + 1):
+            self._one_step()
+            self._after_step()
+        self._finish()
+
+    def _one_step(self) -> None:
+        chance = self.random.random()
+        if chance < self._fault_rate:
+            self._cut_something()
+        elif chance < 0.45:
+            self.random.choice(self._clients).act()
+        elif chance < 0.95:
+            self._deliver_something()
+        else:
+            seconds = self.random.choice((0.001, 0.01, 0.2, 3.0))
+            self.note(f"{seconds} s pass")
+            self.clock.advance(seconds)
+
+    def _after_step(self) -> None:
+        for link in self._links:
+            link.peer.flush()
+        audit(self.broker, self.store)
+
+    def _cut_something(self) -> None:
+        links = [link for link in self._links if link._client is not None]
+        if links:
+            link = self.random.choice(links)
+            surviving = self.random.randrange(len(link.up) + 1)
+            self.note(f"the network cuts {link.name}, {surviving} of {len(link.up)} bytes arrive")
+            link.cut(surviving)
+
+    def _deliver_something(self) -> None:
+        ups = [link for link in self._links if link.can_go_up]
+        downs = [link for link in self._links if link.can_go_down]
+        if not ups and not downs:
+            return
+        link = self.random.choice(ups + downs)
+        share = self.random.choice((1.0, 1.0, 1.0, self.random.random()))
+        if link.can_go_up and (not link.can_go_down or self.random.random() < 0.5):
+            link.deliver_up(max(1, round(len(link.up) * share)))
+        else:
+            link.deliver_down(max(1, round(len(link.down) * share)))
+        if link.is_done:
+            self._links.remove(link)
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """The network is well from here on: clients end what they began, and everything is consumed."""
+        self.note("---- the end begins")
+        drains: list[Client] = [
+            Drain(self, f"drain{n}", where) for n, where in enumerate([*self.queues, DEAD_LETTERS])
+        ]
+        for client in self._clients:
+            client.is_finishing = True
+        self._links_end()
+        working = list(self._clients)
+        if self.has_limits:  # what is full must be drained, or producers wait for ever
+            working += drains
+        self._run_until(working, lambda: all(client.is_idle for client in self._clients))
+        for client in self._clients:
+            if isinstance(client, DurableSubscriber):
+                client.drain()
+        working = self._clients + drains
+        self._run_until(working, lambda: self._is_quiet(working))
+        for client in self._clients:
+            if isinstance(client, Subscriber):
+                client.settle()
+        self.clock.advance(60)
+        self._run_until(working, lambda: self._is_quiet(working))
+        for client in self._clients:
+            if isinstance(client, DurableSubscriber):
+                client.is_draining = False
+        self._run_until(working, lambda: all(client.is_idle for client in self._clients))
+        self.ledger.settle(self.clock.now_ms())
+        for client in working:
+            client.hang_up()
+        self._run_until([], lambda: not any(link.can_go_up for link in self._links))
+        self._expect_nothing_left()
+
+    def _links_end(self) -> None:
+        """Ends that are cut learn of it now, so that no old connection stands in the way of a new one."""
+        for link in list(self._links):
+            while link._client is None and link.can_go_up:
+                link.deliver_up(1 << 30)
+        self._links = [link for link in self._links if not link.is_done]
+
+    def _is_quiet(self, clients: list[Client]) -> bool:
+        return all(client.is_up and client.is_quiet for client in clients) and not any(
+            link.can_go_up or link.can_go_down for link in self._links
+        )
+
+    def _run_until(self, clients: list[Client], is_done: Callable[[], bool]) -> None:
+        for _ in range(_SETTLING_ROUNDS):
+            if is_done():
+                return
+            self.step += 1
+            for client in clients:
+                client.act()
+            for link in list(self._links):
+                if link.can_go_up:
+                    link.deliver_up(1 << 30)
+                link.peer.flush()
+                if link.can_go_down:
+                    link.deliver_down(1 << 30)
+                if link.is_done:
+                    self._links.remove(link)
+            self.clock.advance(0.05)
+            self._after_step()
+        stuck = [client.name for client in self._clients if not client.is_idle]
+        raise Violation(f"the system does not come to rest: {stuck} still work")
+
+    def _expect_nothing_left(self) -> None:
+        broker = self.broker
+        left = [repr(queue) for queue in broker.registry.queues() if queue.size_bytes]
+        if left or broker.flow.used_bytes:
+            raise Violation(f"{broker.flow.used_bytes} bytes are left at the end, in {left}")
+        if broker.connections():
+            raise Violation(f"connections are left at the end: {broker.connections()}")
+        if list(broker.transactor.transactions):
+            raise Violation(f"transactions are left at the end: {list(broker.transactor.transactions)}")
+        kept = [place for place in self.store._places if self.store.messages(place)]
+        if kept:
+            raise Violation(f"the store still has messages in {kept}")
+
+
+def run_seed(seed: int, steps: int = STEPS) -> None:
+    """Run one seed; a failure names it and how to see it again."""
+    world = World(seed, steps=steps)
+    try:
+        world.run()
+    except Exception as error:
+        raise Violation(f"seed {seed}: {error!r}\nreplay: make simulate SEEDS={seed} VERBOSE=1") from error
