@@ -79,7 +79,7 @@ class Intake:
         transaction_id = message.origin.transaction
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)
-        elif not self._is_repetition(message):
+        elif not (connection.is_reconnect and self._is_repetition(message)):
             self.route(connection, message)
             self._remember(message)
         if on_stored is None:
@@ -90,7 +90,7 @@ class Intake:
             on_stored()
 
     def _is_repetition(self, message: Message) -> bool:
-        """Whether the producer has sent this one before: a client repeats what it got no answer for (J4)."""
+        """Whether a client that came back has sent this one before: it repeats what it got no answer for (J4)."""
         last = self._last_counts.get(message.origin.producer_key)
         return last is not None and int.from_bytes(message.key[-8:], signed=True) <= last
 
