@@ -71,7 +71,15 @@ class Broker:
 
     # ---- connections -------------------------------------------------------------------------------------------
 
-    def connect(self, *, connection_id: str, client_id: str | None, user: str | None, port: ClientPort) -> Connection:
+    def connect(
+        self,
+        *,
+        connection_id: str,
+        client_id: str | None,
+        user: str | None,
+        port: ClientPort,
+        is_reconnect: bool = False,
+    ) -> Connection:
         """Admit a client. The same connection id again is the same client coming back: the old one goes."""
         if not client_id:
             raise InvalidClientId("a connection needs a client id, and this one has none")
@@ -88,6 +96,7 @@ class Broker:
             client_id=client_id,
             port=port,
             user=user,
+            is_reconnect=is_reconnect,
             limits=ConnectionLimits(limits.sessions_max, limits.producers_max, limits.consumers_max),
         )
         self._connections[connection_id] = connection

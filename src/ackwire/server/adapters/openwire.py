@@ -156,6 +156,7 @@ class OpenWireAdapter:
                 client_id=info.client_id,
                 user=info.user_name,
                 port=self._peer,
+                is_reconnect=info.failover_reconnect,
             )
         except BrokerError as error:
             self._peer.close_later(_REFUSED_LOGIN_SECONDS, f"it was not admitted: {error}")
