@@ -76,6 +76,7 @@ class Intake:
         flow.hold(connection, HeldSend(message, self._broker.clock.now_ms(), flow.memory_is_full, proceed, refuse))
 
     def _take(self, connection: Connection, message: Message, on_stored: Callable[[], None] | None) -> None:
+        message.redelivery_counter = 0  # new here, whatever its sender counted
         transaction_id = message.origin.transaction
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)

@@ -23,6 +23,7 @@ from ackwire.errors import (
     InvalidClientId,
     InvalidDestination,
     InvalidSelector,
+    LocalProtocolError,
     NotAuthorised,
     RemoteProtocolError,
     ResourceLimit,
@@ -71,7 +72,11 @@ class _ConsumerEnd:
         self._wire = wire
 
     def deliver(self, message: Message, group_first: bool) -> None:
-        self._protocol.send_dispatch(self._wire, message, self._clock.now_ms(), group_first)
+        try:
+            self._protocol.send_dispatch(self._wire, message, self._clock.now_ms(), group_first)
+        except LocalProtocolError as error:
+            # Tight encoding has shorter strings than loose. Not now: a queue is in the middle of dispatching.
+            self._peer.close_later(0, f"a message cannot be put into the encoding it asked for: {error}")
         self._peer.output_waits()
 
     def end_of_messages(self) -> None:
@@ -447,10 +452,14 @@ def _given(value: Any, otherwise: str) -> Any:
 
 
 def _ack_kind(ack_type: int) -> AckKind:
-    try:
-        return AckKind(ack_type)
-    except ValueError:
-        raise Unsupported(f"ack type {ack_type} is unknown") from None
+    kind = _ACK_KINDS.get(ack_type)
+    if kind is None:
+        raise Unsupported(f"ack type {ack_type} is unknown")
+    return kind
+
+
+_ACK_KINDS: Final = {int(kind): kind for kind in AckKind}
+"""Quicker than calling the enum, and it is done for every ack."""
 
 
 def _cause(throwable: Throwable | None) -> str | None:
