@@ -83,13 +83,13 @@ class Broker:
         """Admit a client. The same connection id again is the same client coming back: the old one goes."""
         if not client_id:
             raise InvalidClientId("a connection needs a client id, and this one has none")
-        self._replace(connection_id)
         holder = self._client_ids.get(client_id)
-        if holder is not None:
+        if holder is not None and holder.connection_id != connection_id:
             raise InvalidClientId(
                 f"client id {client_id} is in use by connection {holder.connection_id}; "
                 "close that one first or choose another id"
             )
+        self._replace(connection_id)
         limits = self._settings.connection
         connection = Connection(
             connection_id=connection_id,
