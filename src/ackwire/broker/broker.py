@@ -23,7 +23,7 @@ from ackwire.broker.topic import Topic
 from ackwire.broker.transactor import Transactor
 from ackwire.clock import Clock
 from ackwire.config import Settings
-from ackwire.destinations import Destination
+from ackwire.destinations import Destination, Kind
 from ackwire.editing import Advisory, MessageEditor
 from ackwire.errors import InvalidClientId, UnknownResource
 from ackwire.message import Message
@@ -172,8 +172,9 @@ class Broker:
         """Delete *destination* and all that is on it. Refused while it has consumers."""
         self.registry.remove(destination, connection)
 
-    def destinations(self) -> list[tuple[Destination, Connection | None]]:
-        return self.registry.destinations()
+    def destinations(self, kind: Kind) -> list[tuple[Destination, Connection | None]]:
+        """Every destination of *kind* with its owner, advisory topics aside."""
+        return self.registry.destinations(kind)
 
     def consumer_count(self, where: Destination) -> int:
         return self.registry.consumer_count(where)
