@@ -53,6 +53,9 @@ class FakePeer:
     def login_finished(self) -> None:
         self.protocol.login_finished()
 
+    def hold(self, _held: bool) -> None:
+        """What is fed is acknowledged at once, so the broker never runs out of space."""
+
     def output_waits(self) -> None:
         """Whoever feeds the bytes takes the output afterwards."""
 

@@ -41,9 +41,10 @@ def main(arguments: Sequence[str]) -> None:
     broker = psutil.Process(broker_pid)
     producer = connect(port, samples.producer_login())
     consumer = Consumer(connect(port, samples.consumer_login()))
-    run(producer, consumer, encoded_messages(WARM_UP_MESSAGES), WARM_UP_MESSAGES)
-    data = encoded_messages(messages)
-    for _ in range(repetitions):
+    run(producer, consumer, encoded_messages(range(1, WARM_UP_MESSAGES + 1)), WARM_UP_MESSAGES)
+    for repetition in range(repetitions):
+        first = WARM_UP_MESSAGES + repetition * messages + 1  # a number that comes again would be taken as a repetition
+        data = encoded_messages(range(first, first + messages))
         cpu_before, started = cpu_seconds(broker), time.monotonic()
         run(producer, consumer, data, messages)
         seconds = time.monotonic() - started
@@ -69,11 +70,11 @@ def send_all(producer: socket.socket, data: bytes) -> None:
         producer.sendall(view[start : start + SEND_BYTES])
 
 
-def encoded_messages(count: int) -> bytes:
+def encoded_messages(numbers: range) -> bytes:
     frame = bytearray(Codec(samples.LOOSE).encode(samples.text_message(MARKER)))
     place = frame.index(_NUMBER.pack(MARKER))
     out = bytearray()
-    for number in range(1, count + 1):
+    for number in numbers:
         _NUMBER.pack_into(frame, place, number)
         out += frame
     return bytes(out)

@@ -185,23 +185,42 @@ class Advisories:
         """What a new subscriber to *topic* (a name or a pattern) would know had it always listened."""
         if not is_advisory(topic):
             return
-        for advisory in self._state():
-            if matches_pattern(topic.name, advisory.topic.name):
-                yield self._broker.editor.advisory(_for_one(advisory, subscription.consumer_id))
+        subject = topic.name[len(PREFIX) :].partition(".")[0]
+        for name, state in self._subjects().items():
+            if subject in (name, "*", ">"):
+                for advisory in state():
+                    if matches_pattern(topic.name, advisory.topic.name):
+                        yield self._broker.editor.advisory(
+                            replace(advisory, target_consumer_id=subscription.consumer_id)
+                        )
 
-    def _state(self) -> Iterable[Advisory]:
+    def _subjects(self) -> dict[str, Callable[[], Iterable[Advisory]]]:
+        """What there is to know, by the first part of the topic's name: only what was asked for is collected."""
+        kinds = {name: partial(self._destinations_now, kind) for kind, name in _DESTINATION_TOPICS.items()}
+        return {
+            "Connection": lambda: map(_connection_added, self._broker.connections()),
+            "Consumer": self._consumers_now,
+            "Producer": self._producers_now,
+            **kinds,
+        }
+
+    def _consumers_now(self) -> Iterable[Advisory]:
         for connection in self._broker.connections():
-            yield _connection_added(connection)
-            for producer in connection.producers.values():
-                if producer.destination is not None and not producer.destination.is_composite:
-                    topic = _about("Producer", producer.destination)
-                    yield self._producer_event(AdvisoryKind.PRODUCER_ADDED, topic, producer.destination, producer)
             for other in connection.subscriptions.values():
                 for where in other.request.destination.parts():
                     if not is_advisory(where):
                         yield self._consumer_added(_about("Consumer", where), where, other)
-        for where, owner in self._broker.destinations():
-            topic = _topic(_DESTINATION_TOPICS[where.kind])
+
+    def _producers_now(self) -> Iterable[Advisory]:
+        for connection in self._broker.connections():
+            for producer in connection.producers.values():
+                where = producer.destination
+                if where is not None and not where.is_composite and not is_advisory(where):
+                    yield self._producer_event(AdvisoryKind.PRODUCER_ADDED, _about("Producer", where), where, producer)
+
+    def _destinations_now(self, kind: Kind) -> Iterable[Advisory]:
+        topic = _topic(_DESTINATION_TOPICS[kind])
+        for where, owner in self._broker.destinations(kind):
             yield _destination_event(AdvisoryKind.DESTINATION_ADDED, topic, where, owner)
 
 
@@ -219,7 +238,3 @@ def _destination_event(
     kind: AdvisoryKind, topic: Destination, where: Destination, owner: Connection | None
 ) -> Advisory:
     return Advisory(kind, topic, destination=where, connection_id=None if owner is None else owner.connection_id)
-
-
-def _for_one(advisory: Advisory, consumer_id: str) -> Advisory:
-    return replace(advisory, target_consumer_id=consumer_id)

@@ -25,7 +25,7 @@ from ackwire.broker.topic import Topic
 from ackwire.broker.transactor import Transactor
 from ackwire.clock import Clock
 from ackwire.config import Settings
-from ackwire.destinations import Destination
+from ackwire.destinations import Destination, Kind
 from ackwire.editing import Advisory, MessageEditor
 from ackwire.errors import InvalidClientId, UnknownResource
 from ackwire.message import Message
@@ -74,23 +74,32 @@ class Broker:
 
     # ---- connections -------------------------------------------------------------------------------------------
 
-    def connect(self, *, connection_id: str, client_id: str | None, user: str | None, port: ClientPort) -> Connection:
+    def connect(
+        self,
+        *,
+        connection_id: str,
+        client_id: str | None,
+        user: str | None,
+        port: ClientPort,
+        is_reconnect: bool = False,
+    ) -> Connection:
         """Admit a client. The same connection id again is the same client coming back: the old one goes."""
         if not client_id:
             raise InvalidClientId("a connection needs a client id, and this one has none")
-        self._replace(connection_id)
         holder = self._client_ids.get(client_id)
-        if holder is not None:
+        if holder is not None and holder.connection_id != connection_id:
             raise InvalidClientId(
                 f"client id {client_id} is in use by connection {holder.connection_id}; "
                 "close that one first or choose another id"
             )
+        self._replace(connection_id)
         limits = self._settings.connection
         connection = Connection(
             connection_id=connection_id,
             client_id=client_id,
             port=port,
             user=user,
+            is_reconnect=is_reconnect,
             limits=ConnectionLimits(limits.sessions_max, limits.producers_max, limits.consumers_max),
         )
         self._connections[connection_id] = connection
@@ -166,8 +175,9 @@ class Broker:
         """Delete *destination* and all that is on it. Refused while it has consumers."""
         self.registry.remove(destination, connection)
 
-    def destinations(self) -> list[tuple[Destination, Connection | None]]:
-        return self.registry.destinations()
+    def destinations(self, kind: Kind) -> list[tuple[Destination, Connection | None]]:
+        """Every destination of *kind* with its owner, advisory topics aside."""
+        return self.registry.destinations(kind)
 
     def consumer_count(self, where: Destination) -> int:
         return self.registry.consumer_count(where)

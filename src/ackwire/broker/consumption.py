@@ -313,8 +313,7 @@ class Consumption:
                 subscription.extend(last)
                 self.pump(subscription)
             case AckKind.REDELIVERED:
-                for message in in_flight.range(first, last):
-                    message.redelivery_counter += 1
+                in_flight.range(first, last)  # the client counts; what it did not finish is counted when it leaves
             case AckKind.POISON:
                 self._reject(subscription, in_flight.take_range(first, last, count), cause)
             case AckKind.EXPIRED:

@@ -85,10 +85,11 @@ class Intake:
         flow.hold(connection, HeldSend(message, self._broker.clock.now_ms(), flow.memory_is_full, proceed, refuse))
 
     def _take(self, connection: Connection, message: Message, on_stored: Callable[[], None] | None) -> None:
+        message.redelivery_counter = 0  # new here, whatever its sender counted
         transaction_id = message.origin.transaction
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)
-        elif not self._is_repetition(message):
+        elif not (connection.is_reconnect and self._is_repetition(message)):
             self.route(connection, message)
             self._remember(message)
         if on_stored is None:
@@ -99,7 +100,7 @@ class Intake:
             on_stored()
 
     def _is_repetition(self, message: Message) -> bool:
-        """Whether the producer has sent this one before: a client repeats what it got no answer for (J4)."""
+        """Whether a client that came back has sent this one before: it repeats what it got no answer for (J4)."""
         last = self._last_counts.get(message.origin.producer_key)
         return last is not None and int.from_bytes(message.key[-8:], signed=True) <= last
 

@@ -7,7 +7,7 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.router import Router
 from ackwire.broker.session import Connection
 from ackwire.broker.topic import DurableSubscription, Topic
-from ackwire.destinations import Destination
+from ackwire.destinations import Destination, Kind
 from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised, ResourceLimit
 from ackwire.policy import DestinationPolicy, Policies
 from ackwire.selector import compile_selector
@@ -45,15 +45,11 @@ class Registry:
         queues = [made for made in self.router if isinstance(made, Queue)]
         return queues + [durable.queue for durable in self.durables.values()]
 
-    def destinations(self) -> list[tuple[Destination, Connection | None]]:
-        """Every destination with its owner, advisory topics aside."""
-        found = []
-        for made in self.router:
-            where = made.place if isinstance(made, Queue) else made.destination
-            assert isinstance(where, Destination)
-            if not is_advisory(where):
-                found.append((where, self._owners.get(where)))
-        return found
+    def destinations(self, kind: Kind) -> list[tuple[Destination, Connection | None]]:
+        """Every destination of *kind* with its owner, advisory topics aside."""
+        if kind.is_temporary:
+            return [(where, owner) for where, owner in self._owners.items() if where.kind is kind]
+        return [(where, None) for where in self.router.names() if where.kind is kind and not is_advisory(where)]
 
     def consumer_count(self, where: Destination) -> int:
         existing = self.router.get(where)

@@ -26,6 +26,9 @@ class Router(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(list(self._known.values()))
 
+    def names(self) -> list[Destination]:
+        return list(self._known)
+
     def get(self, destination: Destination) -> T | None:
         return self._known.get(destination)
 

@@ -75,6 +75,8 @@ class Connection:
     port: ClientPort
     limits: ConnectionLimits
     user: str | None = None
+    is_reconnect: bool = False
+    """The client was here before and lost its connection: it may repeat what was not answered."""
     temporary: set[Destination] = field(default_factory=set)
     """The temporary destinations it made; they go with it."""
     sessions: set[int] = field(default_factory=lambda: {IMPLICIT_SESSION})

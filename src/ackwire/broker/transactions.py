@@ -100,13 +100,16 @@ class Transactions:
 
     def was_committed(self, transaction_id: Hashable) -> bool:
         """Whether it is known to have committed: then a repeated commit is answered, and not carried out."""
-        return transaction_id not in self._open and self._outcomes.get(transaction_id, False)
+        return self._outcomes.get(transaction_id, False)
 
     def was_rolled_back(self, transaction_id: Hashable) -> bool:
-        return transaction_id not in self._open and self._outcomes.get(transaction_id) is False
+        return self._outcomes.get(transaction_id) is False
 
     def close(self, transaction: Transaction, *, committed: bool) -> None:
+        """Forget *transaction*. Transaction managers know the outcome of XA themselves: theirs is not remembered."""
         del self._open[transaction.transaction_id]
+        if transaction.is_xa:
+            return
         self._outcomes[transaction.transaction_id] = committed
         if len(self._outcomes) > _OUTCOMES_REMEMBERED:
             self._outcomes.popitem(last=False)

@@ -64,7 +64,9 @@ class Transactor:
 
     def prepare(self, transaction_id: Hashable) -> int:
         """Promise that a commit will succeed. The answer is XA's: there is something to commit, or there is not."""
-        transaction = self.transactions.get(transaction_id)
+        transaction = self.transactions.find(transaction_id)
+        if transaction is None:
+            raise BrokerError(f"transaction {transaction_id} had not been started or previously returned XA_RDONLY")
         if transaction.state is TransactionState.PREPARED:
             return XA_OK
         self._refuse_failed(transaction)
@@ -129,9 +131,7 @@ class Transactor:
 
     def forget(self, transaction_id: Hashable) -> None:
         """Drop what is remembered of an outcome that was decided by an operator."""
-        transaction = self.transactions.find(transaction_id)
-        if transaction is not None:
-            self._undo(transaction)
+        self._undo(self.transactions.get(transaction_id))
 
     def prepared(self) -> list[Hashable]:
         """The ids of prepared transactions, for `recover`."""

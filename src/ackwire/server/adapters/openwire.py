@@ -23,6 +23,7 @@ from ackwire.errors import (
     InvalidClientId,
     InvalidDestination,
     InvalidSelector,
+    LocalProtocolError,
     NotAuthorised,
     RemoteProtocolError,
     ResourceLimit,
@@ -54,6 +55,9 @@ _JAVA_CLASSES: Final[tuple[tuple[type[AckwireError], str], ...]] = (
 _REFUSED_LOGIN_SECONDS: Final = 2.0
 """How long a client that was not admitted may stay, to read why; ActiveMQ's figure."""
 
+_ERROR_TEXT_MAX: Final = 1024
+"""Characters of an error text on the wire and in the log; Java's own writers cut there too."""
+
 _COMMAND_ID: Final = Struct(">i")
 
 _log = logging.getLogger(__name__)
@@ -71,7 +75,11 @@ class _ConsumerEnd:
         self._wire = wire
 
     def deliver(self, message: Message, group_first: bool) -> None:
-        self._protocol.send_dispatch(self._wire, message, self._clock.now_ms(), group_first)
+        try:
+            self._protocol.send_dispatch(self._wire, message, self._clock.now_ms(), group_first)
+        except LocalProtocolError as error:
+            # Tight encoding has shorter strings than loose. Not now: a queue is in the middle of dispatching.
+            self._peer.close_later(0, f"a message cannot be put into the encoding it asked for: {error}")
         self._peer.output_waits()
 
     def end_of_messages(self) -> None:
@@ -130,9 +138,9 @@ class OpenWireAdapter:
         )
 
     def _on_command(self, command: Any) -> None:
-        handler = _HANDLERS.get(type(command))
-        if handler is None:
-            handler = OpenWireAdapter._on_unsupported
+        if not isinstance(command, commands.BaseCommand):
+            raise RemoteProtocolError(f"{type(command).__name__} is not a command")
+        handler = _HANDLERS.get(type(command), OpenWireAdapter._on_unsupported)
         if self._connection is None and type(command) not in _BEFORE_LOGIN:
             raise RemoteProtocolError(f"{type(command).__name__} came before ConnectionInfo")
         try:
@@ -140,8 +148,8 @@ class OpenWireAdapter:
         except BrokerError as error:
             self._refuse(error, command.command_id, command.response_required)
             return
-        if not answered and getattr(command, "response_required", False):
-            self._respond(command.command_id)
+        if not answered:
+            self._respond_if(command.response_required, command.command_id)
 
     # Handlers return True when they have answered (or will), None to have a plain Response sent for them.
 
@@ -156,6 +164,7 @@ class OpenWireAdapter:
                 client_id=info.client_id,
                 user=info.user_name,
                 port=self._peer,
+                is_reconnect=info.failover_reconnect,
             )
         except BrokerError as error:
             self._peer.close_later(_REFUSED_LOGIN_SECONDS, f"it was not admitted: {error}")
@@ -320,6 +329,8 @@ class OpenWireAdapter:
         elif message.origin.producer_key in self._windowed_producers:
             on_stored = partial(self._return_window, message)
         try:
+            if not connection.is_open:
+                raise UnknownResource(f"{connection!r} is closed")
             self._broker.send(connection, message, on_stored, partial(self._refuse_send, message))
         except BrokerError as error:
             self._refuse_send(message, error)
@@ -402,7 +413,7 @@ class OpenWireAdapter:
             self._broker.disconnect(self._connection, LAST_DELIVERED_UNKNOWN)
 
     def _refuse(self, error: BrokerError, command_id: int, response_required: bool) -> None:
-        _log.info("%s: refused: %s", self._address, error)
+        _log.info("%s: refused: %s", self._address, _cut(str(error)))
         if response_required:
             self._send(commands.ExceptionResponse(correlation_id=command_id, exception=_throwable(error)))
         else:
@@ -446,10 +457,14 @@ def _given(value: Any, otherwise: str) -> Any:
 
 
 def _ack_kind(ack_type: int) -> AckKind:
-    try:
-        return AckKind(ack_type)
-    except ValueError:
-        raise Unsupported(f"ack type {ack_type} is unknown") from None
+    kind = _ACK_KINDS.get(ack_type)
+    if kind is None:
+        raise Unsupported(f"ack type {ack_type} is unknown")
+    return kind
+
+
+_ACK_KINDS: Final = {int(kind): kind for kind in AckKind}
+"""Quicker than calling the enum, and it is done for every ack."""
 
 
 def _cause(throwable: Throwable | None) -> str | None:
@@ -463,7 +478,12 @@ def _throwable(error: AckwireError) -> Throwable:
     if isinstance(error, TransactionError):
         return _transaction_throwable(error)
     java_class = next(name for cls, name in _JAVA_CLASSES if isinstance(error, cls))
-    return Throwable(java_class, str(error))
+    return Throwable(java_class, _cut(str(error)))
+
+
+def _cut(text: str) -> str:
+    """Error texts quote the peer's own words, which may be of any length."""
+    return text if len(text) <= _ERROR_TEXT_MAX else text[:_ERROR_TEXT_MAX] + "…"
 
 
 def _transaction_throwable(error: TransactionError) -> Throwable:

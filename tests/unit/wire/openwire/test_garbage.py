@@ -41,7 +41,7 @@ def assert_decodes_or_refuses(codec: Codec, data: bytes) -> None:
     assert Codec(fresh).decode(Codec(fresh).encode(command)[SIZE_PREFIX_BYTES:]) == command
 
 
-@effort(250)
+@effort(200)
 @given(st.sampled_from(WIRE_FORMATS), type_ids, st.binary(max_size=120))
 def test_arbitrary_bytes(wire_format: WireFormat, type_id: int, data: bytes) -> None:
     assert_decodes_or_refuses(Codec(wire_format), bytes((type_id,)) + data)

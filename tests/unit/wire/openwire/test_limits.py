@@ -292,7 +292,7 @@ def test_fast_path_refuses_strings_that_fit_only_in_a_foreign_form(part: str) ->
 def test_decoded_structures_take_little_more_than_their_frame(tight: bool) -> None:
     """Nothing small on the wire becomes large in memory: the worst are arrays of small structures."""
     small = commands.XATransactionId(2**30, None, None)
-    inner = commands.DataArrayResponse(data=(small,) * 200)
+    inner = commands.DataArrayResponse(data=(small,) * 50)
     frame = frame_of(commands.DataArrayResponse(data=(inner,) * 20), tight=tight)
     with little_memory(30 * len(frame)):
         codec_with(DEFAULT_LIMITS, tight=tight).decode(frame)

@@ -113,7 +113,7 @@ def test_frames_without_size_read_whole_and_byte_by_byte(tight: bool, cached: bo
         for vector in vectors()
         if vector.version == wire_format.version
         and not vector.stack_traces
-        and len(vector.loose) < 300
+        and len(vector.loose) < 150
         and not isinstance(vector.command, commands.WireFormatInfo)
     ]
     data = b"".join(sender.encode(vector.command) for vector in small)
