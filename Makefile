@@ -10,7 +10,7 @@ DEBIAN_DEMO := jdk libactivemq-java
 DEBIAN_TEST := $(DEBIAN_DEMO) activemq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check bench clean lock
+.PHONY: help demo run test simulate check bench clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -32,6 +32,11 @@ else
 	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal -m "not load"
 	$(VENV)/bin/pytest -n 0 -m load || [ $$? -eq 5 ] # 5: there are none
 endif
+
+SEEDS ?= 1-1000
+STEPS ?= 400
+simulate: $(READY) ## the simulation; SEEDS=1-1000, or SEEDS=4711 VERBOSE=1 for the history of one
+	@$(VENV)/bin/python tools/simulate.py --seeds $(SEEDS) --steps $(STEPS) $(if $(VERBOSE),--verbose)
 
 check: $(READY) ## lint, format, types, import directions, forbidden calls
 	$(VENV)/bin/ruff check $(CODE)

@@ -14,6 +14,9 @@ from ackwire.errors import InvalidDestination
 NAME_LENGTH_MAX: Final = 4096
 """Characters in one destination name, composites included: longer ones are mistakes or attacks."""
 
+_DERIVED_LENGTH_MAX: Final = NAME_LENGTH_MAX + 512
+"""The same for names that the broker derives: advisory topics, dead-letter queues with a prefix."""
+
 
 class Kind(Enum):
     """The four kinds, by their prefix in text."""
@@ -76,11 +79,20 @@ def destination(kind: Kind, name: str) -> Destination:
     """The destination of that kind and name. Raises `InvalidDestination` for an empty or oversized name."""
     if not name:
         raise InvalidDestination(f"a {kind.value} needs a name, and this one is empty")
-    if len(name) > NAME_LENGTH_MAX:
-        raise InvalidDestination(
-            f"{kind.value} name of {len(name)} characters is too long: the limit is {NAME_LENGTH_MAX}"
-        )
+    _check_length(kind, name, NAME_LENGTH_MAX)
     return Destination(kind, name)
+
+
+@lru_cache(maxsize=4096)
+def derived_destination(kind: Kind, name: str) -> Destination:
+    """A destination whose name the broker made from another: it may be a little longer."""
+    _check_length(kind, name, _DERIVED_LENGTH_MAX)
+    return Destination(kind, name)
+
+
+def _check_length(kind: Kind, name: str, limit: int) -> None:
+    if len(name) > limit:
+        raise InvalidDestination(f"{kind.value} name of {len(name)} characters is too long: the limit is {limit}")
 
 
 def parse_destination(text: str, *, default: Kind = Kind.QUEUE) -> Destination:

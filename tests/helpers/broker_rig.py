@@ -90,6 +90,8 @@ class FakeConsumerPort:
     """For each delivery, whether it was the first of its group for this consumer."""
     ends: int = 0
     """How often it was told that there is nothing (more)."""
+    prefetches: list[int] = field(default_factory=list)
+    """What the broker changed its prefetch to."""
 
     def deliver(self, message: Message, group_first: bool) -> None:
         self.delivered.append(message)
@@ -97,6 +99,9 @@ class FakeConsumerPort:
 
     def end_of_messages(self) -> None:
         self.ends += 1
+
+    def change_prefetch(self, prefetch: int) -> None:
+        self.prefetches.append(prefetch)
 
 
 class RigConsumer:

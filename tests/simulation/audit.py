@@ -10,7 +10,6 @@ from ackwire.broker.broker import Broker
 from ackwire.broker.dispatch import Lane
 from ackwire.broker.pending import PendingList
 from ackwire.broker.queue import Queue
-from ackwire.broker.subscription import QueueSubscription
 from ackwire.message import Message
 from ackwire.store.memory import MemoryStore
 
@@ -28,7 +27,10 @@ def audit(broker: Broker, store: MemoryStore | None = None) -> None:
         total += queue.size_bytes
         if store is not None:
             _audit_store(queue, held, store)
-    total += sum(m.size_bytes for t in broker.transactor.transactions for _, m in t.sends)
+    uncommitted = sum(m.size_bytes for t in broker.transactor.transactions for _, m in t.sends)
+    if uncommitted != broker.flow.uncommitted_bytes:
+        raise Violation(f"{broker.flow.uncommitted_bytes} uncommitted bytes are counted, and there are {uncommitted}")
+    total += uncommitted
     if total != broker.flow.used_bytes:
         raise Violation(f"flow control counts {broker.flow.used_bytes} bytes, queues and transactions hold {total}")
     _audit_flow(broker)
@@ -39,9 +41,7 @@ def _acked_in_transactions(broker: Broker) -> dict[int, list[Message]]:
     found: dict[int, list[Message]] = {}
     for transaction in broker.transactor.transactions:
         for acked in transaction.acks:
-            subscription = acked.subscription
-            assert isinstance(subscription, QueueSubscription)
-            for queue, messages in broker.consumption._by_queue(subscription, acked.messages):
+            for queue, messages in acked.by_queue:
                 found.setdefault(id(queue), []).extend(messages)
     return found
 
@@ -52,7 +52,7 @@ def _audit_queue(queue: Queue, in_transactions: list[Message]) -> list[Message]:
         _audit_order(queue, level)
     waiting, in_flight = [], []
     for subscription in queue.subscriptions():
-        waiting += [message for message in subscription.waiting if queue.owns(message)]
+        waiting += [message for message, _ in subscription.waiting_in.get(queue.place, ())]
         in_flight += [message for message in subscription.in_flight if queue.owns(message)]
     everything = pending + waiting + in_flight + in_transactions
     twice = [n for n, times in Counter(message.sequence for message in everything).items() if times > 1]
@@ -63,8 +63,8 @@ def _audit_queue(queue: Queue, in_transactions: list[Message]) -> list[Message]:
         raise Violation(f"{queue!r} counts {queue.size_bytes} bytes and holds {size} in {len(everything)} messages")
     if queue.in_flight_count != len(in_flight):
         raise Violation(f"{queue!r} counts {queue.in_flight_count} in flight, and there are {len(in_flight)}")
-    if queue.pending_count != len(pending) + sum(len(s.waiting) for s in queue.subscriptions()):
-        raise Violation(f"{queue!r} counts {queue.pending_count} pending, and there are {len(pending)}")
+    if queue.pending_count != len(pending) + len(waiting):
+        raise Violation(f"{queue!r} counts {queue.pending_count} pending, and there are {len(pending)}+{len(waiting)}")
     for lane in queue._lanes.values():
         _audit_idle(queue, lane)
     return everything
@@ -86,12 +86,15 @@ def _audit_idle(queue: Queue, lane: Lane) -> None:
     for subscription in lane.rotation.subscriptions:
         if not subscription.has_room or (exclusive is not None and exclusive is not subscription):
             continue
+        waiting = subscription.waiting_in.get(queue.place)
+        if waiting is not None:
+            if not waiting or waiting[0][0].key not in subscription.in_flight:
+                raise Violation(f"{subscription!r} has room, and messages of {queue!r} wait for it alone: {waiting}")
+            continue
         for level in queue._levels:
             for message in level:
                 if _may_have(queue, lane, message):
                     raise Violation(f"{subscription!r} is idle, and {message!r} waits for it in {queue!r}")
-        if subscription.waiting and subscription.waiting[0].key not in subscription.in_flight:
-            raise Violation(f"{subscription!r} has room, and {subscription.waiting[0]!r} waits for it alone")
 
 
 def _may_have(queue: Queue, lane: Lane, message: Message) -> bool:

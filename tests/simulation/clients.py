@@ -47,6 +47,7 @@ class Client:
         self.is_up = False
         self.is_finishing = False
         """The simulation comes to its end: leave nothing open."""
+        self._was_up = False
         self._keeps_id = self.random.random() < 0.7 if keeps_id is None else keeps_id
         """Whether it comes back under the same connection id, as failover does."""
         self._incarnations = itertools.count(1)
@@ -94,7 +95,10 @@ class Client:
         self._protocol.login_finished()
         self.session = commands.SessionId(self.connection_id, 1)
         info = commands.ConnectionInfo(
-            connection_id=commands.ConnectionId(self.connection_id), client_id=self.name, manageable=True
+            connection_id=commands.ConnectionId(self.connection_id),
+            client_id=self.name,
+            manageable=True,
+            failover_reconnect=self._keeps_id and self._was_up,
         )
         self.request(info, self._logged_in)
 
@@ -106,7 +110,7 @@ class Client:
             self.link.cut(0)
             return
         self.tell(commands.SessionInfo(session_id=self.session))
-        self.is_up = True
+        self.is_up = self._was_up = True
         self.on_connected()
 
     def on_connected(self) -> None:
@@ -704,6 +708,7 @@ class Consumer(SendingClient):
 
     def _roll_back(self, deed: Deed) -> None:
         self.note(f"rolls back {deed.name}")
+        deed.is_prepared = False  # whether or not the answer arrives, it may be gone from now on
 
         def answered(answer: Structure) -> None:
             self._expect_success(answer)
@@ -755,7 +760,7 @@ class Consumer(SendingClient):
                 self.decide(deed, Outcome.VOID)
             else:
                 self._resolve(transaction, deed)
-        self._in_doubt = [(t, d) for t, d in self._in_doubt if d.outcome in (Outcome.OPEN, Outcome.SENT)]
+        self._in_doubt = [(t, d) for t, d in self._in_doubt if d.outcome is not Outcome.VOID]
 
     def _resolve(
         self,
@@ -768,12 +773,19 @@ class Consumer(SendingClient):
             self.decide(deed, Outcome.SENT)
 
         def answered(answer: Structure) -> None:
-            refused = isinstance(answer, commands.ExceptionResponse)
-            if refused and deed.is_prepared:
-                raise Violation(f"{deed.name} was prepared and cannot be resolved: {answer}")
-            happened = not refused and kind is not TransactionType.ROLLBACK
-            self.decide(deed, Outcome.DONE if happened else Outcome.VOID)
             self._in_doubt = [(t, d) for t, d in self._in_doubt if d is not deed]
+            if kind is TransactionType.ROLLBACK:
+                self._expect_success(answer)
+                self.decide(deed, Outcome.VOID)
+            elif not isinstance(answer, commands.ExceptionResponse):
+                self.decide(deed, Outcome.DONE)
+            elif kind is TransactionType.COMMIT_TWO_PHASE:
+                raise Violation(f"{deed.name} was prepared and cannot be resolved: {answer.exception}")
+            elif self.mode != "xa":
+                self.decide(deed, Outcome.VOID)
+            elif deed.is_prepared:
+                self.decide(deed, Outcome.DONE)  # it is gone, and only our commit can have ended it
+            # Otherwise nobody can tell: a commit in one phase that is not known any more.
 
         self.request(self.transaction_info(kind, transaction), answered)
 

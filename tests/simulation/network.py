@@ -20,9 +20,14 @@ from tests.simulation.audit import Violation
 class Ground(Protocol):
     """What the ends of a link need of the simulation."""
 
-    broker: Broker
-    clock: Clock
-    settings: Settings
+    @property
+    def broker(self) -> Broker: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def settings(self) -> Settings: ...
 
     def on_dispatch(self, peer: "SimulatedPeer", consumer: Consumer, message: Message) -> None: ...
 

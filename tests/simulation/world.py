@@ -143,7 +143,8 @@ class World:
             message,
             name,
             now_ms=self.clock.now_ms(),
-            ordered=place not in self.prioritized,
+            # A message of a group may have been another consumer's alone until that left.
+            ordered=place not in self.prioritized and message.group_id is None,
             order_holds=self._is_oldest(subscription, message),
         )
 

@@ -33,9 +33,11 @@ class UnmatchedAck(BrokerError):
 class InFlight:
     """Messages dispatched to one consumer and not yet finished."""
 
-    __slots__ = ("_messages",)
+    __slots__ = ("_messages", "_undecided")
 
     def __init__(self) -> None:
+        self._undecided: set[bytes] = set()
+        """Keys of messages that an open transaction has acknowledged: they may come back."""
         # Not a plain dict: its first entry would be ever slower to find while its head is being consumed.
         self._messages: OrderedDict[bytes, Message] = OrderedDict()
 
@@ -43,7 +45,8 @@ class InFlight:
         return len(self._messages)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._messages
+        """Whether a message of that key is here, or may come back."""
+        return key in self._messages or key in self._undecided
 
     def add(self, message: Message) -> None:
         self._messages[message.key] = message
@@ -87,6 +90,14 @@ class InFlight:
     def position(self, key: bytes) -> int:
         """How many messages are in flight up to *key*, itself included."""
         return len(self.range(None, key))
+
+    def expect_back(self, messages: list[Message]) -> None:
+        """*messages*, taken out by an ack in a transaction, may come back."""
+        self._undecided.update(message.key for message in messages)
+
+    def decide(self, messages: list[Message]) -> None:
+        """The transaction has ended."""
+        self._undecided.difference_update(message.key for message in messages)
 
     def put_back_first(self, messages: list[Message]) -> None:
         """Messages whose ack was undone are the oldest in flight again."""

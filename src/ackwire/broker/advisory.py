@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.session import Connection, Producer
 from ackwire.broker.subscription import Subscription
-from ackwire.destinations import Destination, Kind, destination, matches_pattern
+from ackwire.destinations import Destination, Kind, derived_destination, matches_pattern
 from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts
 from ackwire.message import Message
 from ackwire.values import Int
@@ -34,7 +34,7 @@ def is_advisory(where: Destination) -> bool:
 
 
 def _topic(name: str) -> Destination:
-    return destination(Kind.TOPIC, PREFIX + name)
+    return derived_destination(Kind.TOPIC, PREFIX + name)
 
 
 def _about(what: str, where: Destination) -> Destination:

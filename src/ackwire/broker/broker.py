@@ -61,12 +61,15 @@ class Broker:
         self._connections: dict[str, Connection] = {}
         self._client_ids: dict[str, Connection] = {}
         self.advisories = Advisories(self)
-        self.flow = FlowControl(clock, settings.limits)
+        self.flow = FlowControl(clock, settings.limits, self._has_undecided_acks)
         self.registry = Registry(self, store, policies or Policies())
         self.intake = Intake(self, store)
         self.consumption = Consumption(self, store)
         self.transactor = Transactor(self, store)
         self.scheduler = Scheduler(self, store)
+
+    def _has_undecided_acks(self, connection: Connection) -> bool:
+        return any(transaction.acks for transaction in self.transactor.transactions.of_connection(connection))
 
     @property
     def settings(self) -> Settings:
@@ -121,14 +124,20 @@ class Broker:
         del self._connections[connection.connection_id]
         del self._client_ids[connection.client_id]
         self.flow.forget(connection)
-        for subscription in list(connection.subscriptions.values()):
-            self.unsubscribe(subscription, last_delivered)
+        self._unsubscribe_all(list(connection.subscriptions.values()), last_delivered)
         self.transactor.roll_back_all(connection)
         for producer in list(connection.producers.values()):
             self.remove_producer(connection, producer.producer_id)
         for temporary in list(connection.temporary):
             self.registry.remove_temporary(temporary)
         self.advisories.connection_removed(connection)
+
+    def _unsubscribe_all(self, subscriptions: list[Subscription], last_delivered: int) -> None:
+        """Remove consumers together: what one gives back must not go to another that leaves as well."""
+        for subscription in subscriptions:
+            subscription.is_leaving = True
+        for subscription in subscriptions:
+            self.unsubscribe(subscription, last_delivered)
 
     def connections(self) -> list[Connection]:
         return list(self._connections.values())
@@ -138,8 +147,7 @@ class Broker:
     ) -> None:
         """Close a session with its producers and consumers."""
         connection.require_session(session_id)
-        for subscription in connection.subscriptions_of(session_id):
-            self.unsubscribe(subscription, last_delivered)
+        self._unsubscribe_all(connection.subscriptions_of(session_id), last_delivered)
         for producer in [p for p in connection.producers.values() if p.session_id == session_id]:
             self.remove_producer(connection, producer.producer_id)
         connection.sessions.discard(session_id)

@@ -24,7 +24,7 @@ from ackwire.broker.subscription import (
 from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.broker.transactions import AckedMessages, Transaction
 from ackwire.destinations import Destination
-from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised
+from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised, ResourceLimit
 from ackwire.message import Message
 from ackwire.selector import Selector, compile_selector
 from ackwire.store.contract import DurableKey, DurableRecord, Store
@@ -38,6 +38,9 @@ LAST_DELIVERED_UNKNOWN: Final = -2
 
 _CONSUMED_PARTS_MAX: Final = 256
 """Destinations in one composite name that a consumer reads from."""
+
+_PULLS_MAX: Final = 1000
+"""Pulls of one consumer that may wait; clients have one."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +70,7 @@ class Consumption:
         connection.check_consumers()
         selector = compile_selector(request.selector) if request.selector else None
         parts = self._parts(connection, request.destination)
+        asked, request = request, self._capped(request, parts)
         if request.browser:
             subscription: Subscription = self._browse(connection, request, port, selector, parts)
         elif request.subscription_name is not None:
@@ -77,6 +81,8 @@ class Consumption:
             subscription = self._subscribe_topics(connection, request, port, selector, parts)
         else:
             raise InvalidDestination(f"{request.destination!r} mixes queues and topics; use a consumer for each")
+        if request.prefetch != asked.prefetch:
+            port.change_prefetch(request.prefetch)
         self._broker.advisories.consumer_added(subscription)
         return subscription
 
@@ -101,9 +107,10 @@ class Consumption:
         selector: Selector | None,
         parts: tuple[Destination, ...],
     ) -> QueueSubscription:
-        concrete = [part for part in parts if not part.is_wildcard]
-        queues = [self._broker.registry.get_or_make(part) for part in concrete]
-        subscription = QueueSubscription(self._capped(request, queues), connection, port, selector)
+        for part in parts:
+            if not part.is_wildcard:
+                self._broker.registry.get_or_make(part)  # may raise, before anything is registered
+        subscription = QueueSubscription(request, connection, port, selector)
         connection.subscriptions[request.consumer_id] = subscription
         self._attached[subscription] = {}
         for part in parts:
@@ -113,8 +120,9 @@ class Consumption:
                 self._attach_queue(subscription, part, self._broker.registry.get_or_make(part))
         return subscription
 
-    def _capped(self, request: SubscriptionRequest, queues: "list[Queue | Topic]") -> SubscriptionRequest:
-        caps = [queue.policy.prefetch_max for queue in queues if queue.policy.prefetch_max is not None]
+    def _capped(self, request: SubscriptionRequest, parts: tuple[Destination, ...]) -> SubscriptionRequest:
+        policies = [self._broker.registry.policy_for(part) for part in parts]
+        caps = [policy.prefetch_max for policy in policies if policy.prefetch_max is not None]
         return replace(request, prefetch=min([request.prefetch, *caps])) if caps else request
 
     def _attach_queue(self, subscription: QueueSubscription, where: Destination, queue: "Queue | Topic") -> None:
@@ -203,8 +211,8 @@ class Consumption:
         parts: tuple[Destination, ...],
     ) -> QueueSubscription:
         assert request.subscription_name is not None
-        if len(parts) > 1 or parts[0].is_wildcard or parts[0].kind.is_queue or parts[0].kind.is_temporary:
-            raise InvalidDestination(f"a durable subscription needs one topic by name, not {request.destination!r}")
+        if len(parts) > 1 or parts[0].kind.is_queue or parts[0].kind.is_temporary:
+            raise InvalidDestination(f"a durable subscription needs one topic or pattern, not {request.destination!r}")
         key = DurableKey(connection.client_id, request.subscription_name)
         existing = self._broker.registry.durables.get(key)
         if existing is not None and existing.consumer is not None:
@@ -237,6 +245,7 @@ class Consumption:
         """Remove a consumer; what it had not finished goes back."""
         if subscription.connection.subscriptions.pop(subscription.consumer_id, None) is None:
             return
+        subscription.is_leaving = True
         subscription.cancel_pulls()
         for stop in self._watches.pop(subscription, ()):
             stop()
@@ -323,61 +332,61 @@ class Consumption:
         self, subscription: QueueSubscription, messages: list[Message], transaction: Transaction | None
     ) -> None:
         if transaction is None:
-            self._finish(subscription, messages)
+            for queue, theirs in self._by_queue(subscription, messages):
+                queue.finish(theirs)
         else:
-            transaction.acks.append(
-                AckedMessages(
-                    subscription,
-                    messages,
-                    finish=lambda done: self._finish(subscription, done),
-                    undo=lambda undone: self._undo(subscription, undone),
-                )
+            self._collect(subscription, messages, transaction)
+        subscription.finished(len(messages))
+        self.pump(subscription)
+
+    def _collect(self, subscription: QueueSubscription, messages: list[Message], transaction: Transaction) -> None:
+        """Leave the end of *messages* to *transaction*; the queues are noted now, the consumer may have gone by then."""
+        by_queue = self._by_queue(subscription, messages)
+        subscription.in_flight.expect_back(messages)
+        transaction.acks.append(
+            AckedMessages(
+                subscription,
+                messages,
+                by_queue,
+                finish=lambda: self._finish(subscription, messages, by_queue),
+                undo=lambda: self._undo(subscription, messages, by_queue),
             )
-            subscription.finished(len(messages))
-            self.pump(subscription)
+        )
 
-    def _finish(self, subscription: QueueSubscription, messages: list[Message]) -> None:
-        for queue, theirs in self._by_queue(subscription, messages):
+    def _finish(
+        self, subscription: QueueSubscription, messages: list[Message], by_queue: "list[tuple[Queue, list[Message]]]"
+    ) -> None:
+        """A committed ack."""
+        for queue, theirs in by_queue:
             queue.finish(theirs)
+        subscription.in_flight.decide(messages)
         if subscription in self._attached:
-            subscription.finished(len(messages))
             self.pump(subscription)
 
-    def _undo(self, subscription: QueueSubscription, messages: list[Message]) -> None:
+    def _undo(
+        self, subscription: QueueSubscription, messages: list[Message], by_queue: "list[tuple[Queue, list[Message]]]"
+    ) -> None:
         """A rolled back ack: the consumer has its messages again, or the queue if the consumer has gone."""
+        subscription.in_flight.decide(messages)
         if subscription in self._attached:
             subscription.in_flight.put_back_first(messages)
             return
         for message in messages:
             message.redelivery_counter += 1
-        for queue, theirs in self._by_queue(subscription, messages):
+        for queue, theirs in by_queue:
             queue.put_back(theirs)
 
     def _by_queue(
         self, subscription: QueueSubscription, messages: list[Message]
     ) -> "list[tuple[Queue, list[Message]]]":
-        """*messages* by the queue they came from; a queue that is gone has taken them with it."""
-        attached = self._attached.get(subscription) or self._queues_of_gone(subscription)
+        """*messages* by the queue they came from."""
+        attached = self._attached[subscription]
         if len(attached) == 1:
             return [(next(iter(attached.values())), messages)]
         groups: dict[Destination | DurableKey, list[Message]] = {}
         for message in messages:
             groups.setdefault(message.destination, []).append(message)
-        return [(attached[where], theirs) for where, theirs in groups.items() if where in attached]
-
-    def _queues_of_gone(self, subscription: QueueSubscription) -> "dict[Destination | DurableKey, Queue]":
-        request = subscription.request
-        registry = self._broker.registry
-        if request.subscription_name is not None:
-            key = DurableKey(subscription.connection.client_id, request.subscription_name)
-            durable = registry.durables.get(key)
-            return {} if durable is None else {key: durable.queue}
-        found: dict[Destination | DurableKey, Queue] = {}
-        for part in request.destination.parts():
-            for where, queue in registry.router.matching(part):
-                if isinstance(queue, Queue):
-                    found[where] = queue
-        return found
+        return [(attached[where], theirs) for where, theirs in groups.items()]
 
     # ---- what nobody could consume -----------------------------------------------------------------------------
 
@@ -399,13 +408,9 @@ class Consumption:
         self._broker.clock.call_later(delay_seconds, lambda: queue.put_back([message]))
 
     def _expire_at_client(self, subscription: QueueSubscription, messages: list[Message]) -> None:
-        """EXPIRED: the client found them too old; by our clock they may not be (N1), and are then given to others."""
-        now_ms = self._broker.clock.now_ms()
+        """EXPIRED: the client found them too old. By our clock they may not be (N1): so they are kept as dead letters."""
         for queue, theirs in self._by_queue(subscription, messages):
-            for message in theirs:
-                if 0 < message.expiration <= now_ms:
-                    self.on_expired(queue, message)
-                queue.finish([message])
+            queue.expire(theirs)
         subscription.finished(len(messages))
         self.pump(subscription)
 
@@ -427,8 +432,7 @@ class Consumption:
             expiration=0,
             persistent=message.persistent,
         )
-        target = self._broker.registry.get_or_make(verdict.queue)
-        assert isinstance(target, Queue)
+        target = self._broker.registry.dead_letter_queue(verdict.queue)
         self._broker.intake.stamp(copy)
         self._broker.intake.enqueue(target, copy)
         self._broker.advisories.dead_lettered(message.destination, message)
@@ -445,11 +449,11 @@ class Consumption:
         if queue.policy.advise_slow_consumers and isinstance(queue.place, Destination):
             self._broker.advisories.slow_consumer(queue.place, subscription)
 
-    def on_discarded(self, topic: Topic, subscription: TopicSubscription, count: int) -> None:
-        if subscription.dropped == count:
+    def on_discarded(self, topic: Topic, subscription: TopicSubscription, messages: list[Message]) -> None:
+        if subscription.dropped == len(messages):
             _log.warning("%r is too slow: its oldest waiting messages are dropped", subscription)
-        if subscription.pending:
-            self._broker.advisories.discarded(topic.destination, subscription.pending[0])
+        for message in messages:
+            self._broker.advisories.discarded(topic.destination, message)
 
     # ---- pulling and pumping -----------------------------------------------------------------------------------
 
@@ -457,6 +461,8 @@ class Consumption:
         """One message now, or later, or an empty answer."""
         if not subscription.is_pull:
             raise BrokerError(f"{subscription!r} has a prefetch of {subscription.prefetch} and does not pull")
+        if subscription.pulls >= _PULLS_MAX:
+            raise ResourceLimit(f"{subscription!r} has asked for {subscription.pulls} messages at once, the limit")
         subscription.pulls += 1
         waiting = subscription.pulls
         self.pump(subscription)
@@ -465,7 +471,7 @@ class Consumption:
         if timeout_ms < 0:
             subscription.give_up_pull()
         else:
-            timer = self._broker.clock.call_later(timeout_ms / 1000, subscription.give_up_pull)
+            timer = self._broker.clock.call_later(timeout_ms / 1000, lambda: subscription.give_up_pull(timer))
             subscription.pull_timers.append(timer)
 
     def pump(self, subscription: Subscription) -> None:

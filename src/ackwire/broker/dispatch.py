@@ -12,6 +12,7 @@ from typing import final
 
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.selector import Selector
+from ackwire.store.contract import Place
 
 
 @final
@@ -49,13 +50,13 @@ class Rotation:
             self._in_round.add(subscription)
             self._rounds[subscription.priority].append(subscription)
 
-    def next(self) -> QueueSubscription | None:
-        """The consumer whose turn it is, or None if all are full."""
+    def next(self, place: Place) -> QueueSubscription | None:
+        """The consumer whose turn it is, or None if all are full; *place* is the queue that asks."""
         for negated in self._priorities:
             turns = self._rounds[-negated]
             while turns:
                 subscription = turns[0]
-                if subscription.has_room:
+                if subscription.has_room and place not in subscription.waiting_in:
                     turns.rotate(-1)
                     return subscription
                 self._in_round.remove(turns.popleft())

@@ -29,10 +29,13 @@ class MessageGroups:
         """As `owner`, for those who only want to know: it does not count as use."""
         return self._owners.get(group_id)
 
-    def assign(self, group_id: str, owner: QueueSubscription) -> None:
+    def assign(self, group_id: str, owner: QueueSubscription) -> bool:
+        """Bind a group; the answer is whether another one was forgotten for it."""
         self._owners[group_id] = owner
-        if len(self._owners) > self._limit:
-            self._owners.popitem(last=False)
+        if len(self._owners) <= self._limit:
+            return False
+        self._owners.popitem(last=False)
+        return True
 
     def close(self, group_id: str) -> None:
         """The group has ended: its next message may go to anyone."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from ackwire.broker.limits import HeldSend
 from ackwire.broker.queue import Queue
 from ackwire.broker.router import VIRTUAL_TOPIC_PREFIX
-from ackwire.broker.scheduler import mentions_scheduler
+from ackwire.broker.scheduler import SCHEDULER_MARK, mentions_scheduler
 from ackwire.broker.session import Connection
 from ackwire.destinations import Destination, Kind
 from ackwire.errors import InvalidDestination
@@ -56,10 +56,18 @@ class Intake:
         if message.expiration:
             self._settle_clock_difference(message)
         flow = self._broker.flow
-        if flow.must_wait(connection) or flow.used_bytes >= self._broker.settings.limits.memory_bytes_max:
+        if (flow.must_wait(connection) or flow.memory_is_full()) and not self._continues_transaction(message):
             self._hold(connection, message, on_stored, on_refused)
         else:
             self._take(connection, message, on_stored)
+
+    def _continues_transaction(self, message: Message) -> bool:
+        """A transaction waits for space before its first work, and not half way: its end is what makes space."""
+        transaction_id = message.origin.transaction
+        if transaction_id is None or not self._broker.transactor.has_begun_work(transaction_id):
+            return False
+        self._broker.flow.admit(transaction_id)  # an earlier send may still wait, from before it began with an ack
+        return True
 
     def _hold(
         self,
@@ -126,8 +134,11 @@ class Intake:
 
     def route(self, connection: Connection | None, message: Message) -> None:
         """Put *message* where it is addressed to, or leave it to the scheduler if it is meant for later (I)."""
-        if not (message.properties_offset and mentions_scheduler(message) and self._broker.scheduler.take(message)):
-            self.put(connection, message)
+        offset = message.properties_offset
+        # `mentions_scheduler`, written out: every message with properties passes here.
+        if offset and message.frame.find(SCHEDULER_MARK, offset) >= 0 and self._broker.scheduler.take(message):
+            return
+        self.put(connection, message)
 
     def put(self, connection: Connection | None, message: Message) -> None:
         """Put *message* where it is addressed to: now, and visible to consumers."""

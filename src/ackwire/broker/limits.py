@@ -35,23 +35,47 @@ class HeldSend:
 class FlowControl:
     """Counts bytes and holds back producers."""
 
-    def __init__(self, clock: Clock, settings: LimitSettings) -> None:
+    def __init__(
+        self, clock: Clock, settings: LimitSettings, has_undecided_acks: Callable[[Connection], bool] = lambda _: False
+    ) -> None:
         self._clock = clock
+        self._has_undecided_acks = has_undecided_acks
         self._settings = settings
         self._held: dict[Connection, deque[HeldSend]] = {}
         self._held_bytes: dict[Connection, int] = {}
         self._is_releasing = False
         self.used_bytes = 0
+        self.uncommitted_bytes = 0
+        """The part of them that was sent in open transactions."""
 
     def memory_is_full(self) -> str | None:
-        """The sentence that says so, or None."""
-        if self.used_bytes < self._settings.memory_bytes_max:
+        """The sentence that says so, or None.
+
+        Only what consumers can drain counts: a send that waited for the end of a transaction might wait for one whose
+        commit stands behind it.
+        """
+        if self.used_bytes - self.uncommitted_bytes < self._settings.memory_bytes_max:
             return None
         return f"memory is full: {self.used_bytes} of {self._settings.memory_bytes_max} bytes (limits.memory_bytes_max)"
 
     def must_wait(self, connection: Connection) -> bool:
         """Whether earlier sends of the same connection are still held: order is kept."""
         return connection in self._held
+
+    def check_uncommitted(self, size_bytes: int) -> None:
+        """Raise `ResourceLimit` if open transactions hold too much: only their ends can make space, so none may wait."""
+        uncommitted = self.uncommitted_bytes + size_bytes
+        limit = self._settings.memory_bytes_max
+        if uncommitted > limit:
+            raise ResourceLimit(
+                f"open transactions hold {uncommitted} of {limit} bytes (limits.memory_bytes_max): commit more often"
+            )
+
+    def admit(self, transaction_id: object) -> None:
+        """A transaction ends: its sends that still wait go on, with those before them. They are in memory anyway."""
+        for connection in list(self._held):
+            while any(send.message.origin.transaction == transaction_id for send in self._held.get(connection, ())):
+                self._proceed_first(connection)
 
     def hold(self, connection: Connection, send: HeldSend) -> None:
         """Keep *send* until there is space. Raises `ResourceLimit` where the configuration refuses instead."""
@@ -74,7 +98,9 @@ class FlowControl:
             connection.port.hold(True)
 
     def _is_needed_to_drain(self, connection: Connection) -> bool:
-        return any(subscription.dispatched for subscription in connection.subscriptions.values())
+        if any(subscription.dispatched for subscription in connection.subscriptions.values()):
+            return True
+        return self._has_undecided_acks(connection)
 
     def _time_out(self, connection: Connection, send: HeldSend) -> None:
         held = self._held.get(connection)
@@ -111,13 +137,16 @@ class FlowControl:
             self._is_releasing = False
 
     def _release_first(self, connection: Connection) -> bool:
-        send = self._held[connection][0]
-        if send.reason() is not None:
+        held = self._held.get(connection)
+        if not held or held[0].reason() is not None:
             return False
-        self._held[connection].popleft()
+        self._proceed_first(connection)
+        return True
+
+    def _proceed_first(self, connection: Connection) -> None:
+        send = self._held[connection].popleft()
         self._account_for_leaving(connection, send)
         send.proceed()
-        return True
 
     def forget(self, connection: Connection) -> None:
         """The connection has gone, and its held sends with it: none of them was confirmed."""

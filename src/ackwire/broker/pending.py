@@ -88,7 +88,7 @@ class PendingList:
         ordered = sorted(messages, key=lambda message: message.sequence)
         first_known = self._sequences[0] if self._sequences else None
         front = [m for m in ordered if first_known is None or m.sequence < first_known]
-        foremost = self.first_position
+        foremost = self._base + len(self._items)
         if front:
             self._items[:0] = front
             self._sequences[:0] = [message.sequence for message in front]
@@ -118,6 +118,21 @@ class PendingList:
             return False
         self.take(self._base + index)
         return True
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether there are many gaps between the messages, and more than messages: time for `compact`."""
+        gaps = len(self._items) - self._head - self._count
+        return gaps > _COMPACT_FROM and gaps > self._count
+
+    def compact(self, positions: list[int]) -> list[int]:
+        """Close all gaps; the answer is where each of *positions* has moved to."""
+        kept = [index for index, message in enumerate(self._items) if message is not None]
+        moved = [self._base + bisect_left(kept, position - self._base) for position in positions]
+        self._items = [self._items[index] for index in kept]
+        self._sequences = [self._sequences[index] for index in kept]
+        self._head = 0
+        return moved
 
     def clear(self) -> list[Message]:
         """Remove everything, in order."""

@@ -70,6 +70,7 @@ class Queue:
         self._exclusive: QueueSubscription | None = None
         self._is_continuing = False
         self._is_paused = False
+        self._is_gone = False
         self.size_bytes = 0
         self.enqueued = 0
         self.dequeued = 0
@@ -83,7 +84,7 @@ class Queue:
     @property
     def pending_count(self) -> int:
         """Messages that wait for a consumer."""
-        return sum(map(len, self._levels)) + sum(len(s.waiting) for s in self.subscriptions())
+        return sum(map(len, self._levels)) + sum(len(s.waiting_in.get(self.place, ())) for s in self.subscriptions())
 
     @property
     def in_flight_count(self) -> int:
@@ -126,7 +127,7 @@ class Queue:
         """Every message of the queue, in order, those in flight included: what a browser sees."""
         messages = [message for level in self._levels for message in level]
         for subscription in self.subscriptions():
-            messages += subscription.waiting
+            messages += [message for message, _ in subscription.waiting_in.get(self.place, ())]
             messages += [message for message in subscription.in_flight if self.owns(message)]
         return sorted(messages, key=self._browse_order)
 
@@ -156,7 +157,7 @@ class Queue:
         lane = self._lanes.get(None)
         if lane is None or any(self._levels):
             return False
-        subscription = lane.rotation.next()
+        subscription = lane.rotation.next(self.place)
         if subscription is None or message.key in subscription.in_flight:
             return False
         subscription.in_flight.add(message)
@@ -208,16 +209,21 @@ class Queue:
                 lane.positions[level] = position + 1
                 budget -= 1
                 continue
+            lane.positions[level] = position + 1
             pending.take(position)
             message.dispatched_ms = now_ms
             self._hand_over(message, subscription)
+        if pending.is_sparse:
+            lanes = list(self._lanes.values())
+            for served, moved in zip(lanes, pending.compact([it.positions[level] for it in lanes]), strict=True):
+                served.positions[level] = moved
         return budget
 
     def _whose_turn(self, lane: Lane) -> QueueSubscription | None:
         exclusive = self._exclusive
         if exclusive is None:
-            return lane.rotation.next()
-        return exclusive if exclusive.has_room else None
+            return lane.rotation.next(self.place)
+        return exclusive if exclusive.has_room and self.place not in exclusive.waiting_in else None
 
     def _is_for(self, lane: Lane, message: Message) -> bool:
         """Whether somebody in *lane* may have *message*."""
@@ -230,37 +236,55 @@ class Queue:
 
     def _hand_over(self, message: Message, subscription: QueueSubscription) -> None:
         """Send *message* to *subscription*, or to the owner of its group (H3)."""
-        if message.key in subscription.in_flight:
-            # A copy of a message it holds from another queue: acks could not tell them apart.
-            subscription.waiting.append(message)
-            return
-        if message.group_id is None:
-            subscription.in_flight.add(message)
-            subscription.deliver(message)
-            return
-        owner = self._groups.owner(message.group_id)
-        if owner is None:
-            self._groups.assign(message.group_id, subscription)
-            self._deliver_grouped(message, subscription, first=True)
-        elif owner.has_room and not owner.waiting:
-            self._deliver_grouped(message, owner, first=False)
+        owner, first = subscription, False
+        if message.group_id is not None:
+            holder = self._groups.owner(message.group_id)
+            if holder is None:
+                first = True
+                self._assign_group(message.group_id, subscription)
+            else:
+                owner = holder
+        # A copy of a message that it holds from another queue waits: acks could not tell the two apart.
+        if owner.has_room and self.place not in owner.waiting_in and message.key not in owner.in_flight:
+            self._deliver(message, owner, first)
         else:
-            owner.waiting.append(message)
+            owner.waiting_in.setdefault(self.place, deque()).append((message, first))
 
-    def _deliver_grouped(self, message: Message, owner: QueueSubscription, *, first: bool) -> None:
-        assert message.group_id is not None
-        if message.group_sequence < 0:
-            self._groups.close(message.group_id)
+    def _deliver(self, message: Message, owner: QueueSubscription, first: bool) -> None:
+        if message.group_id is not None:
+            if self._groups.holder(message.group_id) is None:  # it was closed while this one waited
+                first = True
+                self._assign_group(message.group_id, owner)
+            if message.group_sequence < 0:
+                self._groups.close(message.group_id)
+                self._look_at_all_again()
         owner.in_flight.add(message)
         owner.deliver(message, first)
 
-    def _deliver_waiting(self, message: Message, owner: QueueSubscription) -> None:
-        message.dispatched_ms = self._clock.now_ms()
-        if message.group_id is not None:
-            self._deliver_grouped(message, owner, first=False)
-        else:
-            owner.in_flight.add(message)
-            owner.deliver(message)
+    def _assign_group(self, group_id: str, owner: QueueSubscription) -> None:
+        if self._groups.assign(group_id, owner):
+            self._look_at_all_again()
+
+    def _look_at_all_again(self) -> None:
+        """A group is free: lanes that passed over its messages may have them now."""
+        for lane in self._lanes.values():
+            lane.look_at_all_again()
+
+    def _deliver_waiting(self, subscription: QueueSubscription) -> None:
+        """Send what waits for *subscription* alone, as far as it can take it."""
+        waiting = subscription.waiting_in.get(self.place)
+        if waiting is None:
+            return
+        now_ms = self._clock.now_ms()
+        while waiting and subscription.has_room and waiting[0][0].key not in subscription.in_flight:
+            message, first = waiting.popleft()
+            if 0 < message.expiration <= now_ms:
+                self._expire(message)
+            else:
+                message.dispatched_ms = now_ms
+                self._deliver(message, subscription, first)
+        if not waiting:
+            del subscription.waiting_in[self.place]
 
     def _mark_slow(self, lane: Lane) -> None:
         for subscription in lane.rotation.subscriptions:
@@ -293,16 +317,17 @@ class Queue:
             subscription.in_flight.take_one(message.key)
             if was_delivered(message):
                 message.redelivery_counter += 1
-        returned += [message for message in subscription.waiting if self.owns(message)]
-        subscription.waiting = deque(message for message in subscription.waiting if not self.owns(message))
+        returned += [message for message, _ in subscription.waiting_in.pop(self.place, ())]
         if subscription is self._exclusive:
             self._choose_exclusive()
-        for other in self._lanes.values():
-            other.look_at_all_again()  # groups it owned are free for other lanes now
+        self._look_at_all_again()  # groups it owned are free for other lanes now
         self.put_back(returned)
 
     def put_back(self, messages: list[Message]) -> None:
         """Messages return to their places and are offered again."""
+        if self._is_gone:
+            self._forget(messages)
+            return
         for level, pending in enumerate(self._levels):
             mine = [message for message in messages if self._level_of(message) == level]
             if mine:
@@ -324,9 +349,7 @@ class Queue:
 
     def resume(self, subscription: QueueSubscription) -> None:
         """*subscription* may have room again: first what waits for it alone, then its share of the rest."""
-        waiting = subscription.waiting
-        while waiting and subscription.has_room and waiting[0].key not in subscription.in_flight:
-            self._deliver_waiting(waiting.popleft(), subscription)
+        self._deliver_waiting(subscription)
         self._lane_of(subscription).rotation.offer(subscription)
         if any(self._levels):
             self.dispatch()
@@ -360,15 +383,39 @@ class Queue:
         self._forget([message])
         self._events.on_expired(self, message)
 
+    def expire(self, messages: list[Message]) -> None:
+        """*messages*, taken out of flight by the caller, were found too old."""
+        for message in messages:
+            self._expire(message)
+
     def expire_due(self, now_ms: int) -> None:
         """Remove the pending messages whose time is over (A6)."""
         for level in self._levels:
             for message in [m for m in level if 0 < m.expiration <= now_ms]:
-                level.remove(message)
-                self._expire(message)
+                if level.remove(message):  # what an earlier one set in motion may have found it first
+                    self._expire(message)
+        for subscription in list(self.subscriptions()):
+            self._expire_waiting(subscription, now_ms)
+
+    def _expire_waiting(self, subscription: QueueSubscription, now_ms: int) -> None:
+        waiting = subscription.waiting_in.get(self.place, deque())
+        due = [entry for entry in waiting if 0 < entry[0].expiration <= now_ms]
+        for entry in due:
+            if entry in waiting:
+                waiting.remove(entry)
+                self._expire(entry[0])
+        if due:
+            self.resume(subscription)
 
     def purge(self) -> int:
         """Delete all pending messages; the answer is how many."""
         messages = [message for level in self._levels for message in level.clear()]
+        for subscription in self.subscriptions():
+            messages += [message for message, _ in subscription.waiting_in.pop(self.place, ())]
         self._forget(messages)
         return len(messages)
+
+    def close(self) -> None:
+        """The queue ceases to exist; what is undecided, in transactions or awaiting redelivery, ends when it is."""
+        self._is_gone = True
+        self.purge()

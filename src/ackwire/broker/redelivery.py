@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ackwire.destinations import Destination, Kind, destination
+from ackwire.destinations import Destination, Kind, derived_destination
 from ackwire.message import Message
 from ackwire.policy import DeadLetters, DestinationPolicy
 
@@ -33,9 +33,9 @@ def judge(policy: DestinationPolicy, message: Message, *, is_topic: bool, expire
 
 def _dead_letter_queue(policy: DestinationPolicy, where: Destination, *, is_topic: bool) -> Destination:
     if policy.dead_letters is DeadLetters.SHARED:
-        return destination(Kind.QUEUE, policy.dead_letter_queue)
+        return derived_destination(Kind.QUEUE, policy.dead_letter_queue)
     prefix = policy.dead_letter_topic_prefix if is_topic else policy.dead_letter_queue_prefix
-    return destination(Kind.QUEUE, prefix + where.name)
+    return derived_destination(Kind.QUEUE, prefix + where.name)
 
 
 def redelivery_delay_seconds(policy: DestinationPolicy, redeliveries: int) -> float | None:
@@ -44,5 +44,9 @@ def redelivery_delay_seconds(policy: DestinationPolicy, redeliveries: int) -> fl
         return None
     if policy.redeliveries_max >= 0 and redeliveries >= policy.redeliveries_max:
         return None
-    delay = policy.redelivery_delay_seconds * policy.redelivery_back_off_multiplier**redeliveries
+    delay = policy.redelivery_delay_seconds
+    for _ in range(redeliveries):
+        if delay >= policy.redelivery_delay_seconds_max:
+            break
+        delay *= policy.redelivery_back_off_multiplier
     return min(delay, policy.redelivery_delay_seconds_max)

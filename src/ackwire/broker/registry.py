@@ -40,6 +40,12 @@ class Registry:
             raise InvalidDestination(f"{destination!r} does not exist: it was deleted or never made")
         return self._make(destination, None)
 
+    def dead_letter_queue(self, where: Destination) -> Queue:
+        """A queue for dead letters; made even beyond the limit, because what is to go there has no other place."""
+        existing = self.router.get(where) or self._make(where, None, is_limited=False)
+        assert isinstance(existing, Queue)
+        return existing
+
     def queues(self) -> list[Queue]:
         """Every queue, those of durable subscriptions included."""
         queues = [made for made in self.router if isinstance(made, Queue)]
@@ -74,11 +80,11 @@ class Registry:
         if self.router.get(destination) is None:
             self._make(destination, owner if destination.kind.is_temporary else None)
 
-    def _make(self, destination: Destination, owner: Connection | None) -> Queue | Topic:
+    def _make(self, destination: Destination, owner: Connection | None, *, is_limited: bool = True) -> Queue | Topic:
         if destination.is_wildcard:
             raise InvalidDestination(f"{destination!r} is a pattern, not a destination")
         limit = self._broker.settings.destinations.count_max
-        if len(self.router) >= limit:
+        if is_limited and len(self.router) >= limit:
             raise ResourceLimit(f"{destination!r} cannot be created: {limit} destinations exist, the limit")
         made: Queue | Topic
         made = self._queue(destination, destination) if destination.kind.is_queue else self._topic(destination)
@@ -121,7 +127,10 @@ class Registry:
         if owner is not None and owner is not connection:
             raise NotAuthorised(f"{destination!r} belongs to another connection")
         if existing.consumer_count:
-            raise BrokerError(f"{destination!r} still has {existing.consumer_count} consumers and cannot be removed")
+            raise BrokerError(
+                f"{destination!r} still has an active subscription ({existing.consumer_count} consumers) "
+                "and cannot be removed"
+            )
         if isinstance(existing, Topic) and existing.durables:
             raise BrokerError(f"{destination!r} still has {len(existing.durables)} durable subscriptions")
         self._forget(destination, existing)
@@ -135,7 +144,7 @@ class Registry:
 
     def _forget(self, destination: Destination, existing: Queue | Topic) -> None:
         if isinstance(existing, Queue):
-            existing.purge()
+            existing.close()
             self._store.remove_place(destination)
         self.router.remove(destination)
         owner = self._owners.pop(destination, None)
@@ -153,20 +162,28 @@ class Registry:
             return existing
         if existing is not None:
             self.end_durable(existing)
-        topic = self.get_or_make(record.destination)
-        assert isinstance(topic, Topic)
         selector = compile_selector(record.selector) if record.selector else None
         durable = DurableSubscription(record, selector, self._queue(record.key, record.destination))
+        self._attach_durable(durable)
         self.durables[record.key] = durable
-        topic.durables.append(durable)
         self._store.add_durable(record)
         return durable
 
+    def _attach_durable(self, durable: DurableSubscription) -> None:
+        """Let it hear of its topic; of all topics there are and will be, if its name is a pattern."""
+        name = durable.record.destination
+        if not name.is_wildcard:
+            durable.hear(self.get_or_make(name))
+            return
+        for _, topic in self.router.matching(name):
+            durable.hear(topic)
+        durable.stop_watching = self.router.watch(name, lambda _, topic: durable.hear(topic))
+
     def end_durable(self, durable: DurableSubscription) -> None:
         """Drop a durable subscription and all that waits for it."""
-        topic = self.router.get(durable.record.destination)
-        assert isinstance(topic, Topic)
-        topic.durables.remove(durable)
-        durable.queue.purge()
+        durable.stop_watching()
+        for topic in durable.topics:
+            topic.durables.remove(durable)
+        durable.queue.close()
         del self.durables[durable.key]
         self._store.remove_place(durable.key)

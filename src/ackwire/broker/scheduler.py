@@ -57,7 +57,7 @@ _ACTION: Final = "AMQ_SCHEDULER_ACTION"
 _ACTION_START: Final = "ACTION_START_TIME"
 _ACTION_END: Final = "ACTION_END_TIME"
 
-_MARK: Final = b"AMQ_SCHEDULE"
+SCHEDULER_MARK: Final = b"AMQ_SCHEDULE"
 """Stands in the bytes of every message that the scheduler has to look at."""
 
 _REPEAT_MAX: Final = 1000
@@ -80,8 +80,8 @@ _log = logging.getLogger(__name__)
 
 
 def mentions_scheduler(message: Message) -> bool:
-    """Whether *message*, which has properties, may be for the scheduler. Cheap: asked for every one of them."""
-    return message.frame.find(_MARK, message.properties_offset) >= 0
+    """Whether *message*, which has properties, may be for the scheduler."""
+    return message.frame.find(SCHEDULER_MARK, message.properties_offset) >= 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,10 @@ class ConsumerPort(Protocol):
         """Send *message* to the consumer."""
         ...
 
+    def change_prefetch(self, prefetch: int) -> None:
+        """Tell the consumer that it may hold fewer messages than it asked for."""
+        ...
+
     def end_of_messages(self) -> None:
         """Tell the consumer that there is nothing (more) for it."""
         ...

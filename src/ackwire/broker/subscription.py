@@ -14,6 +14,7 @@ from ackwire.destinations import Destination
 from ackwire.message import Message
 from ackwire.policy import Eviction
 from ackwire.selector import Selector
+from ackwire.store.contract import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Subscription:
         "connection",
         "consumer_id",
         "extension",
+        "is_leaving",
         "is_pull",
         "is_slow",
         "port",
@@ -72,6 +74,8 @@ class Subscription:
         self.prefetch = request.prefetch
         self.extension = 0
         self.is_pull = request.prefetch == 0
+        self.is_leaving = False
+        """It is about to be removed: it gets nothing more."""
         self.is_slow = False
         """It was full when there was more for it (C5)."""
         self.pulls = 0
@@ -89,8 +93,10 @@ class Subscription:
     @property
     def has_room(self) -> bool:
         """Whether the consumer may be sent a message now."""
+        if self.is_leaving:
+            return False
         if self.is_pull:
-            return self.pulls > 0
+            return self.pulls > 0 and self.connection.port.is_ready
         return self.dispatched < self.prefetch + self.extension and self.connection.port.is_ready
 
     def deliver(self, message: Message, group_first: bool = False) -> None:
@@ -106,9 +112,11 @@ class Subscription:
         if self.pull_timers:
             self.pull_timers.popleft().cancel()
 
-    def give_up_pull(self) -> None:
+    def give_up_pull(self, timer: Timer | None = None) -> None:
         """There was no message in time: the client waits for an answer and gets an empty one."""
-        self.answer_pull()
+        self.pulls -= 1
+        if timer is not None:
+            self.pull_timers.remove(timer)
         self.port.end_of_messages()
 
     def cancel_pulls(self) -> None:
@@ -121,15 +129,21 @@ class Subscription:
 class QueueSubscription(Subscription):
     """A consumer of queues: each message it holds is its alone until it is finished."""
 
-    __slots__ = ("in_flight", "waiting")
+    __slots__ = ("in_flight", "waiting_in")
 
     def __init__(
         self, request: SubscriptionRequest, connection: Connection, port: ConsumerPort, selector: Selector | None
     ) -> None:
         super().__init__(request, connection, port, selector)
         self.in_flight = InFlight()
-        self.waiting: deque[Message] = deque()
-        """Messages of groups it owns, for which it has no room yet. Nobody else may have them."""
+        self.waiting_in: dict[Place, deque[tuple[Message, bool]]] = {}
+        """For each of its queues, messages that are its alone and must wait: for room, because it owns their group, or
+        for the end of another copy. Beside each, whether it is the first of its group for this consumer."""
+
+    @property
+    def waiting(self) -> list[Message]:
+        """All that waits for it alone."""
+        return [message for waiting in self.waiting_in.values() for message, _ in waiting]
 
     @property
     def dispatched(self) -> int:
@@ -184,20 +198,19 @@ class TopicSubscription(Subscription):
     def dispatched(self) -> int:
         return self._dispatched
 
-    def publish(self, message: Message) -> int:
-        """Send *message* now or as soon as there is room; the answer is how many it lost to the limit."""
+    def publish(self, message: Message) -> list[Message]:
+        """Send *message* now or as soon as there is room; the answer is what it lost to the limit."""
         if not self.pending and self.has_room:
             self._dispatched += 1
             self.deliver(message)
-            return 0
+            return []
         self.is_slow = True
         self.pending.append(message)
         self.pending_bytes += message.size_bytes
-        dropped = 0
+        dropped: list[Message] = []
         while self._is_over_limit():
-            self._evict()
-            dropped += 1
-        self.dropped += dropped
+            dropped.append(self._evict())
+        self.dropped += len(dropped)
         return dropped
 
     def _is_over_limit(self) -> bool:
@@ -206,13 +219,14 @@ class TopicSubscription(Subscription):
             return True
         return self.pending_bytes > self.pending_bytes_max and count > 1
 
-    def _evict(self) -> None:
+    def _evict(self) -> Message:
         if self.eviction is Eviction.OLDEST:
             victim = self.pending.popleft()
         else:
             victim = min(self.pending, key=lambda message: message.priority)
             self.pending.remove(victim)
         self.pending_bytes -= victim.size_bytes
+        return victim
 
     def pump(self) -> None:
         """Send what waits, as far as there is room."""

@@ -6,6 +6,7 @@ subscriber does not want is never kept for it.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol, final
 
 from ackwire.broker.queue import Queue
@@ -23,8 +24,8 @@ from ackwire.values import Value
 class TopicEvents(Protocol):
     """What a topic tells the broker."""
 
-    def on_discarded(self, topic: "Topic", subscription: TopicSubscription, count: int) -> None:
-        """A slow subscriber lost *count* messages."""
+    def on_discarded(self, topic: "Topic", subscription: TopicSubscription, messages: list[Message]) -> None:
+        """A slow subscriber lost *messages*."""
         ...
 
 
@@ -32,7 +33,7 @@ class TopicEvents(Protocol):
 class DurableSubscription:
     """A durable subscription: its terms, what waits for it, and its consumer if one is connected."""
 
-    __slots__ = ("consumer", "no_local", "queue", "record", "selector")
+    __slots__ = ("consumer", "no_local", "queue", "record", "selector", "stop_watching", "topics")
 
     def __init__(self, record: DurableRecord, selector: Selector | None, queue: Queue) -> None:
         self.record = record
@@ -40,6 +41,15 @@ class DurableSubscription:
         self.no_local = record.no_local
         self.queue = queue
         self.consumer: QueueSubscription | None = None
+        self.topics: list[Topic] = []
+        self.stop_watching: Callable[[], None] = _nothing
+        """Ends the wait for topics that its pattern may still match."""
+
+    def hear(self, topic: object) -> None:
+        """Get what is published on *topic* from now on."""
+        assert isinstance(topic, Topic)
+        self.topics.append(topic)
+        topic.durables.append(self)
 
     def __repr__(self) -> str:
         return repr(self.key)
@@ -121,6 +131,10 @@ class Topic:
 
     def remove(self, subscription: TopicSubscription) -> None:
         self.subscriptions.remove(subscription)
+
+
+def _nothing() -> None:
+    """There is nothing to stop."""
 
 
 class _LazyLookup:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, final
 
+from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
 from ackwire.broker.subscription import Subscription
 from ackwire.errors import BrokerError
@@ -48,8 +49,9 @@ class AckedMessages:
 
     subscription: Subscription
     messages: list[Message]
-    finish: Callable[[list[Message]], None]
-    undo: Callable[[list[Message]], None]
+    by_queue: list[tuple[Queue, list[Message]]]
+    finish: Callable[[], None]
+    undo: Callable[[], None]
 
 
 @final

@@ -53,8 +53,18 @@ class Transactor:
         """A message that is to be visible when the transaction commits."""
         transaction = self.transaction_for_work(transaction_id)
         if transaction is not None:
+            self._broker.flow.check_uncommitted(message.size_bytes)
             transaction.sends.append((connection, message))
-            self._broker.flow.used_bytes += message.size_bytes
+            self._count_uncommitted(message.size_bytes)
+
+    def _count_uncommitted(self, size_bytes: int) -> None:
+        self._broker.flow.used_bytes += size_bytes
+        self._broker.flow.uncommitted_bytes += size_bytes
+
+    def has_begun_work(self, transaction_id: Hashable) -> bool:
+        """Whether something was sent or acknowledged in it."""
+        transaction = self.transactions.find(transaction_id)
+        return transaction is not None and not transaction.is_empty
 
     def fail(self, transaction_id: Hashable, reason: str) -> None:
         """Something in it went wrong, and nobody waited for an answer: the commit will say so."""
@@ -64,6 +74,7 @@ class Transactor:
 
     def prepare(self, transaction_id: Hashable) -> int:
         """Promise that a commit will succeed. The answer is XA's: there is something to commit, or there is not."""
+        self._broker.flow.admit(transaction_id)
         transaction = self.transactions.find(transaction_id)
         if transaction is None:
             raise BrokerError(f"transaction {transaction_id} had not been started or previously returned XA_RDONLY")
@@ -81,6 +92,7 @@ class Transactor:
         if self.transactions.was_committed(transaction_id):
             self._store.when_durable(on_stored)
             return
+        self._broker.flow.admit(transaction_id)
         transaction = self.transactions.get(transaction_id)
         if not one_phase and transaction.state is not TransactionState.PREPARED:
             raise TransactionError(f"transaction {transaction_id} is not prepared", XA_PROTOCOL_ERROR)
@@ -88,11 +100,12 @@ class Transactor:
         self._check_sends(transaction)
         with self._store.atomically():
             for acked in transaction.acks:
-                acked.finish(acked.messages)
+                acked.finish()
             for connection, message in transaction.sends:
-                self._broker.flow.used_bytes -= message.size_bytes
+                self._count_uncommitted(-message.size_bytes)
                 self._broker.intake.route(connection, message)
         self.transactions.close(transaction, committed=True)
+        self._broker.flow.release()  # what went to topics takes no space any more
         self._store.when_durable(on_stored)
 
     def _check_sends(self, transaction: Transaction) -> None:
@@ -113,6 +126,7 @@ class Transactor:
 
     def roll_back(self, transaction_id: Hashable) -> None:
         """Undo everything in it. One that is gone already has nothing left to undo."""
+        self._broker.flow.admit(transaction_id)
         if not self.transactions.was_rolled_back(transaction_id):
             self._undo(self.transactions.get(transaction_id))
 
@@ -124,9 +138,9 @@ class Transactor:
     def _undo(self, transaction: Transaction) -> None:
         self.transactions.close(transaction, committed=False)
         for _, message in transaction.sends:
-            self._broker.flow.used_bytes -= message.size_bytes
+            self._count_uncommitted(-message.size_bytes)
         for acked in reversed(transaction.acks):
-            acked.undo(acked.messages)
+            acked.undo()
         self._broker.flow.release()
 
     def forget(self, transaction_id: Hashable) -> None:

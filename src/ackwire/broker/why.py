@@ -52,10 +52,13 @@ def _about_queue(broker: "Broker", queue: Queue) -> list[str]:
         f"{_count(queue.consumer_count, 'consumer')}, {acked} acknowledged in open transactions; "
         f"{queue.size_bytes} bytes"
     ]
+    consumers = list(queue.subscriptions())
     first = next(queue.pending(), None)
+    kept = next(((m, c) for c in consumers for m in c.waiting if queue.owns(m)), None)
     if first is not None:
         lines.append(_waiting(broker, queue, first, ahead=0))
-    consumers = list(queue.subscriptions())
+    elif kept is not None:
+        lines.append(f"message {kept[0].sequence} of {queue!r} waits: {_kept_for(broker, *kept)}")
     lines += [_idle(broker, consumer, [queue]) for consumer in consumers[:_LINES_MAX]]
     if len(consumers) > _LINES_MAX:
         lines.append(f"{queue!r} has {len(consumers) - _LINES_MAX} more consumers")
@@ -275,7 +278,7 @@ def _no_room(broker: "Broker", subscription: Subscription) -> str | None:
     """Why a consumer cannot be sent anything, or None if it can."""
     if subscription.has_room:
         return None
-    if subscription.is_pull:
+    if subscription.is_pull and subscription.pulls == 0:
         return "asks for nothing (prefetch 0, and no receive waits)"
     if not _is_full(subscription):
         return "is not sent to: its connection has too much output waiting (connection.write_pause_bytes)"
@@ -293,7 +296,11 @@ def _is_full(subscription: Subscription) -> bool:
 
 
 def _queues_of(broker: "Broker", subscription: Subscription) -> list[Queue]:
-    return [queue for queue in broker.registry.queues() if subscription in queue.subscriptions()]
+    return [queue for queue in broker.registry.queues() if _reads(subscription, queue)]
+
+
+def _reads(subscription: Subscription, queue: Queue) -> bool:
+    return any(consumer is subscription for consumer in queue.subscriptions())
 
 
 def _subscriptions(broker: "Broker") -> Iterator[Subscription]:
@@ -337,13 +344,10 @@ def _producer_of(broker: "Broker", message: Message) -> str:
 
 
 def _largest_holder(broker: "Broker") -> str:
-    holders = [(queue.size_bytes, repr(queue)) for queue in broker.registry.queues()]
-    holders += [
-        (sum(message.size_bytes for _, message in t.sends), f"open transaction {t.transaction_id}")
-        for t in broker.transactor.transactions
-    ]
-    size_bytes, name = max(holders, default=(0, ""))
-    return f"largest holder {name} with {size_bytes} bytes" if size_bytes else "nothing holds messages"
+    largest = max(broker.registry.queues(), key=lambda queue: queue.size_bytes, default=None)
+    if largest is None or not largest.size_bytes:
+        return "no queue holds messages"
+    return f"largest holder {largest!r} with {largest.size_bytes} bytes"
 
 
 # ---- transactions ----------------------------------------------------------------------------------------------
@@ -377,7 +381,7 @@ def _acked_from(transaction: Transaction, queue: Queue) -> list[Message]:
     return [
         message
         for acked in transaction.acks
-        if isinstance(queue.place, Destination) or acked.subscription in queue.subscriptions()
+        if isinstance(queue.place, Destination) or _reads(acked.subscription, queue)
         for message in acked.messages
         if queue.owns(message)
     ]

@@ -82,6 +82,10 @@ class _ConsumerEnd:
             self._peer.close_later(0, f"a message cannot be put into the encoding it asked for: {error}")
         self._peer.output_waits()
 
+    def change_prefetch(self, prefetch: int) -> None:
+        self._protocol.send(commands.ConsumerControl(consumer_id=self._wire.consumer_id, prefetch=prefetch))
+        self._peer.output_waits()
+
     def end_of_messages(self) -> None:
         self._protocol.send_end_of_messages(self._wire)
         self._peer.output_waits()

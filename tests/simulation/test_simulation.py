@@ -1,0 +1,30 @@
+"""Some hundreds of seeds; `make simulate SEEDS=…` runs as many as you like."""
+
+import logging
+
+import pytest
+
+from tests.simulation.world import World, run_seed
+
+CHUNK = 10
+SEEDS = 300
+"""About 20 s of work; in chunks, so that workers can share them."""
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, CHUNK))
+def test_seeds_show_no_violation(first: int) -> None:
+    logging.disable(logging.CRITICAL)
+    try:
+        for seed in range(first, first + CHUNK):
+            run_seed(seed)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    histories = []
+    for _ in range(2):
+        world = World(7, record=True)
+        world.run()
+        histories.append(world.history)
+    assert histories[0] == histories[1]
