@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where `tests` is
 
-from tests.simulation.world import STEPS, World  # noqa: E402
+from tests.simulation.world import STEPS, World
 
 _PROGRESS_SECONDS = 5.0
 

@@ -37,6 +37,7 @@ async def serve(settings: Settings, *, ready: Callable[[list[str]], None], stop:
         policies=Policies(settings.policies),
     )
     broker.start()
+    broker.answer_questions()
     peers: set[Peer] = set()
     uris = [parse_listener_uri(text) for text in settings.listen.uris]
     listeners = [_listener(uri, broker=broker, clock=clock, settings=settings, peers=peers) for uri in uris]

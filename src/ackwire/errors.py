@@ -7,6 +7,7 @@
     └── BrokerError               a request the broker refuses; the peer is told, the connection goes on
         ├── InvalidClientId           client id missing, or in use by another connection
         ├── InvalidDestination        the destination cannot be used that way
+        │   └── DestinationGone           a temporary destination that was deleted or never made
         ├── InvalidSelector           a selector that does not parse
         ├── UnknownResource           connection, session, producer or consumer never announced
         ├── NotAuthorised             wrong credentials, or no right to do this
@@ -43,6 +44,10 @@ class InvalidClientId(BrokerError):
 
 class InvalidDestination(BrokerError):
     """The destination does not exist or cannot be used that way."""
+
+
+class DestinationGone(InvalidDestination):
+    """A temporary destination that was deleted, or never made."""
 
 
 class InvalidSelector(BrokerError):

@@ -34,6 +34,15 @@ class Eviction(Enum):
     LOWEST_PRIORITY = "lowest-priority"
 
 
+class WhenFull(Enum):
+    """What a producer feels when there is no space for its message (SEMANTICS B6)."""
+
+    INHERIT = "inherit"
+    """What `limits.when_full` says."""
+    BLOCK = "block"
+    FAIL = "fail"
+
+
 @dataclass(frozen=True, slots=True)
 class DestinationPolicy:
     """What applies to the destinations that match. The most specific pattern decides, alone: what its table does not
@@ -57,6 +66,14 @@ class DestinationPolicy:
     exclusive_by_default: bool = rules.switch(
         False, reason="Every consumer of a queue is exclusive, as if it had asked with consumer.exclusive=true."
     )
+    consumers_before_dispatch: int = rules.count(
+        1,
+        highest=10_000,
+        reason="A queue waits for this many consumers before it dispatches, so that the first one does not get all.",
+    )
+    dispatch_wait_seconds_max: float = rules.seconds(
+        10, lowest=0, highest=3600, reason="It waits no longer than this for them, counted from the first consumer."
+    )
     groups_max: int = rules.count(
         65_536,
         highest=16_777_216,
@@ -65,10 +82,25 @@ class DestinationPolicy:
     )
     memory_bytes_max: int | None = rules.size(
         None,
-        lowest=64 * KIB,
+        lowest=4 * KIB,
         highest=1024 * GIB,
-        reason="Bytes of messages one destination may hold before its producers wait, so that it cannot fill the "
-        "broker alone; unless set, only limits.memory_bytes_max counts.",
+        reason="Bytes of messages one queue may hold before its producers wait, so that it cannot fill the broker "
+        "alone; unless set, only limits.memory_bytes_max counts.",
+    )
+    when_full: WhenFull = field(
+        default=WhenFull.INHERIT,
+        metadata=rules.member_of(
+            WhenFull,
+            reason="What a send to a full destination feels. block: it waits for space. fail: it gets an error. "
+            "inherit: as limits.when_full says.",
+        ),
+    )
+    block_timeout_seconds: float | None = rules.seconds(
+        None,
+        lowest=0,
+        highest=86_400,
+        reason="A blocked send gets an error after this long; 0: it waits as long as it takes. Unless set, "
+        "limits.block_timeout_seconds counts.",
     )
     topic_pending_messages_max: int | None = rules.count(
         None,
@@ -86,6 +118,15 @@ class DestinationPolicy:
         lowest=0,
         highest=1_000_000,
         reason="Messages a topic keeps for retroactive consumers (consumer.retroactive=true) that come later.",
+    )
+    retroactive_by_default: bool = rules.switch(
+        False, reason="Every consumer of a topic is retroactive, as if it had asked with consumer.retroactive=true."
+    )
+    expiration_default_seconds: float = rules.seconds(
+        0,
+        lowest=0,
+        highest=10 * 365 * 86_400,
+        reason="The time to live of messages that would live for ever; 0: they do.",
     )
     expiration_ceiling_seconds: float = rules.seconds(
         0,
@@ -138,7 +179,15 @@ class DestinationPolicy:
     )
     advise_full: bool = rules.switch(False, reason="Publish on ActiveMQ.Advisory.FULL.* when producers have to wait.")
     advise_no_consumers: bool = rules.switch(
-        False, reason="Publish on ActiveMQ.Advisory.NoConsumer.* what is sent to a queue without consumers."
+        False,
+        reason="Publish on ActiveMQ.Advisory.NoConsumer.* the non-persistent messages that are sent while nobody "
+        "listens.",
+    )
+    advise_delivered: bool = rules.switch(
+        False, reason="Publish on ActiveMQ.Advisory.MessageDelivered.* that a message has reached a queue."
+    )
+    advise_consumed: bool = rules.switch(
+        False, reason="Publish on ActiveMQ.Advisory.MessageConsumed.* that a message was acknowledged."
     )
 
 
@@ -170,6 +219,11 @@ class Policies:
 
     def __init__(self, policies: Sequence[DestinationPolicy] = ()) -> None:
         self._policies = sorted(policies, key=lambda policy: _specificity(policy.match), reverse=True)
+
+    @property
+    def limit_memory(self) -> bool:
+        """Whether any policy limits the memory of a queue."""
+        return any(policy.memory_bytes_max is not None for policy in self._policies)
 
     def for_destination(self, destination: Destination) -> DestinationPolicy:
         """The most specific policy that matches, or the default."""

@@ -17,6 +17,7 @@ QUEUE_NAME_LENGTH_MAX: Final = 1024
 """Characters of a queue name in a setting; as a prefix it leaves room for a name behind it."""
 
 _T = TypeVar("_T")
+_Seconds = TypeVar("_Seconds", float, float | None)
 _Int = TypeVar("_Int", int, int | None)
 
 
@@ -104,8 +105,9 @@ def queue_name(default: str, *, reason: str) -> str:
     return setting(default, Rule(Kind.QUEUE_NAME, reason, 1, QUEUE_NAME_LENGTH_MAX))
 
 
-def seconds(default: float, *, lowest: float, highest: float, reason: str) -> float:
-    return setting(float(default), Rule(Kind.SECONDS, reason, lowest, highest))
+def seconds(default: _Seconds, *, lowest: float, highest: float, reason: str) -> _Seconds:
+    """A duration; None for none of its own."""
+    return setting(default, Rule(Kind.SECONDS, reason, lowest, highest))
 
 
 def size(default: _Int, *, lowest: int, highest: int, reason: str) -> _Int:

@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.jms import Jms
+from tests.conformance.proxy import CuttableProxy
 from tests.conformance.routes import AGAINST_ACTIVEMQ, CORE_ROUTES, ROUTES, Broker
 from tests.conformance.tls import STORE_PASSWORD, TlsFiles, make_tls_files
+from tests.conformance.variants import VARIANTS
 from tests.helpers.activemq import running_activemq
 from tests.helpers.java import (
     BROKER_JARS,
@@ -37,6 +39,7 @@ _LOGS = pytest.StashKey[list[Path]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "temporary_destinations: the broker must know temporary queues (A8)")
+    config.addinivalue_line("markers", "full_minute: waits for the clock's next full minute (I1)")
     config.addinivalue_line("markers", "pull: the broker must answer MessagePull (C3)")
 
 
@@ -79,16 +82,27 @@ def tls(java_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
 def broker(
     java_cache: Path, tls: TlsFiles, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Broker]:
-    """A broker that listens on every route."""
+    """A broker that listens on every route, configured as the module's BROKER_VARIANT says."""
+    variant = VARIANTS[getattr(request.module, "BROKER_VARIANT", "default")]
     log_path = tmp_path_factory.mktemp("broker") / "broker.log"
     listeners = [route.listener_uri(key=tls.key, certificate=tls.certificate) for route in ROUTES.values()]
     if AGAINST_ACTIVEMQ:
         classes = compiled(JAVA_SOURCES / "broker", BROKER_JARS, java_cache)
         starting = running_activemq(
-            listeners, classes=classes, log_path=log_path, key_store=tls.key_store, password=STORE_PASSWORD
+            listeners,
+            classes=classes,
+            log_path=log_path,
+            key_store=tls.key_store,
+            password=STORE_PASSWORD,
+            settings=variant.activemq,
         )
     else:
-        starting = running_broker(listeners, log_path=log_path)
+        options = ["--store", "memory"]
+        if variant.ackwire:
+            config = log_path.with_name("ackwire.toml")
+            config.write_text(variant.ackwire)
+            options += ["--config", str(config)]
+        starting = running_broker(listeners, log_path=log_path, options=options)
     logs = request.session.stash.setdefault(_LOGS, [])
     logs.append(log_path)
     with starting as running:
@@ -167,6 +181,13 @@ def queue(request: pytest.FixtureRequest) -> str:
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic that no other test uses."""
     return f"topic://{_destination_name(request)}"
+
+
+@pytest.fixture
+def proxy(broker: Broker) -> Iterator[CuttableProxy]:
+    """A way to the default listener that the test can cut."""
+    with CuttableProxy(broker.port("tcp")) as proxy:
+        yield proxy
 
 
 def _destination_name(request: pytest.FixtureRequest) -> str:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from tests.helpers.java import JavaDriver
+from tests.helpers.java import JavaDriver, answer_of
 
 ARRIVAL_TIMEOUT_MS = 10_000  # a message that should come has come by then, on any machine
 ABSENCE_MS = 300  # how long to look for a message that must not come
 PERSISTENT = 2
 NON_PERSISTENT = 1
+SESSION_TRANSACTED = 0  # beside the acknowledgement modes below
 
 
 class AckMode(enum.IntEnum):
@@ -86,6 +87,9 @@ class Received:
     delivery_count: int
     group_id: str | None
     group_sequence: int
+    group_first: bool
+    original_destination: str | None
+    payload: dict[str, Any] | None
     compressed: bool
 
 
@@ -112,6 +116,37 @@ class ConnectionFacts:
     queue_prefetch: int
 
 
+class Background:
+    """An operation that goes on in a thread of the JVM while the test does other things."""
+
+    def __init__(self, driver: JavaDriver, operation: str, arguments: Mapping[str, object]) -> None:
+        self._driver = driver
+        self._handle = driver.call("begin", request={"op": operation, **arguments})
+
+    def is_done(self, timeout_ms: int = 0) -> bool:
+        """Whether it ended, well or not, waiting *timeout_ms* for that."""
+        return self._driver.call("outcome", begun=self._handle, timeout_ms=timeout_ms) is not None
+
+    def result(self) -> Any:
+        """Its result, once it ended; raises what it raised."""
+        answer = self._driver.call("outcome", begun=self._handle, timeout_ms=ARRIVAL_TIMEOUT_MS)
+        assert answer is not None, "the operation in the background does not end"
+        return answer_of(answer)
+
+
+class PendingReceive:
+    """A receive in the background."""
+
+    def __init__(self, background: Background) -> None:
+        self.is_done = background.is_done
+        self._result = background.result
+
+    def result(self) -> Received | None:
+        """The message, once it came, or nothing if the consumer was closed meanwhile."""
+        message = self._result()
+        return None if message is None else _received(message)
+
+
 class Producer:
     def __init__(self, driver: JavaDriver, handle: int) -> None:
         self._driver = driver
@@ -134,6 +169,19 @@ class Producer:
             time_to_live_ms=time_to_live_ms,
         )
         return ids
+
+    def send_to(self, destination: str, *messages: Outgoing) -> None:
+        """Send with a producer that has no destination of its own."""
+        self._driver.call("send", **self._plain_send(messages, PERSISTENT), destination=destination)
+
+    def begin_send(self, *messages: Outgoing, delivery_mode: int = PERSISTENT) -> Background:
+        """Send in the background: it may block."""
+        return Background(self._driver, "send", self._plain_send(messages, delivery_mode))
+
+    def _plain_send(self, messages: Sequence[Outgoing], delivery_mode: int) -> dict[str, Any]:
+        described = [message.as_json() for message in messages]
+        how = {"delivery_mode": delivery_mode, "priority": 4, "time_to_live_ms": 0}
+        return {"producer": self._handle, "messages": described, **how}
 
     def send_with_callback(self, *messages: Outgoing) -> int:
         """Send with a completion callback each; returns how many were reported as successes."""
@@ -158,6 +206,10 @@ class Consumer:
         """`receive(timeout)`; with 0 `receiveNoWait()`, with a negative time `receive()`."""
         message = self._driver.call("receive", consumer=self._handle, timeout_ms=timeout_ms)
         return None if message is None else _received(message)
+
+    def begin_receive(self) -> "PendingReceive":
+        """`receive()` without a time limit, in the background."""
+        return PendingReceive(Background(self._driver, "receive", {"consumer": self._handle, "timeout_ms": -1}))
 
     def receive_blocking(self) -> Received | None:
         return self.receive(-1)
@@ -218,16 +270,76 @@ class Session:
         self._driver = driver
         self._handle = handle
 
-    def producer(self, destination: str) -> Producer:
+    def producer(self, destination: str | None) -> Producer:
         handle = self._driver.call("producer", session=self._handle, destination=destination)
         return Producer(self._driver, handle)
 
-    def consumer(self, destination: str, *, listen: bool = False) -> Consumer:
-        handle = self._driver.call("consumer", session=self._handle, destination=destination, listen=listen)
+    def consumer(
+        self,
+        destination: str,
+        *,
+        selector: str | None = None,
+        no_local: bool = False,
+        listen: bool = False,
+        failures: int = 0,
+    ) -> Consumer:
+        """A consumer; its listener, if it listens, throws for the first *failures* messages (-1: for all)."""
+        return self._consumer(destination, None, selector, no_local, listen, failures)
+
+    def durable(
+        self,
+        topic: str,
+        name: str,
+        *,
+        selector: str | None = None,
+        no_local: bool = False,
+        listen: bool = False,
+        failures: int = 0,
+    ) -> Consumer:
+        """`createDurableSubscriber`."""
+        return self._consumer(topic, name, selector, no_local, listen, failures)
+
+    def _consumer(
+        self, destination: str, durable: str | None, selector: str | None, no_local: bool, listen: bool, failures: int
+    ) -> Consumer:
+        handle = self._driver.call(
+            "consumer",
+            session=self._handle,
+            destination=destination,
+            durable=durable,
+            selector=selector,
+            no_local=no_local,
+            listen=listen,
+            failures=failures,
+        )
         return Consumer(self._driver, handle)
+
+    def unsubscribe(self, name: str) -> None:
+        self._driver.call("unsubscribe", session=self._handle, name=name)
+
+    def browse(self, queue: str, selector: str | None = None) -> list[Received]:
+        """All that a browser shows, from its beginning to its end."""
+        answer = self._driver.call("browse", session=self._handle, destination=queue, selector=selector)
+        return [_received(message) for message in answer]
+
+    def commit(self) -> None:
+        self._driver.call("commit", session=self._handle)
+
+    def begin_commit(self) -> Background:
+        return Background(self._driver, "commit", {"session": self._handle})
+
+    def rollback(self) -> None:
+        self._driver.call("rollback", session=self._handle)
+
+    def recover(self) -> None:
+        self._driver.call("recover", session=self._handle)
 
     def temporary_queue(self) -> str:
         name: str = self._driver.call("temporary_queue", session=self._handle)
+        return name
+
+    def temporary_topic(self) -> str:
+        name: str = self._driver.call("temporary_topic", session=self._handle)
         return name
 
     def acknowledge(self, message: Received) -> None:
@@ -256,6 +368,20 @@ class Connection:
         handle = self._driver.call("session", connection=self._handle, mode=int(mode))
         return Session(self._driver, handle)
 
+    def transacted_session(self) -> Session:
+        return Session(self._driver, self._driver.call("session", connection=self._handle, mode=SESSION_TRANSACTED))
+
+    def delete_temporary(self, destination: str) -> None:
+        self._driver.call("delete_temporary", connection=self._handle, destination=destination)
+
+    def destroy_destination(self, destination: str) -> None:
+        """`ActiveMQConnection.destroyDestination`."""
+        self._driver.call("destroy_destination", connection=self._handle, destination=destination)
+
+    def set_redelivery_policy(self, destination: str, **options: object) -> None:
+        """The policy for one destination, or for all that a wildcard name stands for."""
+        self._driver.call("redelivery_policy", connection=self._handle, destination=destination, options=options)
+
     def start(self) -> None:
         self._driver.call("start", connection=self._handle)
 
@@ -281,10 +407,15 @@ class Jms:
     """One JVM with the real client in it."""
 
     def __init__(self, driver: JavaDriver) -> None:
-        self._driver = driver
+        self.driver = driver
 
     def connect(self, url: str, *, start: bool = True) -> Connection:
-        return Connection(self._driver, self._driver.call("connect", url=url, start=start))
+        return Connection(self.driver, self.driver.call("connect", url=url, start=start, xa=False))
+
+    def advisory_topic(self, kind: str, destination: str | None = None) -> str:
+        """What `AdvisorySupport.get<kind>AdvisoryTopic` answers."""
+        name: str = self.driver.call("advisory_topic", kind=kind, destination=destination)
+        return name
 
     def send(self, url: str, destination: str, *messages: Outgoing, **how: int) -> list[str]:
         """Send the messages over a connection of their own."""
@@ -293,12 +424,12 @@ class Jms:
 
     def reset(self) -> list[str]:
         """Close whatever is open; returns the errors that were reported to listeners meanwhile."""
-        errors: list[str] = self._driver.call("reset")
+        errors: list[str] = self.driver.call("reset")
         return errors
 
     def kill(self) -> None:
         """End the JVM with SIGKILL."""
-        self._driver.kill()
+        self.driver.kill()
 
 
 def with_options(url: str, **options: object) -> str:

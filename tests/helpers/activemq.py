@@ -13,11 +13,21 @@ from tests.helpers.processes import ManagedProcess, RunningBroker, wait_until_re
 
 @contextmanager
 def running_activemq(
-    listeners: Sequence[str], *, classes: Path, log_path: Path, key_store: Path, password: str
+    listeners: Sequence[str],
+    *,
+    classes: Path,
+    log_path: Path,
+    key_store: Path,
+    password: str,
+    settings: Sequence[str] = (),
 ) -> Iterator[RunningBroker]:
-    """Run ActiveMQ on the *listeners*; those with TLS use the key and certificate in *key_store*."""
+    """Run ActiveMQ on the *listeners*; those with TLS use the key and certificate in *key_store*.
+
+    The *settings* are written as `Settings.java` explains.
+    """
     prefix = "-Djavax.net.ssl.keyStore"
     tls = [f"{prefix}={key_store}", f"{prefix}Type=PKCS12", f"{prefix}Password={password}"]
-    argv = ["java", *JVM_OPTIONS, *tls, "-cp", classpath(BROKER_JARS, classes), "ActiveMqBroker", *listeners]
+    argv = ["java", *JVM_OPTIONS, *tls, "-cp", classpath(BROKER_JARS, classes), "ActiveMqBroker"]
+    argv += [*(f"--{setting}" for setting in settings), *listeners]
     with ManagedProcess(argv, log_path=log_path) as process:
         yield wait_until_ready(process, len(listeners))

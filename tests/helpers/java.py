@@ -47,10 +47,19 @@ ANSWER_TIMEOUT_SECONDS = 40.0  # the longest operation waits 20 s inside Java
 class JavaError(Exception):
     """An exception that the Java client raised."""
 
-    def __init__(self, class_name: str, message: str) -> None:
-        super().__init__(f"{class_name}: {message}")
+    def __init__(self, class_name: str, message: str, code: int | None = None) -> None:
+        super().__init__(f"{class_name}: {message}" + ("" if code is None else f" (code {code})"))
         self.class_name = class_name
         self.message = message
+        self.code = code  # of an XAException
+
+
+def answer_of(answer: dict[str, Any]) -> Any:
+    """The result in a driver's answer; raises `JavaError` if it holds an exception instead."""
+    if "error" in answer:
+        error = answer["error"]
+        raise JavaError(error["class"], error["message"], error["code"])
+    return answer["result"]
 
 
 def missing_requirements(jars: Sequence[str] = CLIENT_JARS) -> str | None:
@@ -147,10 +156,7 @@ class JavaDriver:
     def call(self, operation: str, **arguments: object) -> Any:
         """Do *operation* and return its result; raises `JavaError` if the client raised."""
         self._process.write_line(json.dumps({"op": operation, **arguments}))
-        answer = self._next_answer(operation)
-        if "error" in answer:
-            raise JavaError(answer["error"]["class"], answer["error"]["message"])
-        return answer["result"]
+        return answer_of(self._next_answer(operation))
 
     def _next_answer(self, operation: str) -> dict[str, Any]:
         try:

@@ -284,7 +284,7 @@ class SendingClient(Client):
     def decide(self, deed: Deed, outcome: Outcome) -> None:
         self.note(f"{deed.name}: {outcome.name}")
         deed.outcome = outcome
-        if outcome is Outcome.SENT:
+        if outcome is Outcome.SENT and not deed.asked_at:  # what counts is the first time it was asked for
             deed.asked_at = self.world.step
 
 
@@ -560,9 +560,7 @@ class Consumer(SendingClient):
         timeout = self.random.choice((-1, 0, 100))
         self.note(f"pulls {timeout}")
         self.tell(
-            commands.MessagePull(
-                consumer_id=self.consumer, destination=wire_destination(self.where), timeout=timeout
-            )
+            commands.MessagePull(consumer_id=self.consumer, destination=wire_destination(self.where), timeout=timeout)
         )
 
     def _receive(self) -> None:

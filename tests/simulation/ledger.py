@@ -133,6 +133,8 @@ class Ledger:
 
     def _first_dispatch(self, copy: Copy, message: Message, consumer: str, *, ordered: bool) -> None:
         count = int.from_bytes(message.key[-8:], signed=True)
+        if len(self.sent[message.key].places) > 1:
+            return  # it may have been another consumer's alone: the one that held its twin
         stream = (consumer, copy[0], message.origin.producer_key)
         if ordered and count < self._newest.get(stream, -1):
             raise Violation(f"{self.text(copy)} reaches {consumer} after a later one of its producer")

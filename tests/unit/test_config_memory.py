@@ -51,7 +51,7 @@ def test_share_is_whole_mebibytes_where_it_has_one() -> None:
         ("0 %", 'must be above 0 and at most "100 %", and is "0 %"'),
         ("-5 %", 'must be above 0 and at most "100 %"'),
         ("101 %", 'must be above 0 and at most "100 %"'),
-        ("1 %", 'must be from 1 MiB to 1024 GiB, and is "1 %", which is 1 % of 64.0 MiB'),
+        ("0.01 %", 'must be from 16 KiB to 1024 GiB, and is "0.01 %", which is 0.01 % of 64.0 MiB'),
         ("%", 'like "64 KiB" or "100 MiB" or "20 %", and is "%"'),
         ("5 percent", 'unknown unit "percent" in "5 percent"; known units: B, KB, MB, GB, KiB, MiB, GiB, %'),
     ],
@@ -70,7 +70,7 @@ def test_rendered_percentage_is_resolved_and_named_in_a_comment(tmp_path: Path) 
     (tmp_path / "a.toml").write_text("limits.memory_bytes_max = '12.5 %'")
     text = render(load(tmp_path / "a.toml", memory_bytes=8 * GIB))
     assert '\nmemory_bytes_max = "1 GiB"  # 12.5 % of 8.0 GiB\n' in text
-    assert '# Default: 20 %; range: 1 MiB to 1024 GiB; unit of a plain number: bytes; or a percentage like "70 %".' in (
+    assert '# Default: 20 %; range: 16 KiB to 1024 GiB; unit of a plain number: bytes; or a percentage like "70 %".' in (
         text.replace("\n# ", " ").replace(" Default: 20", "# Default: 20")
     )
     (tmp_path / "b.toml").write_text(text)

@@ -4,16 +4,12 @@ import re
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 import ackwire
 from ackwire.config.settings import TABLES
 from ackwire.policy import DestinationPolicy
-
-NOT_YET_USED: Final = {"memory_bytes_max", "advise_full"}
-"""Settings of a policy that the broker does not obey yet. This must become empty, and is not to grow."""
 
 
 @cache
@@ -38,4 +34,4 @@ def test_setting_is_used(table: str, key: str) -> None:
 
 @pytest.mark.parametrize("key", [key.name for key in fields(DestinationPolicy)])
 def test_setting_of_a_policy_is_used(key: str) -> None:
-    assert is_used("policy", key) is (key not in NOT_YET_USED)
+    assert is_used("policy", key)

@@ -14,7 +14,7 @@ from ackwire.broker.subscription import Subscription
 from ackwire.destinations import Destination, Kind, derived_destination, matches_pattern
 from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts
 from ackwire.message import Message
-from ackwire.values import Int
+from ackwire.values import Int, Value
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
@@ -147,28 +147,62 @@ class Advisories:
         )
 
     def expired(self, where: Destination, message: Message) -> None:
-        self._about_message("Expired", where, message)
+        self._about_message("Expired", where, message, lambda: self._original_id(message))
+
+    def delivered(self, where: Destination, message: Message) -> None:
+        self._about_message("MessageDelivered", where, message, lambda: self._original(where, message))
+
+    def consumed(self, where: Destination, message: Message) -> None:
+        self._about_message("MessageConsumed", where, message, lambda: self._original(where, message))
 
     def dead_lettered(self, where: Destination, message: Message) -> None:
-        self._about_message("MessageDLQd", where, message)
+        self._about_message("MessageDLQd", where, message, dict)
 
-    def no_consumers(self, where: Destination, message: Message) -> None:
-        self._about_message("NoConsumer", where, message)
+    def discarded(self, where: Destination, message: Message, subscription: Subscription, count: int) -> None:
+        """The *count*-th message that *subscription* lost."""
 
-    def discarded(self, where: Destination, message: Message) -> None:
-        self._about_message("MessageDiscarded", where, message)
+        def properties() -> dict[str, Value]:
+            counted: dict[str, Value] = {"consumerId": subscription.consumer_id, "discardedCount": Int(count)}
+            return {**self._original(where, message), **counted}
 
-    def _about_message(self, what: str, where: Destination, message: Message) -> None:
+        self._about_message("MessageDiscarded", where, message, properties)
+
+    def _about_message(
+        self, what: str, where: Destination, message: Message, properties: Callable[[], dict[str, Value]]
+    ) -> None:
         if not is_advisory(where):
             topic = _about(what, where)
-            self._tell(topic, lambda: Advisory(AdvisoryKind.MESSAGE, topic, message=message, destination=where))
+            self._tell(
+                topic,
+                lambda: Advisory(
+                    AdvisoryKind.MESSAGE, topic, message=message, destination=where, properties=properties()
+                ),
+            )
+
+    def _original_id(self, message: Message) -> dict[str, Value]:
+        return {"orignalMessageId": self._broker.editor.message_id(message)}  # ActiveMQ's spelling
+
+    def _original(self, where: Destination, message: Message) -> dict[str, Value]:
+        return {**self._original_id(message), "orignalDestination": repr(where)}
+
+    def no_consumers(self, where: Destination, message: Message) -> None:
+        """A non-persistent message for nobody goes to those who want to know of such."""
+        topic = _about("NoConsumer", where)
+        if not message.persistent and not is_advisory(where) and self._broker.has_listeners(topic):
+            self._broker.intake.put(None, self._broker.editor.readdressed(message, topic))
 
     def slow_consumer(self, where: Destination, subscription: Subscription) -> None:
         if not is_advisory(where):
             topic = _about("SlowConsumer", where)
             self._tell(
                 topic,
-                lambda: Advisory(AdvisoryKind.CONSUMER_ADDED, topic, consumer=facts(subscription), destination=where),
+                lambda: Advisory(
+                    AdvisoryKind.CONSUMER_ADDED,
+                    topic,
+                    consumer=facts(subscription),
+                    destination=where,
+                    properties={"consumerId": subscription.consumer_id},
+                ),
             )
 
     def full(self, where: Destination, reason: str) -> None:

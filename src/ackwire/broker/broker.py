@@ -10,13 +10,14 @@ module is the front that adapters see.
 
 import logging
 from collections.abc import Callable, Hashable
-from typing import Final, final
+from typing import final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
+from ackwire.broker.questions import Questions
 from ackwire.broker.registry import Registry
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
@@ -33,9 +34,6 @@ from ackwire.policy import Policies
 from ackwire.store.contract import Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
-
-_EXPIRY_SWEEP_SECONDS: Final = 30.0
-"""How often queues look for messages whose time is over; ActiveMQ's figure. Dispatch never sends an expired one."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +65,7 @@ class Broker:
         self.consumption = Consumption(self, store)
         self.transactor = Transactor(self, store)
         self.scheduler = Scheduler(self, store)
+        self._questions = Questions(self)
 
     def _has_undecided_acks(self, connection: Connection) -> bool:
         return any(transaction.acks for transaction in self.transactor.transactions.of_connection(connection))
@@ -272,10 +271,14 @@ class Broker:
     def start(self) -> None:
         """Begin the work that time triggers; what the store knows to be scheduled is scheduled again."""
         self.scheduler.restore()
-        self.clock.call_later(_EXPIRY_SWEEP_SECONDS, self._sweep)
+        self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
+
+    def answer_questions(self) -> None:
+        """Listen to clients that ask why (`questions.py`)."""
+        self._questions.start()
 
     def _sweep(self) -> None:
         now_ms = self.clock.now_ms()
         for queue in self.registry.queues():
             queue.expire_due(now_ms)
-        self.clock.call_later(_EXPIRY_SWEEP_SECONDS, self._sweep)
+        self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)

@@ -9,6 +9,8 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.queue import Queue
 from ackwire.broker.redelivery import (
     CAUSE_PROPERTY,
+    DELAY_PROPERTY,
+    ORIGINAL_DELIVERY_MODE_PROPERTY,
     ORIGINAL_EXPIRATION_PROPERTY,
     judge,
     redelivery_delay_seconds,
@@ -24,7 +26,7 @@ from ackwire.broker.subscription import (
 from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.broker.transactions import AckedMessages, Transaction
 from ackwire.destinations import Destination
-from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised, ResourceLimit
+from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised, ResourceLimit
 from ackwire.message import Message
 from ackwire.selector import Selector, compile_selector
 from ackwire.store.contract import DurableKey, DurableRecord, Store
@@ -94,7 +96,7 @@ class Consumption:
             if part.kind.is_temporary:
                 owner = self._broker.registry.owner(part)
                 if owner is None:
-                    raise InvalidDestination(f"{part!r} does not exist: it was deleted or never made")
+                    raise DestinationGone(f"{part!r} does not exist: it was deleted or never made")
                 if owner is not connection:
                     raise NotAuthorised(f"{part!r} belongs to another connection, which alone may consume from it")
         return parts
@@ -157,7 +159,7 @@ class Consumption:
             port,
             selector,
             pending_bytes_max=self._broker.settings.destinations.topic_pending_bytes_max,
-            pending_messages_max=request.pending_messages_max or policy.topic_pending_messages_max,
+            pending_messages_max=_lower(request.pending_messages_max, policy.topic_pending_messages_max),
             eviction=policy.eviction,
         )
         connection.subscriptions[request.consumer_id] = subscription
@@ -340,7 +342,7 @@ class Consumption:
         self.pump(subscription)
 
     def _collect(self, subscription: QueueSubscription, messages: list[Message], transaction: Transaction) -> None:
-        """Leave the end of *messages* to *transaction*; the queues are noted now, the consumer may have gone by then."""
+        """Leave the end of *messages* to *transaction*; the queues are noted now: the consumer may be gone by then."""
         by_queue = self._by_queue(subscription, messages)
         subscription.in_flight.expect_back(messages)
         transaction.acks.append(
@@ -404,11 +406,16 @@ class Consumption:
         self.pump(subscription)
 
     def _redeliver_later(self, queue: Queue, message: Message, delay_seconds: float) -> None:
-        message.redelivery_counter += 1
-        self._broker.clock.call_later(delay_seconds, lambda: queue.put_back([message]))
+        """Offer *message* again after a while, marked: the Java client lets it pass though it gave it up once."""
+        delay: dict[str, Value] = {DELAY_PROPERTY: Long(round(delay_seconds * 1000))}
+        again = self._broker.editor.readdressed(message, message.destination, properties=delay)
+        self._broker.editor.stamp(again, message.sequence, self._broker.clock.now_ms())
+        again.redelivery_counter = message.redelivery_counter + 1
+        queue.replace(message, again)
+        self._broker.clock.call_later(delay_seconds, lambda: queue.put_back([again]))
 
     def _expire_at_client(self, subscription: QueueSubscription, messages: list[Message]) -> None:
-        """EXPIRED: the client found them too old. By our clock they may not be (N1): so they are kept as dead letters."""
+        """EXPIRED: the client found them too old. By our clock they may not be (N1): they are kept as dead letters."""
         for queue, theirs in self._by_queue(subscription, messages):
             queue.expire(theirs)
         subscription.finished(len(messages))
@@ -421,16 +428,16 @@ class Consumption:
         if verdict.queue is None or verdict.queue == message.destination:
             _log.info("a message of %r was discarded: %s", queue, verdict.reason)
             return
-        added: dict[str, Value] = {CAUSE_PROPERTY: cause}
-        if message.expiration:
-            added[ORIGINAL_EXPIRATION_PROPERTY] = Long(message.expiration)
+        added: dict[str, Value] = {CAUSE_PROPERTY: cause, ORIGINAL_EXPIRATION_PROPERTY: Long(message.expiration)}
+        if not message.persistent:
+            added[ORIGINAL_DELIVERY_MODE_PROPERTY] = "NON_PERSISTENT"
         copy = self._broker.editor.readdressed(
             message,
             verdict.queue,
             original_destination=message.destination,
             properties=added,
             expiration=0,
-            persistent=message.persistent,
+            persistent=True,  # who keeps non-persistent ones at all wants to find them again
         )
         target = self._broker.registry.dead_letter_queue(verdict.queue)
         self._broker.intake.stamp(copy)
@@ -442,8 +449,12 @@ class Consumption:
     def on_expired(self, queue: Queue, message: Message) -> None:
         """A message has left *queue* because its time is over."""
         self._broker.advisories.expired(message.destination, message)
-        cause = f"expired: its time was over at {message.expiration}, {self._broker.clock.now_ms()} now"
+        cause = f"java.lang.Throwable: Message Expired. Expiration:{message.expiration}"  # ActiveMQ's words
         self.dead_letter(queue, message, cause, expired=True)
+
+    def on_consumed(self, queue: Queue, messages: list[Message]) -> None:  # noqa: ARG002 - a queue's own listeners ask
+        for message in messages:
+            self._broker.advisories.consumed(message.destination, message)
 
     def on_slow(self, queue: Queue, subscription: QueueSubscription) -> None:
         if queue.policy.advise_slow_consumers and isinstance(queue.place, Destination):
@@ -452,8 +463,11 @@ class Consumption:
     def on_discarded(self, topic: Topic, subscription: TopicSubscription, messages: list[Message]) -> None:
         if subscription.dropped == len(messages):
             _log.warning("%r is too slow: its oldest waiting messages are dropped", subscription)
-        for message in messages:
-            self._broker.advisories.discarded(topic.destination, message)
+        for count, message in enumerate(messages, subscription.dropped - len(messages) + 1):
+            self._broker.advisories.discarded(topic.destination, message, subscription, count)
+
+    def on_slow_subscriber(self, topic: Topic, subscription: TopicSubscription) -> None:
+        self._broker.advisories.slow_consumer(topic.destination, subscription)
 
     # ---- pulling and pumping -----------------------------------------------------------------------------------
 
@@ -481,6 +495,11 @@ class Consumption:
                 queue.resume(subscription)
         elif isinstance(subscription, TopicSubscription | BrowserSubscription):
             subscription.pump()
+
+
+def _lower(asked: int, limit: int | None) -> int | None:
+    """What a consumer asks for lowers a limit, and never raises it; 0: it asks for nothing."""
+    return limit if asked == 0 else asked if limit is None else min(asked, limit)
 
 
 def _was_delivered(message: Message, last_delivered: int) -> bool:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
@@ -13,6 +14,7 @@ from ackwire.broker.session import Connection
 from ackwire.destinations import Destination, Kind
 from ackwire.errors import InvalidDestination
 from ackwire.message import Message
+from ackwire.policy import DestinationPolicy
 from ackwire.store.contract import Store
 
 if TYPE_CHECKING:
@@ -55,11 +57,26 @@ class Intake:
         """Take *message*, or hold it until there is space."""
         if message.expiration:
             self._settle_clock_difference(message)
-        flow = self._broker.flow
-        if (flow.must_wait(connection) or flow.memory_is_full()) and not self._continues_transaction(message):
+        if connection.is_reconnect and message.origin.transaction is None and self._is_repetition(message):
+            self._answer(message, on_stored)  # it has its space already
+            return
+        waits = self._broker.flow.must_wait(connection, message) or self._no_space(message)
+        if waits and not self._continues_transaction(message):
             self._hold(connection, message, on_stored, on_refused)
         else:
             self._take(connection, message, on_stored)
+
+    def _no_space(self, message: Message) -> str | None:
+        """Why *message* has to wait: the broker's limit, or that of the queue it is for; None if it need not."""
+        reason = self._broker.flow.memory_is_full()
+        registry = self._broker.registry
+        if reason is not None or not registry.has_memory_limits:
+            return reason
+        target = registry.router.get(message.destination)
+        limit = target.policy.memory_bytes_max if isinstance(target, Queue) else None
+        if limit is None or not isinstance(target, Queue) or target.size_bytes < limit:
+            return None
+        return f"the queue is full: {target.size_bytes} of {limit} bytes (its policy's memory_bytes_max)"
 
     def _continues_transaction(self, message: Message) -> bool:
         """A transaction waits for space before its first work, and not half way: its end is what makes space."""
@@ -90,19 +107,26 @@ class Intake:
             if on_refused is not None:
                 on_refused(error)
 
-        flow.hold(connection, HeldSend(message, self._broker.clock.now_ms(), flow.memory_is_full, proceed, refuse))
+        policy = self._broker.registry.policy_for(message.destination)
+        reason = partial(self._no_space, message)
+        if policy.advise_full and not flow.must_wait(connection, message):
+            self._broker.advisories.full(message.destination, reason() or "")
+        flow.hold(connection, HeldSend(message, self._broker.clock.now_ms(), reason, proceed, refuse, policy))
 
     def _take(self, connection: Connection, message: Message, on_stored: Callable[[], None] | None) -> None:
         message.redelivery_counter = 0  # new here, whatever its sender counted
         transaction_id = message.origin.transaction
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)
-        elif not (connection.is_reconnect and self._is_repetition(message)):
+        else:
             self.route(connection, message)
             self._remember(message)
+        self._answer(message, on_stored)
+
+    def _answer(self, message: Message, on_stored: Callable[[], None] | None) -> None:
         if on_stored is None:
             return
-        if message.persistent and transaction_id is None:
+        if message.persistent and message.origin.transaction is None:
             self._store.when_durable(on_stored)
         else:
             on_stored()
@@ -156,10 +180,12 @@ class Intake:
     def _put(self, connection: Connection | None, message: Message, where: Destination) -> None:
         target = self._broker.registry.get_or_make(where)
         self.stamp(message)
-        self._settle_expiration(message, target.policy.expiration_ceiling_seconds)
+        self._settle_expiration(message, target.policy)
         if isinstance(target, Queue):
             self.enqueue(target, message)
             return
+        if target.policy.advise_no_consumers and not target.has_subscribers:
+            self._broker.advisories.no_consumers(where, message)
         target.accept(message, connection)
         if where.kind is Kind.TOPIC and where.name.startswith(VIRTUAL_TOPIC_PREFIX):
             for queue_name in self._broker.registry.router.virtual_queues(where):
@@ -170,8 +196,11 @@ class Intake:
         """Record *message* and put it on *queue*."""
         if message.persistent:
             self._store.append(message, (queue.place,))
-        if queue.policy.advise_no_consumers and queue.consumer_count == 0:
+        policy = queue.policy
+        if policy.advise_no_consumers and queue.consumer_count == 0:
             self._broker.advisories.no_consumers(message.destination, message)
+        if policy.advise_delivered:
+            self._broker.advisories.delivered(message.destination, message)
         queue.accept(message)
 
     def _settle_clock_difference(self, message: Message) -> None:
@@ -190,9 +219,15 @@ class Intake:
         if behind_ms > tolerated_ms or (clocks.correction == "both" and -behind_ms > tolerated_ms):
             self._broker.editor.with_expiration(message, min(now_ms + time_to_live_ms, _LATEST_MS), now_ms)
 
-    def _settle_expiration(self, message: Message, ceiling_seconds: float) -> None:
-        if ceiling_seconds <= 0:
+    def _settle_expiration(self, message: Message, policy: DestinationPolicy) -> None:
+        """The policy's default for messages that would live for ever, and its ceiling for all."""
+        if policy.expiration_default_seconds == 0 and policy.expiration_ceiling_seconds == 0:
             return
-        latest = self._broker.clock.now_ms() + round(ceiling_seconds * 1000)
-        if message.expiration == 0 or message.expiration > latest:
-            self._broker.editor.with_expiration(message, latest, message.timestamp)
+        now_ms, expiration = self._broker.clock.now_ms(), message.expiration
+        if expiration == 0 and policy.expiration_default_seconds > 0:
+            expiration = now_ms + round(policy.expiration_default_seconds * 1000)
+        if policy.expiration_ceiling_seconds > 0:
+            latest = now_ms + round(policy.expiration_ceiling_seconds * 1000)
+            expiration = min(expiration or latest, latest)
+        if expiration != message.expiration:
+            self._broker.editor.with_expiration(message, expiration, now_ms)

@@ -16,6 +16,7 @@ from ackwire.clock import Clock, Timer
 from ackwire.config import LimitSettings
 from ackwire.errors import BrokerError, ResourceLimit
 from ackwire.message import Message
+from ackwire.policy import DestinationPolicy, WhenFull
 
 
 @dataclass(slots=True)
@@ -28,7 +29,19 @@ class HeldSend:
     """Why it cannot go on now; None when it can."""
     proceed: Callable[[], None]
     refuse: Callable[[BrokerError], None]
+    policy: DestinationPolicy
+    """What its destination says about waiting."""
     timer: Timer | None = None
+
+    @property
+    def session(self) -> bytes:
+        """Which session sent it: only within one is there an order to keep."""
+        return _session_of(self.message)
+
+
+def _session_of(message: Message) -> bytes:
+    producer = message.origin.producer_key
+    return producer[:-16] + producer[-8:]  # without the number of the producer in its session
 
 
 @final
@@ -58,12 +71,13 @@ class FlowControl:
             return None
         return f"memory is full: {self.used_bytes} of {self._settings.memory_bytes_max} bytes (limits.memory_bytes_max)"
 
-    def must_wait(self, connection: Connection) -> bool:
-        """Whether earlier sends of the same connection are still held: order is kept."""
-        return connection in self._held
+    def must_wait(self, connection: Connection, message: Message) -> bool:
+        """Whether earlier sends of the same session are still held: order is kept."""
+        held = self._held.get(connection)
+        return held is not None and _session_of(message) in {send.session for send in held}
 
     def check_uncommitted(self, size_bytes: int) -> None:
-        """Raise `ResourceLimit` if open transactions hold too much: only their ends can make space, so none may wait."""
+        """Raise `ResourceLimit` if open transactions hold too much: only their ends make space, so none may wait."""
         uncommitted = self.uncommitted_bytes + size_bytes
         limit = self._settings.memory_bytes_max
         if uncommitted > limit:
@@ -80,7 +94,7 @@ class FlowControl:
     def hold(self, connection: Connection, send: HeldSend) -> None:
         """Keep *send* until there is space. Raises `ResourceLimit` where the configuration refuses instead."""
         reason = send.reason() or "earlier sends of this connection wait for space"
-        if self._settings.when_full == "fail":
+        if self._fails_when_full(send.policy):
             raise ResourceLimit(f"{send.message.destination!r}: {reason}")
         held_bytes = self._held_bytes.get(connection, 0) + send.message.size_bytes
         if held_bytes > self._settings.held_bytes_max and self._is_needed_to_drain(connection):
@@ -90,12 +104,20 @@ class FlowControl:
             )
         self._held.setdefault(connection, deque()).append(send)
         self._held_bytes[connection] = held_bytes
-        if self._settings.block_timeout_seconds > 0:
-            send.timer = self._clock.call_later(
-                self._settings.block_timeout_seconds, lambda: self._time_out(connection, send)
-            )
+        timeout_seconds = self._timeout_seconds(send.policy)
+        if timeout_seconds > 0:
+            send.timer = self._clock.call_later(timeout_seconds, lambda: self._time_out(connection, send))
         if held_bytes > self._settings.held_bytes_max:
             connection.port.hold(True)
+
+    def _fails_when_full(self, policy: DestinationPolicy) -> bool:
+        if policy.when_full is WhenFull.INHERIT:
+            return self._settings.when_full == WhenFull.FAIL.value
+        return policy.when_full is WhenFull.FAIL
+
+    def _timeout_seconds(self, policy: DestinationPolicy) -> float:
+        own = policy.block_timeout_seconds
+        return self._settings.block_timeout_seconds if own is None else own
 
     def _is_needed_to_drain(self, connection: Connection) -> bool:
         if any(subscription.dispatched for subscription in connection.subscriptions.values()):
@@ -108,9 +130,10 @@ class FlowControl:
             return
         held.remove(send)
         self._account_for_leaving(connection, send)
-        waited = self._settings.block_timeout_seconds
+        waited = self._timeout_seconds(send.policy)
         reason = send.reason() or "there was no space"
         send.refuse(ResourceLimit(f"{send.message.destination!r}: {reason}; gave up after {waited:g} s"))
+        self.release()  # those behind it may be for a queue that has space
 
     def _account_for_leaving(self, connection: Connection, send: HeldSend) -> None:
         if send.timer is not None:
@@ -137,11 +160,16 @@ class FlowControl:
             self._is_releasing = False
 
     def _release_first(self, connection: Connection) -> bool:
-        held = self._held.get(connection)
-        if not held or held[0].reason() is not None:
-            return False
-        self._proceed_first(connection)
-        return True
+        """Let the first send go on that can, of a session that has no earlier one."""
+        blocked: set[bytes] = set()
+        for send in self._held.get(connection, ()):
+            if send.session not in blocked and send.reason() is None:
+                self._held[connection].remove(send)
+                self._account_for_leaving(connection, send)
+                send.proceed()
+                return True
+            blocked.add(send.session)
+        return False
 
     def _proceed_first(self, connection: Connection) -> None:
         send = self._held[connection].popleft()

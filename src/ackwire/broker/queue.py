@@ -17,7 +17,7 @@ from ackwire.broker.groups import MessageGroups
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.pending import PendingList
 from ackwire.broker.subscription import QueueSubscription
-from ackwire.clock import Clock
+from ackwire.clock import Clock, Timer
 from ackwire.destinations import Destination
 from ackwire.editing import MessageEditor
 from ackwire.message import Message
@@ -34,6 +34,10 @@ class QueueEvents(Protocol):
 
     def on_expired(self, queue: "Queue", message: Message) -> None:
         """*message* has left the queue because its time is over."""
+        ...
+
+    def on_consumed(self, queue: "Queue", messages: list[Message]) -> None:
+        """*messages* were acknowledged."""
         ...
 
     def on_slow(self, queue: "Queue", subscription: QueueSubscription) -> None:
@@ -70,6 +74,8 @@ class Queue:
         self._exclusive: QueueSubscription | None = None
         self._is_continuing = False
         self._is_paused = False
+        self._has_enough_consumers = policy.consumers_before_dispatch <= 1
+        self._wait_for_consumers: Timer | None = None
         self._is_gone = False
         self.size_bytes = 0
         self.enqueued = 0
@@ -152,7 +158,7 @@ class Queue:
 
     def _deliver_directly(self, message: Message) -> bool:
         """The usual case needs no list: nothing waits, nobody selects, and someone has room."""
-        if len(self._lanes) != 1 or self._exclusive is not None or self._is_paused:
+        if len(self._lanes) != 1 or self._exclusive is not None or self._holds_back:
             return False
         lane = self._lanes.get(None)
         if lane is None or any(self._levels):
@@ -168,7 +174,7 @@ class Queue:
 
     def dispatch(self) -> None:
         """Send pending messages to consumers as long as one has room."""
-        if self._is_paused:
+        if self._holds_back:
             return
         budget = _EXAMINED_PER_TURN
         for lane in self._lanes_to_serve():
@@ -303,6 +309,7 @@ class Queue:
         lane.rotation.add(subscription)
         if subscription.request.exclusive or self.policy.exclusive_by_default:
             self._choose_exclusive()
+        self._count_consumers()
         self.dispatch()
 
     def remove(self, subscription: QueueSubscription, was_delivered: Callable[[Message], bool]) -> None:
@@ -354,6 +361,28 @@ class Queue:
         if any(self._levels):
             self.dispatch()
 
+    @property
+    def _holds_back(self) -> bool:
+        return self._is_paused or not self._has_enough_consumers
+
+    def _count_consumers(self) -> None:
+        """Begin to dispatch when there are as many consumers as the policy wants, or it has waited long enough."""
+        if self._has_enough_consumers:
+            return
+        if self.consumer_count >= self.policy.consumers_before_dispatch:
+            self._begin_dispatch()
+        elif self._wait_for_consumers is None:
+            self._wait_for_consumers = self._clock.call_later(
+                self.policy.dispatch_wait_seconds_max, self._begin_dispatch
+            )
+
+    def _begin_dispatch(self) -> None:
+        self._has_enough_consumers = True
+        if self._wait_for_consumers is not None:
+            self._wait_for_consumers.cancel()
+            self._wait_for_consumers = None
+        self.dispatch()
+
     def pause(self) -> None:
         """Deliver nothing until `unpause`; messages are still accepted."""
         self._is_paused = True
@@ -368,6 +397,8 @@ class Queue:
         """*messages*, taken out of flight by the caller, are consumed: deleted here and in the store."""
         self.dequeued += len(messages)
         self._forget(messages)
+        if self.policy.advise_consumed:
+            self._events.on_consumed(self, messages)
 
     def _forget(self, messages: list[Message]) -> None:
         for message in messages:
@@ -377,6 +408,16 @@ class Queue:
             if message.persistent:
                 self._store.remove(self.place, message)
         self._flow.release()
+
+    def replace(self, old: Message, new: Message) -> None:
+        """*new* takes the place of *old*, which is in nobody's hands: it has the same key and other bytes."""
+        growth = new.size_bytes - old.size_bytes
+        self.size_bytes += growth
+        self._flow.used_bytes += growth
+        if old.persistent:
+            with self._store.atomically():
+                self._store.remove(self.place, old)
+                self._store.append(new, (self.place,))
 
     def _expire(self, message: Message) -> None:
         self.expired += 1

@@ -8,7 +8,9 @@ from ackwire.message import Message
 from ackwire.policy import DeadLetters, DestinationPolicy
 
 CAUSE_PROPERTY: Final = "dlqDeliveryFailureCause"
+DELAY_PROPERTY: Final = "redeliveryDelay"
 ORIGINAL_EXPIRATION_PROPERTY: Final = "originalExpiration"
+ORIGINAL_DELIVERY_MODE_PROPERTY: Final = "originalDeliveryMode"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from ackwire.broker.router import Router
 from ackwire.broker.session import Connection
 from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.destinations import Destination, Kind
-from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised, ResourceLimit
+from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised, ResourceLimit
 from ackwire.policy import DestinationPolicy, Policies
 from ackwire.selector import compile_selector
 from ackwire.store.contract import DurableKey, DurableRecord, Place, Store
@@ -25,6 +25,8 @@ class Registry:
         self._broker = broker
         self._store = store
         self._policies = policies
+        self.has_memory_limits = policies.limit_memory
+        """Whether any queue may have a limit of its own; most brokers have none, and need not look."""
         self._owners: dict[Destination, Connection] = {}
         self.router: Router[Queue | Topic] = Router()
         self.durables: dict[DurableKey, DurableSubscription] = {}
@@ -37,7 +39,7 @@ class Registry:
         if existing is not None:
             return existing
         if destination.kind.is_temporary:
-            raise InvalidDestination(f"{destination!r} does not exist: it was deleted or never made")
+            raise DestinationGone(f"{destination!r} does not exist: it was deleted or never made")
         return self._make(destination, None)
 
     def dead_letter_queue(self, where: Destination) -> Queue:

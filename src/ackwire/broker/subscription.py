@@ -165,6 +165,7 @@ class TopicSubscription(Subscription):
 
     __slots__ = (
         "_dispatched",
+        "_fell_behind",
         "dropped",
         "eviction",
         "pending",
@@ -193,10 +194,18 @@ class TopicSubscription(Subscription):
         self.dropped = 0
         """Messages it missed because it was too slow."""
         self._dispatched = 0
+        self._fell_behind = False
 
     @property
     def dispatched(self) -> int:
         return self._dispatched
+
+    def fell_behind(self) -> bool:
+        """Whether more waits than it asked to be sent at once; True once, when it is so for the first time."""
+        if self._fell_behind or len(self.pending) <= self.prefetch:
+            return False
+        self._fell_behind = True
+        return True
 
     def publish(self, message: Message) -> list[Message]:
         """Send *message* now or as soon as there is room; the answer is what it lost to the limit."""

@@ -28,6 +28,10 @@ class TopicEvents(Protocol):
         """A slow subscriber lost *messages*."""
         ...
 
+    def on_slow_subscriber(self, topic: "Topic", subscription: TopicSubscription) -> None:
+        """More waits for *subscription* than it asked to be sent at once."""
+        ...
+
 
 @final
 class DurableSubscription:
@@ -108,6 +112,8 @@ class Topic:
                 dropped = subscription.publish(message)
                 if dropped:
                     self._events.on_discarded(self, subscription, dropped)
+                if self.policy.advise_slow_consumers and subscription.fell_behind():
+                    self._events.on_slow_subscriber(self, subscription)
 
     def _keep_for_durables(self, message: Message, sender: Connection | None, lookup: "_LazyLookup") -> None:
         takers = [durable for durable in self.durables if self._durable_wants(durable, sender, lookup)]
@@ -124,7 +130,7 @@ class Topic:
 
     def add(self, subscription: TopicSubscription) -> None:
         self.subscriptions.append(subscription)
-        if subscription.request.retroactive:
+        if subscription.request.retroactive or self.policy.retroactive_by_default:
             for message in list(self._retained):
                 if _wants(subscription, False, subscription.connection, None, _LazyLookup(self._editor, message)):
                     subscription.publish(message)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from ackwire import __version__
-from ackwire.cli import config, serve
+from ackwire.cli import config, serve, why
 from ackwire.errors import ConfigError
 from ackwire.logs import escape
 
@@ -26,6 +26,7 @@ examples:
   ackwire config show > ackwire.toml               all settings, explained, as a file to edit
   ackwire config check ackwire.toml                what is wrong with it, line by line
   ackwire serve --config ackwire.toml              use it
+  ackwire why queue orders                         why nothing moves in queue "orders"
 
 Each command explains itself: ackwire serve --help
 """
@@ -68,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
     serve.add_command(commands)
     config.add_command(commands)
+    why.add_command(commands)
     version = commands.add_parser("version", help="print the version of Ackwire and of Python")
     version.set_defaults(run=_run_version)
     return parser

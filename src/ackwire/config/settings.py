@@ -175,6 +175,13 @@ class DestinationSettings:
         highest=64 * GIB,
         reason="Messages waiting for one slow non-durable subscriber; beyond it the oldest are dropped.",
     )
+    expiry_sweep_seconds: float = rules.seconds(
+        30,
+        lowest=0.01,
+        highest=3600,
+        reason="How often queues are looked through for messages whose time is over; ActiveMQ's figure. An expired "
+        "message is never dispatched, however long the sweep is away.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +195,7 @@ class LimitSettings:
             "Bytes of messages in memory; beyond it producers wait, consumers go on. Only what came over the wire is "
             "counted: the smallest messages take nearly five times as much, and at 20 % they too fit into a small "
             "machine. The percentage is that of the machine's memory, or of the container's if that is less.",
-            lowest=MIB,
+            lowest=16 * KIB,
             highest=1024 * GIB,
             percent=_MEMORY_PERCENT,
         ),

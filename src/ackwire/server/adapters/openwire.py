@@ -20,6 +20,7 @@ from ackwire.config import Settings
 from ackwire.errors import (
     AckwireError,
     BrokerError,
+    DestinationGone,
     InvalidClientId,
     InvalidDestination,
     InvalidSelector,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _JAVA_CLASSES: Final[tuple[tuple[type[AckwireError], str], ...]] = (
     (InvalidClientId, "javax.jms.InvalidClientIDException"),
+    (DestinationGone, "org.apache.activemq.DestinationDoesNotExistException"),
     (InvalidDestination, "javax.jms.InvalidDestinationException"),
     (InvalidSelector, "javax.jms.InvalidSelectorException"),
     (NotAuthorised, "java.lang.SecurityException"),
@@ -499,8 +501,10 @@ def _transaction_throwable(error: TransactionError) -> Throwable:
     return Throwable("javax.jms.JMSException", str(error))
 
 
-_BEFORE_LOGIN: Final = frozenset({commands.ConnectionInfo, commands.KeepAliveInfo, commands.ShutdownInfo})
-"""All that a stranger may say."""
+_BEFORE_LOGIN: Final = frozenset(
+    {commands.ConnectionInfo, commands.ConnectionControl, commands.KeepAliveInfo, commands.ShutdownInfo}
+)
+"""All that a stranger may say. A failover client that reconnects begins with a ConnectionControl."""
 
 _HANDLERS: Final[dict[type[Structure], Callable[[OpenWireAdapter, Any], bool | None]]] = {
     commands.ConnectionInfo: OpenWireAdapter._on_connection_info,
@@ -518,5 +522,6 @@ _HANDLERS: Final[dict[type[Structure], Callable[[OpenWireAdapter, Any], bool | N
     commands.ConnectionControl: OpenWireAdapter._on_told,
     commands.ConnectionError: OpenWireAdapter._on_told,
     commands.FlushCommand: OpenWireAdapter._on_told,
+    commands.Response: OpenWireAdapter._on_told,
 }
 """Commands the broker understands; every other one is answered as unsupported."""

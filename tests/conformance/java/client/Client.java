@@ -1,43 +1,51 @@
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.Enumeration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import javax.jms.Connection;
 import javax.jms.JMSException;
 import javax.jms.Message;
 import javax.jms.MessageConsumer;
 import javax.jms.MessageProducer;
+import javax.jms.Queue;
+import javax.jms.QueueBrowser;
 import javax.jms.Session;
-import javax.jms.TemporaryQueue;
+import javax.jms.Topic;
 import org.apache.activemq.ActiveMQConnection;
 import org.apache.activemq.ActiveMQConnectionFactory;
 import org.apache.activemq.ActiveMQMessageConsumer;
 import org.apache.activemq.ActiveMQMessageProducer;
+import org.apache.activemq.ActiveMQXAConnectionFactory;
 import org.apache.activemq.AsyncCallback;
+import org.apache.activemq.RedeliveryPolicy;
+import org.apache.activemq.advisory.AdvisorySupport;
 import org.apache.activemq.command.ActiveMQDestination;
+import org.apache.activemq.command.ActiveMQTempDestination;
 import org.apache.activemq.openwire.OpenWireFormat;
 import org.apache.activemq.transport.tcp.TcpTransport;
+import org.apache.activemq.util.IntrospectionSupport;
 
 /** The JMS objects a test has open, each known to Python by a number. */
 final class Client {
-    private final Map<Long, Object> objects = new HashMap<>();
+    private final Handles handles;
     private final List<String> asyncErrors = new CopyOnWriteArrayList<>();
-    private long nextHandle = 1;
 
-    /** A consumer, the session it belongs to and, if it listens, what its listener was given. */
-    private record Consumer(MessageConsumer consumer, BlockingQueue<Message> heard) {}
+    Client(Handles handles) {
+        this.handles = handles;
+    }
+
+    /** A consumer and its listener, if it has one. */
+    private record Consumer(MessageConsumer consumer, Listener listener) {}
 
     private record Producer(MessageProducer producer, Session session) {}
 
     Object connect(Request request) throws JMSException {
-        ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(request.text("url"));
-        ActiveMQConnection connection = (ActiveMQConnection) factory.createConnection();
+        ActiveMQConnection connection = newConnection(request.text("url"), request.flag("xa"));
         connection.setExceptionListener(problem -> asyncErrors.add(problem.toString()));
         connection.setClientInternalExceptionListener(problem -> asyncErrors.add(problem.toString()));
         long handle = keep(connection);
@@ -45,6 +53,13 @@ final class Client {
             connection.start();
         }
         return handle;
+    }
+
+    private static ActiveMQConnection newConnection(String url, boolean xa) throws JMSException {
+        if (xa) {
+            return (ActiveMQConnection) new ActiveMQXAConnectionFactory(url).createXAConnection();
+        }
+        return (ActiveMQConnection) new ActiveMQConnectionFactory(url).createConnection();
     }
 
     Object start(Request request) throws JMSException {
@@ -80,7 +95,28 @@ final class Client {
     }
 
     Object session(Request request) throws JMSException {
-        return keep(connection(request).createSession(false, (int) request.number("mode")));
+        int mode = (int) request.number("mode");
+        return keep(connection(request).createSession(mode == Session.SESSION_TRANSACTED, mode));
+    }
+
+    Object commit(Request request) throws JMSException {
+        session(request.handle("session")).commit();
+        return null;
+    }
+
+    Object rollback(Request request) throws JMSException {
+        session(request.handle("session")).rollback();
+        return null;
+    }
+
+    Object recover(Request request) throws JMSException {
+        session(request.handle("session")).recover();
+        return null;
+    }
+
+    Object unsubscribe(Request request) throws JMSException {
+        session(request.handle("session")).unsubscribe(request.text("name"));
+        return null;
     }
 
     Object closeSession(Request request) throws JMSException {
@@ -94,17 +130,21 @@ final class Client {
     }
 
     Object closeProducer(Request request) throws JMSException {
-        ((Producer) get(request.handle("producer"))).producer().close();
+        producerOf(request).producer().close();
         return null;
     }
 
     Object send(Request request) throws JMSException {
-        Producer target = (Producer) get(request.handle("producer"));
+        Producer target = producerOf(request);
         configure(target.producer(), request);
         List<Object> ids = new ArrayList<>();
         for (Object description : request.list("messages")) {
             Message message = Messages.build(target.session(), Request.asObject(description));
-            target.producer().send(message);
+            if (request.has("destination")) {
+                target.producer().send(Messages.destination(request.text("destination")), message);
+            } else {
+                target.producer().send(message);
+            }
             ids.add(message.getJMSMessageID());
         }
         return ids;
@@ -112,7 +152,7 @@ final class Client {
 
     /** Sends with a completion callback each; answers how many succeeded once all were reported. */
     Object sendWithCallback(Request request) throws Exception {
-        Producer target = (Producer) get(request.handle("producer"));
+        Producer target = producerOf(request);
         List<?> descriptions = request.list("messages");
         CountDownLatch succeeded = new CountDownLatch(descriptions.size());
         AsyncCallback callback = new AsyncCallback() {
@@ -141,13 +181,35 @@ final class Client {
     }
 
     Object consumer(Request request) throws JMSException {
-        Session session = session(request.handle("session"));
-        MessageConsumer consumer = session.createConsumer(Messages.destination(request.text("destination")));
-        BlockingQueue<Message> heard = new LinkedBlockingQueue<>();
+        MessageConsumer consumer = newConsumer(session(request.handle("session")), request);
+        Listener listener = null;
         if (request.flag("listen")) {
-            consumer.setMessageListener(heard::add);
+            listener = new Listener(request.number("failures"));
+            consumer.setMessageListener(listener);
         }
-        return keep(new Consumer(consumer, heard));
+        return keep(new Consumer(consumer, listener));
+    }
+
+    private static MessageConsumer newConsumer(Session session, Request request) throws JMSException {
+        ActiveMQDestination destination = Messages.destination(request.text("destination"));
+        String selector = request.text("selector");
+        if (request.has("durable")) {
+            return session.createDurableSubscriber(
+                (Topic) destination, request.text("durable"), selector, request.flag("no_local"));
+        }
+        return session.createConsumer(destination, selector, request.flag("no_local"));
+    }
+
+    /** All that a browser shows, from its beginning to its end. */
+    Object browse(Request request) throws JMSException {
+        Queue queue = (Queue) Messages.destination(request.text("destination"));
+        QueueBrowser browser = session(request.handle("session")).createBrowser(queue, request.text("selector"));
+        List<Object> result = new ArrayList<>();
+        for (Enumeration<?> messages = browser.getEnumeration(); messages.hasMoreElements(); ) {
+            result.add(described((Message) messages.nextElement()));
+        }
+        browser.close();
+        return result;
     }
 
     Object closeConsumer(Request request) throws JMSException {
@@ -181,7 +243,7 @@ final class Client {
 
     /** What the listener heard since the last call: waits for the first, then takes what is there. */
     Object heard(Request request) throws Exception {
-        BlockingQueue<Message> heard = consumerOf(request).heard();
+        BlockingQueue<Message> heard = consumerOf(request).listener().heard;
         List<Object> result = new ArrayList<>();
         Message message = heard.poll(request.number("timeout_ms"), TimeUnit.MILLISECONDS);
         while (message != null) {
@@ -197,13 +259,47 @@ final class Client {
     }
 
     Object acknowledge(Request request) throws JMSException {
-        ((Message) get(request.handle("message"))).acknowledge();
+        handles.get(Message.class, request.handle("message")).acknowledge();
         return null;
     }
 
     Object temporaryQueue(Request request) throws JMSException {
-        TemporaryQueue queue = session(request.handle("session")).createTemporaryQueue();
-        return ((ActiveMQDestination) queue).getQualifiedName();
+        return Messages.text(session(request.handle("session")).createTemporaryQueue());
+    }
+
+    Object temporaryTopic(Request request) throws JMSException {
+        return Messages.text(session(request.handle("session")).createTemporaryTopic());
+    }
+
+    Object deleteTemporary(Request request) throws JMSException {
+        connection(request).deleteTempDestination(
+            (ActiveMQTempDestination) Messages.destination(request.text("destination")));
+        return null;
+    }
+
+    Object destroyDestination(Request request) throws JMSException {
+        connection(request).destroyDestination(Messages.destination(request.text("destination")));
+        return null;
+    }
+
+    /** The redelivery policy for the destinations that a name, possibly with wildcards, stands for. */
+    Object redeliveryPolicy(Request request) throws JMSException {
+        RedeliveryPolicy policy = connection(request).getRedeliveryPolicy().copy();
+        for (Map.Entry<String, Object> option : request.part("options").fields().entrySet()) {
+            IntrospectionSupport.setProperty(policy, option.getKey(), String.valueOf(option.getValue()));
+        }
+        connection(request).getRedeliveryPolicyMap().put(Messages.destination(request.text("destination")), policy);
+        return null;
+    }
+
+    /** The name of an advisory topic as AdvisorySupport knows it, for example "Consumer" of a queue. */
+    Object advisoryTopic(Request request) throws ReflectiveOperationException {
+        String method = "get" + request.text("kind") + "AdvisoryTopic";
+        Object topic = request.has("destination")
+            ? AdvisorySupport.class.getMethod(method, ActiveMQDestination.class)
+                .invoke(null, Messages.destination(request.text("destination")))
+            : AdvisorySupport.class.getMethod(method).invoke(null);
+        return Messages.text(topic);
     }
 
     /** Opens and closes a session with a producer and a consumer, so many times. */
@@ -222,12 +318,12 @@ final class Client {
 
     /** Closes every connection and forgets every object; answers the errors that no call had raised. */
     Object reset(Request request) {
-        for (Object object : objects.values()) {
+        for (Object object : handles.all()) {
             if (object instanceof Connection connection) {
                 close(connection);
             }
         }
-        objects.clear();
+        handles.forgetAll();
         List<String> errors = new ArrayList<>(asyncErrors);
         asyncErrors.clear();
         return errors;
@@ -251,23 +347,22 @@ final class Client {
     }
 
     private ActiveMQConnection connection(Request request) {
-        return (ActiveMQConnection) get(request.handle("connection"));
+        return handles.get(ActiveMQConnection.class, request.handle("connection"));
     }
 
     private Session session(long handle) {
-        return (Session) get(handle);
+        return handles.get(Session.class, handle);
+    }
+
+    private Producer producerOf(Request request) {
+        return handles.get(Producer.class, request.handle("producer"));
     }
 
     private Consumer consumerOf(Request request) {
-        return (Consumer) get(request.handle("consumer"));
-    }
-
-    private Object get(long handle) {
-        return objects.get(handle);
+        return handles.get(Consumer.class, request.handle("consumer"));
     }
 
     private long keep(Object object) {
-        objects.put(nextHandle, object);
-        return nextHandle++;
+        return handles.keep(object);
     }
 }

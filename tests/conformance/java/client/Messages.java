@@ -88,6 +88,9 @@ final class Messages {
         result.put("delivery_count", message.getIntProperty("JMSXDeliveryCount"));
         result.put("group_id", message.getStringProperty("JMSXGroupID"));
         result.put("group_sequence", ((ActiveMQMessage) message).getGroupSequence());
+        result.put("group_first", message.getBooleanProperty("JMSXGroupFirstForConsumer"));
+        result.put("original_destination", text(((ActiveMQMessage) message).getOriginalDestination()));
+        result.put("payload", Payloads.describe(((ActiveMQMessage) message).getDataStructure()));
         result.put("properties", properties(message));
         return result;
     }
@@ -162,10 +165,13 @@ final class Messages {
     }
 
     static ActiveMQDestination destination(String name) {
+        if (name == null) {
+            return null;
+        }
         return ActiveMQDestination.createDestination(name, ActiveMQDestination.QUEUE_TYPE);
     }
 
-    private static String text(Object destination) {
+    static String text(Object destination) {
         return destination == null ? null : ((ActiveMQDestination) destination).getQualifiedName();
     }
 }

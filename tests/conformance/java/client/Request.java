@@ -24,6 +24,14 @@ record Request(Map<String, Object> fields) {
         return number(name);
     }
 
+    Request part(String name) {
+        return new Request(asObject(fields.get(name)));
+    }
+
+    boolean has(String name) {
+        return fields.get(name) != null;
+    }
+
     boolean flag(String name) {
         return (Boolean) fields.get(name);
     }

@@ -1,0 +1,109 @@
+"""Questions that clients ask the broker by message: why is this message, producer, consumer, transaction stuck?
+
+A message to queue `Ackwire.Why` with the properties `subject` (queue, topic, message, producer, consumer, transaction)
+and `name` is answered at its JMSReplyTo by a copy with the property `answer`: one sentence per line. The broker reads
+that queue like any consumer would, so asking costs the path of other messages nothing.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+from ackwire.broker.acks import AckKind
+from ackwire.broker.session import IMPLICIT_SESSION, Connection
+from ackwire.broker.subscription import SubscriptionRequest
+from ackwire.broker.why import why_consumer, why_message, why_producer, why_queue, why_transaction
+from ackwire.destinations import Kind, destination, parse_destination
+from ackwire.errors import AckwireError
+from ackwire.message import Message
+
+if TYPE_CHECKING:
+    from ackwire.broker.broker import Broker
+
+QUESTIONS: Final = destination(Kind.QUEUE, "Ackwire.Why")
+SUBJECT: Final = "subject"
+NAME: Final = "name"
+ANSWER: Final = "answer"
+
+_ANSWER_CHARACTERS_MAX: Final = 60_000
+"""An answer is one property."""
+
+_PREFETCH: Final = 100
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class Questions:
+    """The broker's own consumer of questions."""
+
+    is_ready = True
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._consumer_id = f"{broker.broker_id}:-1:1"
+        self._connection: Connection | None = None
+
+    def start(self) -> None:
+        """Listen to questions from now on."""
+        self._connection = self._broker.connect(
+            connection_id=self._broker.broker_id, client_id=self._broker.broker_id, user=None, port=self
+        )
+        request = SubscriptionRequest(self._consumer_id, IMPLICIT_SESSION, QUESTIONS, _PREFETCH)
+        self._broker.subscribe(self._connection, request, self)
+
+    # ---- what the broker asks of a client ----------------------------------------------------------------------
+
+    def hold(self, held: bool) -> None:
+        """It sends nothing that could wait."""
+
+    def close(self, reason: str) -> None:
+        """Nobody has a reason."""
+
+    def deliver(self, message: Message, group_first: bool) -> None:
+        """Answer in a turn of its own: the queue is in the middle of dispatching."""
+        del group_first
+        self._broker.clock.call_later(0, partial(self._answer, message))
+
+    def end_of_messages(self) -> None:
+        """It never pulls."""
+
+    def change_prefetch(self, prefetch: int) -> None:
+        """Whatever it may hold is enough."""
+
+    # ---- answering ---------------------------------------------------------------------------------------------
+
+    def _answer(self, message: Message) -> None:
+        try:
+            self._reply(message)
+        except AckwireError as error:
+            _log.warning("a question was not answered: %s", error)
+        assert self._connection is not None
+        subscription = self._connection.subscriptions[self._consumer_id]
+        self._broker.acknowledge(subscription, AckKind.INDIVIDUAL, None, message.key, 1)
+
+    def _reply(self, message: Message) -> None:
+        editor = self._broker.editor
+        reply_to = editor.lookup(message)("JMSReplyTo")
+        if not isinstance(reply_to, str):
+            return
+        properties = editor.properties(message)
+        lines = self._sentences(str(properties.get(SUBJECT)), str(properties.get(NAME, "")))
+        text = "\n".join(lines)[:_ANSWER_CHARACTERS_MAX]
+        answer = editor.readdressed(message, parse_destination(reply_to), properties={ANSWER: text}, new_id=True)
+        self._broker.intake.put(None, answer)
+
+    def _sentences(self, subject: str, name: str) -> list[str]:
+        broker = self._broker
+        answers: dict[str, Callable[[], list[str]]] = {
+            "queue": lambda: why_queue(broker, parse_destination(name)),
+            "topic": lambda: why_queue(broker, parse_destination(name, default=Kind.TOPIC)),
+            "message": lambda: why_message(broker, name),
+            "producer": lambda: why_producer(broker, name),
+            "consumer": lambda: why_consumer(broker, name),
+            "transaction": lambda: why_transaction(broker, name or None),
+        }
+        if subject not in answers:
+            return [f"there is no subject {subject!r}; ask about one of: {', '.join(answers)}"]
+        return answers[subject]() or ["no transaction is open"]

@@ -1,0 +1,64 @@
+"""Queue browsers: a snapshot in order, an end, nothing taken."""
+
+from ackwire.values import Int
+from tests.helpers.broker_rig import BrokerRig
+
+
+def _filled(count: int) -> BrokerRig:
+    rig = BrokerRig()
+    producer = rig.connect()
+    for n in range(count):
+        producer.send("queue://q", f"{n}", properties={"n": Int(n % 2)})
+    return rig
+
+
+def test_a_browser_sees_everything_in_order_then_the_end_and_takes_nothing() -> None:
+    rig = _filled(3)
+    browser = rig.consumer("queue://q", prefetch=500, browser=True)
+    assert browser.texts == ["0", "1", "2"]
+    assert browser.port.ends == 1
+    assert rig.pending("queue://q") == 3
+
+
+def test_an_empty_queue_has_an_end() -> None:
+    rig = BrokerRig()
+    assert rig.consumer("queue://q", prefetch=500, browser=True).port.ends == 1
+
+
+def test_a_browser_sees_what_is_in_flight_too() -> None:
+    rig = _filled(4)
+    rig.consumer("queue://q", prefetch=2)
+    assert rig.consumer("queue://q", prefetch=500, browser=True).texts == ["0", "1", "2", "3"]
+
+
+def test_a_browser_sees_no_more_than_what_was_there_when_it_began() -> None:
+    rig = _filled(3)
+    browser = rig.consumer("queue://q", prefetch=2, browser=True)
+    rig.connect().send("queue://q", "new")
+    rig.consumer("queue://q").ack_each()
+    browser.ack(count=2)
+    assert browser.texts == ["0", "1", "2"]
+    assert browser.port.ends == 1
+
+
+def test_there_is_no_hidden_cap() -> None:
+    rig = _filled(3000)
+    browser = rig.consumer("queue://q", prefetch=500, browser=True)
+    while not browser.port.ends:
+        browser.ack(count=500)
+    assert len(browser.delivered) == 3000
+
+
+def test_a_selector_applies() -> None:
+    rig = _filled(4)
+    assert rig.consumer("queue://q", prefetch=9, browser=True, selector="n = 1").texts == ["1", "3"]
+
+
+def test_a_browser_of_one_queue_shows_no_message_of_another() -> None:
+    """Copies that wait for a consumer of several queues belong each to its own."""
+    rig = BrokerRig()
+    rig.consumer("queue://q.*", prefetch=9)
+    rig.connect().send("queue://q.a,q.b", "twin")
+    for where in ("queue://q.a", "queue://q.b"):
+        browser = rig.consumer(where, prefetch=9, browser=True)
+        assert [repr(message.destination) for message in browser.delivered] == [where]

@@ -1,0 +1,127 @@
+"""Which test shows which behaviour: writes docs/semantics.md from the names of the tests, or checks that it is current.
+
+    python tools/semantics_table.py           write it
+    python tools/semantics_table.py --check   exit 1 if it is out of date, or if a number has no test
+
+A test cites the numbers of the specification at the front of its name: `test_D7_…`, `test_C4_D3_…`.
+"""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "docs" / "semantics.md"
+SHOWN_MAX = 8
+
+BEHAVIOURS = {
+    "A1": "connection, session, producer, consumer, browser; delivery between start and stop",
+    "A2": "a queue message goes to exactly one consumer, and to another if that one does not finish it",
+    "A3": "topics: every subscriber a copy; durable subscriptions",
+    "A4": "message kinds and their bodies",
+    "A5": "headers",
+    "A6": "what ends a message: ack, expiry, poison, a stated limit; nothing else",
+    "A7": "selectors",
+    "A8": "names: wildcards, composites, options, virtual topics, temporary destinations",
+    "B1": "which sends wait for the broker, and until when",
+    "B2": "where useAsyncSend can be set",
+    "B3": "what is checked before a send (client)",
+    "B4": "producer window",
+    "B5": "asynchronous send with a callback",
+    "B6": "limits: producers wait or fail, consumers drain, all recovers",
+    "B7": "spilled non-persistent messages (with the journal store)",
+    "C1": "receive, receive with a timeout, no wait, listener",
+    "C2": "prefetch and its defaults",
+    "C3": "prefetch 0: pull",
+    "C4": "room: prefetch + extension - dispatched",
+    "C5": "slow consumers are marked, messages go to the others",
+    "C6": "the consumer's channel: order, or priority",
+    "D1": "AUTO",
+    "D2": "AUTO with optimizeAcknowledge",
+    "D3": "CLIENT",
+    "D4": "DUPS_OK",
+    "D5": "SESSION_TRANSACTED",
+    "D6": "INDIVIDUAL",
+    "D7": "what was not acknowledged comes back",
+    "E": "every ack type on the wire",
+    "F1": "what triggers redelivery",
+    "F2": "redelivery policy",
+    "F3": "counters, poison, redelivery by the broker",
+    "F4": "dead letters",
+    "G1": "a transaction's sends and acks: all or none",
+    "G2": "they reach the store atomically",
+    "G3": "XA",
+    "H1": "order per producer; redelivered messages back in their place",
+    "H2": "exclusive consumers, consumer priority",
+    "H3": "message groups",
+    "I1": "delay, period, repeat, cron",
+    "I2": "schedules are kept, listed, removed",
+}
+
+NOT_YET = {
+    "B3": "a rule for clients; comes with the Python client",
+    "B7": "comes with the journal store",
+}
+
+
+def main() -> int:
+    table = render(collect())
+    if sys.argv[1:] != ["--check"]:
+        TABLE.write_text(table, encoding="utf-8")
+        return 0
+    missing = [number for number, tests in collect().items() if not tests and number not in NOT_YET]
+    if missing:
+        print(f"no test cites {', '.join(missing)}")
+    if not TABLE.exists() or TABLE.read_text(encoding="utf-8") != table:
+        print("docs/semantics.md is out of date: run python tools/semantics_table.py")
+        return 1
+    return 1 if missing else 0
+
+
+def collect() -> dict[str, list[str]]:
+    """For each number, the tests that cite it, as `file::name`."""
+    found: dict[str, list[str]] = {number: [] for number in BEHAVIOURS}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for name in _test_names(path):
+            for number in _cited(name):
+                if number in found:
+                    found[number].append(f"{path.relative_to(ROOT / 'tests')}::{name}")
+    return found
+
+
+def _test_names(path: Path) -> list[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return sorted(node.name for node in functions if node.name.startswith("test_"))
+
+
+def _cited(name: str) -> list[str]:
+    front = re.match(r"test_((?:[A-N]\d?_)+)", name)
+    return front.group(1).rstrip("_").split("_") if front else []
+
+
+def render(found: dict[str, list[str]]) -> str:
+    lines = [
+        "# Behaviours and the tests that show them",
+        "",
+        "Written by `tools/semantics_table.py` from the names of the tests; `make check` holds it up to date. The numbers",
+        "are those of the specification of behaviours, sections A to I.",
+        "",
+        "| number | behaviour | tests |",
+        "|---|---|---|",
+    ]
+    for number, behaviour in BEHAVIOURS.items():
+        lines.append(f"| {number} | {behaviour} | {_cell(number, found[number])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(number: str, tests: list[str]) -> str:
+    if not tests:
+        return NOT_YET.get(number, "none")
+    shown = "<br>".join(f"`{test}`" for test in tests[:SHOWN_MAX])
+    return shown if len(tests) <= SHOWN_MAX else f"{shown}<br>and {len(tests) - SHOWN_MAX} more"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
