@@ -19,6 +19,7 @@ from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.questions import Questions
 from ackwire.broker.registry import Registry
+from ackwire.broker.restore import restore
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
@@ -56,6 +57,7 @@ class Broker:
         self.broker_id = f"ID:{settings.broker.name}-{clock.now_ms()}"
         """This run of this broker, for clients that ask whom they talk to."""
         self._settings = settings
+        self._store = store
         self._connections: dict[str, Connection] = {}
         self._client_ids: dict[str, Connection] = {}
         self.advisories = Advisories(self)
@@ -269,8 +271,8 @@ class Broker:
     # ---- time --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the work that time triggers; what the store knows to be scheduled is scheduled again."""
-        self.scheduler.restore()
+        """Bring back what the store has kept, and begin the work that time triggers."""
+        restore(self, self._store)
         self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
 
     def answer_questions(self) -> None:

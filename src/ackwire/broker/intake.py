@@ -47,6 +47,10 @@ class Intake:
         """Give *message* the next place in the broker's order."""
         self._broker.editor.stamp(message, next(self._sequences), self._broker.clock.now_ms())
 
+    def continue_after(self, sequence: int) -> None:
+        """The order goes on behind *sequence*, the last one of an earlier run."""
+        self._sequences = count(sequence + 1)
+
     def send(
         self,
         connection: Connection,

@@ -143,6 +143,19 @@ class Queue:
     def _level_of(self, message: Message) -> int:
         return min(max(message.priority, 0), _PRIORITY_LEVELS - 1) if len(self._levels) > 1 else 0
 
+    # ---- messages come back after a restart --------------------------------------------------------------------
+
+    def restore(self, messages: list[Message]) -> None:
+        """Messages of an earlier run, in their order; no consumer is here yet."""
+        for message in messages:
+            self.count_restored(message)
+            self._levels[self._level_of(message)].append(message)
+
+    def count_restored(self, message: Message) -> None:
+        """*message* takes space again, here or in a transaction that will decide about it."""
+        self.size_bytes += message.size_bytes
+        self._flow.used_bytes += message.size_bytes
+
     # ---- messages come in --------------------------------------------------------------------------------------
 
     def accept(self, message: Message) -> None:

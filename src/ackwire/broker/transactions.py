@@ -47,7 +47,8 @@ class TransactionState(Enum):
 class AckedMessages:
     """Messages that a transaction acknowledged, and whose they were."""
 
-    subscription: Subscription
+    subscription: Subscription | None
+    """Whose they were; None after a restart."""
     messages: list[Message]
     by_queue: list[tuple[Queue, list[Message]]]
     finish: Callable[[], None]
@@ -61,10 +62,11 @@ class Transaction:
 
     transaction_id: Hashable
     is_xa: bool
-    connection: Connection
+    connection: Connection | None
+    """Who began it; None after a restart."""
     since_ms: int
     state: TransactionState = TransactionState.ACTIVE
-    sends: list[tuple[Connection, Message]] = field(default_factory=list)
+    sends: list[tuple[Connection | None, Message]] = field(default_factory=list)
     acks: list[AckedMessages] = field(default_factory=list)
     failure: str | None = None
     """Why it can only roll back, if something in it failed."""

@@ -16,10 +16,25 @@ from ackwire.broker.transactions import (
 )
 from ackwire.errors import BrokerError
 from ackwire.message import Message
-from ackwire.store.contract import Store
+from ackwire.store.contract import PreparedTransaction, Store
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
+
+
+def _to_keep(transaction: Transaction) -> PreparedTransaction:
+    """The persistent part of *transaction*: the rest is gone after a restart anyway."""
+    return PreparedTransaction(
+        transaction.transaction_id,
+        tuple(message for _, message in transaction.sends if message.persistent),
+        tuple(
+            (queue.place, message)
+            for acked in transaction.acks
+            for queue, messages in acked.by_queue
+            for message in messages
+            if message.persistent
+        ),
+    )
 
 
 @final
@@ -84,7 +99,9 @@ class Transactor:
         if transaction.is_empty:
             self.transactions.close(transaction, committed=True)
             return XA_READ_ONLY
+        self._check_sends(transaction)
         transaction.state = TransactionState.PREPARED
+        self._store.prepare(_to_keep(transaction))
         return XA_OK
 
     def commit(self, transaction_id: Hashable, on_stored: Callable[[], None], *, one_phase: bool) -> None:
@@ -99,6 +116,7 @@ class Transactor:
         self._refuse_failed(transaction)
         self._check_sends(transaction)
         with self._store.atomically():
+            self._store.decide(transaction_id)
             for acked in transaction.acks:
                 acked.finish()
             for connection, message in transaction.sends:
@@ -137,6 +155,7 @@ class Transactor:
 
     def _undo(self, transaction: Transaction) -> None:
         self.transactions.close(transaction, committed=False)
+        self._store.decide(transaction.transaction_id)
         for _, message in transaction.sends:
             self._count_uncommitted(-message.size_bytes)
         for acked in reversed(transaction.acks):
@@ -146,6 +165,12 @@ class Transactor:
     def forget(self, transaction_id: Hashable) -> None:
         """Drop what is remembered of an outcome that was decided by an operator."""
         self._undo(self.transactions.get(transaction_id))
+
+    def restore(self, transaction: Transaction) -> None:
+        """A prepared transaction of the last run waits for its decision again."""
+        self.transactions.begin(transaction)
+        for _, message in transaction.sends:
+            self._count_uncommitted(message.size_bytes)
 
     def prepared(self) -> list[Hashable]:
         """The ids of prepared transactions, for `recover`."""

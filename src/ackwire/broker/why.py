@@ -137,9 +137,10 @@ def _in_transaction(broker: "Broker", transaction: Transaction, is_it: Callable[
             )
     for acked in transaction.acks:
         for message in filter(is_it, acked.messages):
+            by = "before a restart" if acked.subscription is None else f"by consumer {acked.subscription.consumer_id}"
             yield (
-                f"message {message.sequence} of {message.destination!r} was acknowledged by consumer "
-                f"{acked.subscription.consumer_id} and goes when its transaction commits: {_open(broker, transaction)}"
+                f"message {message.sequence} of {message.destination!r} was acknowledged {by} and goes when its "
+                f"transaction commits: {_open(broker, transaction)}"
             )
 
 
@@ -370,9 +371,10 @@ def _open(broker: "Broker", transaction: Transaction) -> str:
             acked[message.destination] = acked.get(message.destination, 0) + 1
     holds = [f"{_count(len(transaction.sends), 'send')} ({size_bytes} bytes)"] if transaction.sends else []
     holds += [f"{_count(count, 'acknowledged message')} of {where!r}" for where, count in acked.items()]
+    owner = repr(transaction.connection) if transaction.connection else "an earlier run of the broker"
     failure = "" if transaction.failure is None else f"; it can only roll back: {transaction.failure}"
     return (
-        f"transaction {transaction.transaction_id} of {transaction.connection!r} is {transaction.state.value} for "
+        f"transaction {transaction.transaction_id} of {owner} is {transaction.state.value} for "
         f"{_since(broker, transaction.since_ms)} and holds {' and '.join(holds) or 'nothing'}{failure}"
     )
 
@@ -381,9 +383,9 @@ def _acked_from(transaction: Transaction, queue: Queue) -> list[Message]:
     return [
         message
         for acked in transaction.acks
-        if isinstance(queue.place, Destination) or _reads(acked.subscription, queue)
-        for message in acked.messages
-        if queue.owns(message)
+        for acked_queue, messages in acked.by_queue
+        if acked_queue is queue
+        for message in messages
     ]
 
 

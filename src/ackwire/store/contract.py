@@ -5,7 +5,7 @@ durability wait, by `when_durable`. So one sync can serve everybody who waits fo
 crash it holds everything up to some point and nothing after it, and that point is not before the last promise.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -60,6 +60,15 @@ class ScheduledJob:
     """Whether each delivery has a message id of its own: it was sent to be repeated."""
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """An XA transaction that promised to commit (SEMANTICS G3): what it will send, and what it will acknowledge."""
+
+    transaction_id: Hashable
+    sends: tuple[Message, ...]
+    acks: tuple[tuple[Place, Message], ...]
+
+
 class Store(Protocol):
     """One contract for every store (SEMANTICS K1)."""
 
@@ -89,6 +98,30 @@ class Store(Protocol):
 
     def jobs(self) -> Iterable[ScheduledJob]:
         """The scheduled jobs that are there, in any order. Asked once, when the broker starts (I2)."""
+        ...
+
+    def prepare(self, transaction: PreparedTransaction) -> None:
+        """Record a prepared transaction; it is kept until `decide`. Its sends are nowhere else yet."""
+        ...
+
+    def decide(self, transaction_id: Hashable) -> None:
+        """Record that a prepared transaction is over; what it came to is recorded beside this, `atomically`."""
+        ...
+
+    def places(self) -> Iterable[Place]:
+        """Where messages wait. This and the following are asked once, when the broker starts."""
+        ...
+
+    def messages(self, place: Place) -> Iterable[Message]:
+        """What waits in *place*."""
+        ...
+
+    def durables(self) -> Iterable[DurableRecord]:
+        """The durable subscriptions."""
+        ...
+
+    def prepared(self) -> Iterable[PreparedTransaction]:
+        """The prepared transactions that are not decided."""
         ...
 
     def atomically(self) -> AbstractContextManager[None]:

@@ -3,11 +3,11 @@
 It keeps what the contract says must be kept, so it is also the reference that other stores are compared with.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ackwire.message import Message
-from ackwire.store.contract import DurableKey, DurableRecord, Place, ScheduledJob
+from ackwire.store.contract import DurableKey, DurableRecord, Place, PreparedTransaction, ScheduledJob
 
 
 class MemoryStore:
@@ -17,6 +17,7 @@ class MemoryStore:
         self._places: dict[Place, dict[bytes, Message]] = {}
         self._durables: dict[DurableKey, DurableRecord] = {}
         self._jobs: dict[str, ScheduledJob] = {}
+        self._prepared: dict[Hashable, PreparedTransaction] = {}
 
     def append(self, message: Message, places: Sequence[Place]) -> None:
         for place in places:
@@ -44,6 +45,12 @@ class MemoryStore:
     def jobs(self) -> list[ScheduledJob]:
         return list(self._jobs.values())
 
+    def prepare(self, transaction: PreparedTransaction) -> None:
+        self._prepared[transaction.transaction_id] = transaction
+
+    def decide(self, transaction_id: Hashable) -> None:
+        self._prepared.pop(transaction_id, None)
+
     @contextmanager
     def atomically(self) -> Iterator[None]:
         yield
@@ -55,6 +62,13 @@ class MemoryStore:
         self._places.clear()
         self._durables.clear()
         self._jobs.clear()
+        self._prepared.clear()
+
+    def places(self) -> list[Place]:
+        return list(self._places)
+
+    def prepared(self) -> list[PreparedTransaction]:
+        return list(self._prepared.values())
 
     def messages(self, place: Place) -> list[Message]:
         """What waits in *place*, in the order in which it came."""
