@@ -105,8 +105,8 @@ def render(found: dict[str, list[str]]) -> str:
     lines = [
         "# Behaviours and the tests that show them",
         "",
-        "Written by `tools/semantics_table.py` from the names of the tests; `make check` holds it up to date. The numbers",
-        "are those of the specification of behaviours, sections A to I.",
+        "Written by `tools/semantics_table.py` from the names of the tests; `make check` holds it up to date. The",
+        "numbers are those of the specification of behaviours, sections A to I.",
         "",
         "| number | behaviour | tests |",
         "|---|---|---|",

@@ -231,10 +231,10 @@ class RigClient:
         return transaction_id
 
     def commit(self, transaction_id: commands.TransactionId) -> None:
-        self._broker.transactor.commit(transaction_id, lambda: None, one_phase=True)
+        self._broker.transactor.commit(self.connection, transaction_id, lambda: None, one_phase=True)
 
     def roll_back(self, transaction_id: commands.TransactionId) -> None:
-        self._broker.transactor.roll_back(transaction_id)
+        self._broker.transactor.roll_back(self.connection, transaction_id)
 
     def consumer(self, where: Where, *, prefetch: int = 1000, **request: Any) -> RigConsumer:
         """A consumer; *request* are the fields of `SubscriptionRequest` (selector, exclusive, priority, …)."""

@@ -899,13 +899,14 @@ class Subscriber(Client):
         return super().is_idle and not self._unacked
 
     def settle(self) -> None:
-        """Nothing that was published since it subscribed may be missing."""
+        """Nothing that was published since it subscribed may be missing, but for what expired while it waited."""
         if self._since is None:
             return
-        wants = self.world.predicate(self.selector)
+        wants, now_ms = self.world.predicate(self.selector), self.world.clock.now_ms()
         for sent in self.world.ledger.sent.values():
+            has_expired = 0 < sent.expiration <= now_ms
             expected = sent.topic == self.where and sent.deed.outcome is Outcome.DONE and wants(sent.number)
-            if expected and sent.deed.asked_at > self._since and sent.key not in self._got:
+            if expected and not has_expired and sent.deed.asked_at > self._since and sent.key not in self._got:
                 raise Violation(f"{self.name} never got {sent.text}, published after it subscribed")
 
 

@@ -24,6 +24,7 @@ from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.topic import Topic
+from ackwire.broker.transactions import Transaction
 from ackwire.broker.transactor import Transactor
 from ackwire.clock import Clock
 from ackwire.config import Settings
@@ -248,9 +249,11 @@ class Broker:
         cause: str | None = None,
     ) -> None:
         """Carry out an ack, or collect it in a transaction (E)."""
-        transaction = None if transaction_id is None else self.transactor.transaction_for_work(transaction_id)
-        if transaction_id is not None and transaction is None:
-            return  # it has committed before: this is a repetition
+        transaction: Transaction | None = None
+        if transaction_id is not None:
+            transaction = self.transactor.transaction_for_work(subscription.connection, transaction_id)
+            if transaction is None:
+                return  # it has committed before: this is a repetition
         self.consumption.acknowledge(subscription, kind, first, last, count, transaction, cause)
 
     def pull(self, subscription: Subscription, timeout_ms: int) -> None:

@@ -301,7 +301,7 @@ class Consumption:
             subscription.extension += max(0, count)
         elif kind is not AckKind.REDELIVERED:
             subscription.finished(max(0, count))
-        subscription.pump()
+        self.pump(subscription)
 
     def _acknowledge_queue(
         self,
@@ -493,7 +493,10 @@ class Consumption:
         if isinstance(subscription, QueueSubscription):
             for queue in list(self._attached[subscription].values()):
                 queue.resume(subscription)
-        elif isinstance(subscription, TopicSubscription | BrowserSubscription):
+        elif isinstance(subscription, TopicSubscription):
+            for message in subscription.pump(self._broker.clock.now_ms()):
+                self._broker.advisories.expired(message.destination, message)
+        elif isinstance(subscription, BrowserSubscription):
             subscription.pump()
 
 

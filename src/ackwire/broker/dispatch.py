@@ -8,11 +8,14 @@ does not cost a look at every consumer that is full.
 
 from bisect import insort
 from collections import deque
-from typing import final
+from typing import Final, final
 
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.selector import Selector
 from ackwire.store.contract import Place
+
+_NO_PRIORITY: Final = 1 << 16
+"""Beyond all priorities, which are bytes."""
 
 
 @final
@@ -27,6 +30,11 @@ class Rotation:
         self._in_round: set[QueueSubscription] = set()
         self._priorities: list[int] = []
         """Negated, so that the highest comes first."""
+
+    @property
+    def priority(self) -> int:
+        """The highest of those that may have room."""
+        return next((-negated for negated in self._priorities if self._rounds[-negated]), -_NO_PRIORITY)
 
     def add(self, subscription: QueueSubscription) -> None:
         self.subscriptions.append(subscription)

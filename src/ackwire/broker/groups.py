@@ -41,6 +41,10 @@ class MessageGroups:
         """The group has ended: its next message may go to anyone."""
         self._owners.pop(group_id, None)
 
+    def clear(self) -> None:
+        """All groups are free."""
+        self._owners.clear()
+
     def release(self, owner: QueueSubscription) -> None:
         """A consumer leaves: all its groups are free."""
         for group_id in [group for group, held_by in self._owners.items() if held_by is owner]:

@@ -25,6 +25,7 @@ from ackwire.policy import DestinationPolicy
 from ackwire.store.contract import Place, Store
 
 _PRIORITY_LEVELS: Final = 10
+_NO_LIMIT: Final = 1 << 62
 _EXAMINED_PER_TURN: Final = 2000
 """Messages held against selectors before others get their turn."""
 
@@ -189,11 +190,11 @@ class Queue:
         """Send pending messages to consumers as long as one has room."""
         if self._holds_back:
             return
-        budget = _EXAMINED_PER_TURN
-        for lane in self._lanes_to_serve():
-            for level in range(len(self._levels) - 1, -1, -1):
-                if self._levels[level]:
-                    budget = self._serve(lane, level, budget)
+        lanes = self._lanes_to_serve()
+        if len(lanes) == 1:
+            budget, _ = self._serve(lanes[0], _EXAMINED_PER_TURN)
+        else:
+            budget = self._share(_EXAMINED_PER_TURN)
         if budget <= 0 and not self._is_continuing:
             self._is_continuing = True
             self._clock.call_later(0, self._continue)
@@ -207,11 +208,34 @@ class Queue:
             return [self._lane_of(self._exclusive)]
         return list(self._lanes.values())
 
-    def _serve(self, lane: Lane, level: int, budget: int) -> int:
-        """Send what is for *lane* until it is full or there is no more; the answer is the budget left."""
+    def _share(self, budget: int) -> int:
+        """Lanes take turns, a message each, those with consumers of higher priority first (A2, H2)."""
+        served = True
+        while served and budget > 0:
+            served = False
+            for text, lane in sorted(self._lanes.items(), key=_by_priority):
+                budget, handed_over = self._serve(lane, budget, at_most=1)
+                if handed_over:
+                    self._lanes[text] = self._lanes.pop(text)  # behind its equals, next time
+                    served = True
+                    break
+        return budget
+
+    def _serve(self, lane: Lane, budget: int, at_most: int = _NO_LIMIT) -> tuple[int, int]:
+        """Send what is for *lane*, highest priority first; the answer is the budget left, and how many were sent."""
+        handed_over = 0
+        for level in range(len(self._levels) - 1, -1, -1):
+            if self._levels[level] and handed_over < at_most:
+                budget, more = self._serve_level(lane, level, budget, at_most - handed_over)
+                handed_over += more
+        return budget, handed_over
+
+    def _serve_level(self, lane: Lane, level: int, budget: int, at_most: int) -> tuple[int, int]:
+        """Send what is for *lane* until it is full or there is no more."""
         pending = self._levels[level]
         now_ms = self._clock.now_ms()
-        while budget > 0:
+        handed_over = 0
+        while budget > 0 and handed_over < at_most:
             found = pending.next_from(lane.positions[level])
             if found is None:
                 break
@@ -232,11 +256,12 @@ class Queue:
             pending.take(position)
             message.dispatched_ms = now_ms
             self._hand_over(message, subscription)
+            handed_over += 1
         if pending.is_sparse:
             lanes = list(self._lanes.values())
             for served, moved in zip(lanes, pending.compact([it.positions[level] for it in lanes]), strict=True):
                 served.positions[level] = moved
-        return budget
+        return budget, handed_over
 
     def _whose_turn(self, lane: Lane) -> QueueSubscription | None:
         exclusive = self._exclusive
@@ -363,6 +388,8 @@ class Queue:
         if self._exclusive is not None and self._exclusive in candidates and self._exclusive.priority == best:
             return
         self._exclusive = next((s for s in candidates if s.priority == best), None)
+        if self._exclusive is not None:
+            self._groups.clear()  # it alone gets all that comes from now on
 
     def _lane_of(self, subscription: QueueSubscription) -> Lane:
         return self._lanes[None if subscription.selector is None else subscription.selector.text]
@@ -473,3 +500,8 @@ class Queue:
         """The queue ceases to exist; what is undecided, in transactions or awaiting redelivery, ends when it is."""
         self._is_gone = True
         self.purge()
+
+
+def _by_priority(entry: tuple[str | None, Lane]) -> int:
+    """Lanes with the most important consumers come first; equals stay in the order of their turns."""
+    return -entry[1].rotation.priority

@@ -237,13 +237,18 @@ class TopicSubscription(Subscription):
         self.pending_bytes -= victim.size_bytes
         return victim
 
-    def pump(self) -> None:
-        """Send what waits, as far as there is room."""
+    def pump(self, now_ms: int) -> list[Message]:
+        """Send what waits, as far as there is room; the answer is what waited too long and has expired."""
+        expired: list[Message] = []
         while self.pending and self.has_room:
             message = self.pending.popleft()
             self.pending_bytes -= message.size_bytes
-            self._dispatched += 1
-            self.deliver(message)
+            if 0 < message.expiration <= now_ms:
+                expired.append(message)
+            else:
+                self._dispatched += 1
+                self.deliver(message)
+        return expired
 
     def finished(self, count: int) -> None:
         """*count* messages are done."""

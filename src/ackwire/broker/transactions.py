@@ -93,6 +93,7 @@ class Transactions:
     def begin(self, transaction: Transaction) -> None:
         """Open a transaction; a repetition, as after a failover, changes nothing."""
         self._open.setdefault(transaction.transaction_id, transaction)
+        self._outcomes.pop(transaction.transaction_id, None)  # of an earlier connection that had the same id
 
     def get(self, transaction_id: Hashable) -> Transaction:
         transaction = self._open.get(transaction_id)

@@ -14,7 +14,7 @@ from ackwire.broker.transactions import (
     Transactions,
     TransactionState,
 )
-from ackwire.errors import BrokerError
+from ackwire.errors import BrokerError, NotAuthorised
 from ackwire.message import Message
 from ackwire.store.contract import PreparedTransaction, Store
 
@@ -48,16 +48,27 @@ class Transactor:
 
     def begin(self, connection: Connection, transaction_id: Hashable, *, is_xa: bool) -> None:
         """Open a transaction. One that is known to have committed stays closed: it is being repeated."""
-        if not self.transactions.was_committed(transaction_id):
+        if not self._is_repetition(connection, transaction_id):
             self.transactions.begin(
                 Transaction(transaction_id, is_xa, connection, since_ms=self._broker.clock.now_ms())
             )
 
-    def transaction_for_work(self, transaction_id: Hashable) -> Transaction | None:
-        """The open transaction, or None if it has committed before and its work is being repeated."""
-        if self.transactions.was_committed(transaction_id):
-            return None
+    def _is_repetition(self, connection: Connection, transaction_id: Hashable) -> bool:
+        """Whether a client that came back repeats a transaction that had committed: it had no answer (J4)."""
+        return connection.is_reconnect and self.transactions.was_committed(transaction_id)
+
+    def _find(self, connection: Connection, transaction_id: Hashable) -> Transaction:
+        """The open transaction, which is *connection*'s own unless it is XA: those, any connection may decide."""
         transaction = self.transactions.get(transaction_id)
+        if not transaction.is_xa and transaction.connection is not connection:
+            raise NotAuthorised(f"transaction {transaction_id} belongs to another connection")
+        return transaction
+
+    def transaction_for_work(self, connection: Connection, transaction_id: Hashable) -> Transaction | None:
+        """The open transaction, or None if it has committed before and its work is being repeated."""
+        if self._is_repetition(connection, transaction_id):
+            return None
+        transaction = self._find(connection, transaction_id)
         if transaction.state is TransactionState.PREPARED:
             raise TransactionError(
                 f"transaction {transaction_id} is prepared and takes no more work", XA_PROTOCOL_ERROR
@@ -66,7 +77,7 @@ class Transactor:
 
     def add_send(self, transaction_id: Hashable, connection: Connection, message: Message) -> None:
         """A message that is to be visible when the transaction commits."""
-        transaction = self.transaction_for_work(transaction_id)
+        transaction = self.transaction_for_work(connection, transaction_id)
         if transaction is not None:
             self._broker.flow.check_uncommitted(message.size_bytes)
             transaction.sends.append((connection, message))
@@ -104,13 +115,15 @@ class Transactor:
         self._store.prepare(_to_keep(transaction))
         return XA_OK
 
-    def commit(self, transaction_id: Hashable, on_stored: Callable[[], None], *, one_phase: bool) -> None:
+    def commit(
+        self, connection: Connection, transaction_id: Hashable, on_stored: Callable[[], None], *, one_phase: bool
+    ) -> None:
         """Make everything in it happen, at once; *on_stored* when that is durable. A repeated commit does nothing."""
-        if self.transactions.was_committed(transaction_id):
+        if self._is_repetition(connection, transaction_id):
             self._store.when_durable(on_stored)
             return
+        transaction = self._find(connection, transaction_id)
         self._broker.flow.admit(transaction_id)
-        transaction = self.transactions.get(transaction_id)
         if not one_phase and transaction.state is not TransactionState.PREPARED:
             raise TransactionError(f"transaction {transaction_id} is not prepared", XA_PROTOCOL_ERROR)
         self._refuse_failed(transaction)
@@ -119,9 +132,9 @@ class Transactor:
             self._store.decide(transaction_id)
             for acked in transaction.acks:
                 acked.finish()
-            for connection, message in transaction.sends:
+            for sender, message in transaction.sends:
                 self._count_uncommitted(-message.size_bytes)
-                self._broker.intake.route(connection, message)
+                self._broker.intake.route(sender, message)
         self.transactions.close(transaction, committed=True)
         self._broker.flow.release()  # what went to topics takes no space any more
         self._store.when_durable(on_stored)
@@ -142,11 +155,11 @@ class Transactor:
                 f"transaction {transaction.transaction_id} was rolled back: {transaction.failure}", XA_ROLLED_BACK
             )
 
-    def roll_back(self, transaction_id: Hashable) -> None:
+    def roll_back(self, connection: Connection, transaction_id: Hashable) -> None:
         """Undo everything in it. One that is gone already has nothing left to undo."""
         self._broker.flow.admit(transaction_id)
         if not self.transactions.was_rolled_back(transaction_id):
-            self._undo(self.transactions.get(transaction_id))
+            self._undo(self._find(connection, transaction_id))
 
     def roll_back_all(self, connection: Connection) -> None:
         """A client has gone: what it had not committed or prepared is undone."""

@@ -20,7 +20,7 @@ def test_A2_messages_of_a_queue_come_back_in_their_order_and_new_ones_follow(rig
     for text in ("a", "b", "c"):
         producer.send("queue://q", text)
     again = rig.restarted()
-    again.connect().send("queue://q", "d")
+    again.connect("another").send("queue://q", "d")
     assert again.consumer("queue://q").texts == ["a", "b", "c", "d"]
 
 
@@ -29,7 +29,7 @@ def test_A3_a_durable_subscription_comes_back_with_what_waited_for_it(rig: Broke
     subscriber.close()
     rig.connect().send("topic://t", "kept")
     again = rig.restarted()
-    again.connect().send("topic://t", "new")
+    again.connect("another").send("topic://t", "new")
     assert again.connect("subscriber").consumer("topic://t", subscription_name="s").texts == ["kept", "new"]
 
 
@@ -37,7 +37,7 @@ def test_G3_what_a_prepared_transaction_sends_is_visible_only_after_the_commit(r
     again = _restarted_with_prepared(rig)
     consumer = again.consumer("queue://out")
     assert consumer.texts == []
-    again.broker.transactor.commit(XID, lambda: None, one_phase=False)
+    again.broker.transactor.commit(again.connect().connection, XID, lambda: None, one_phase=False)
     assert consumer.texts == ["sent"]
 
 
@@ -50,9 +50,9 @@ def test_G3_what_a_prepared_transaction_acknowledged_waits_for_its_end(
     assert again.broker.transactor.prepared() == [XID]
     assert consumer.texts == []
     if commit:
-        again.broker.transactor.commit(XID, lambda: None, one_phase=False)
+        again.broker.transactor.commit(again.connect().connection, XID, lambda: None, one_phase=False)
     else:
-        again.broker.transactor.roll_back(XID)
+        again.broker.transactor.roll_back(again.connect().connection, XID)
     assert consumer.texts == left
     assert again.restarted().broker.transactor.prepared() == []
 

@@ -390,8 +390,9 @@ def test_I2_schedules_survive_a_restart(rig: BrokerRig, producer: RigClient) -> 
     rig.clock.advance(6)  # two of the series are out
     after = rig.restarted(after_seconds=1)
     consumer = after.consumer("queue://later")
+    assert consumer.texts == ["series", "series"]
     assert _times(after, consumer, 60) == [2.0, 3.0, 6.0, 10.0, 14.0]
-    assert consumer.texts == ["series", "once", "series", "series", "series"]
+    assert consumer.texts[2:] == ["series", "once", "series", "series", "series"]
     assert after.store.jobs() == []
 
 

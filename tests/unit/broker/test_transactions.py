@@ -27,7 +27,7 @@ def _begin_xa(rig: BrokerRig, client: RigClient, name: str = "x") -> commands.XA
 
 
 def _commit_prepared(rig: BrokerRig, transaction: commands.TransactionId) -> None:
-    rig.broker.transactor.commit(transaction, lambda: None, one_phase=False)
+    rig.broker.transactor.commit(rig.connect().connection, transaction, lambda: None, one_phase=False)
 
 
 def test_G1_sends_are_visible_at_the_commit_in_order(rig: BrokerRig) -> None:
@@ -125,9 +125,10 @@ def test_J4_a_repeated_local_commit_is_answered_and_applied_once(rig: BrokerRig)
     client.send("queue://q", transaction=transaction)
     client.commit(transaction)
     answers: list[bool] = []
+    client.connection.is_reconnect = True
     client.begin()  # the same id: a client that came back repeats everything
     client.send("queue://q", transaction=transaction)
-    rig.broker.transactor.commit(transaction, lambda: answers.append(True), one_phase=True)
+    rig.broker.transactor.commit(client.connection, transaction, lambda: answers.append(True), one_phase=True)
     assert answers == [True]
     assert rig.pending("queue://q") == 1
     assert rig.broker.flow.uncommitted_bytes == 0
@@ -143,9 +144,9 @@ def test_G1_a_repeated_rollback_is_harmless(rig: BrokerRig) -> None:
 @pytest.mark.parametrize(
     "verb",
     [
-        lambda rig, xid: rig.broker.transactor.commit(xid, lambda: None, one_phase=True),
-        lambda rig, xid: rig.broker.transactor.commit(xid, lambda: None, one_phase=False),
-        lambda rig, xid: rig.broker.transactor.roll_back(xid),
+        lambda rig, xid: rig.broker.transactor.commit(rig.connect().connection, xid, lambda: None, one_phase=True),
+        lambda rig, xid: rig.broker.transactor.commit(rig.connect().connection, xid, lambda: None, one_phase=False),
+        lambda rig, xid: rig.broker.transactor.roll_back(rig.connect().connection, xid),
         lambda rig, xid: rig.broker.transactor.prepare(xid),
     ],
 )
@@ -199,7 +200,7 @@ def test_G3_a_prepared_transaction_outlives_its_connection(rig: BrokerRig, commi
     if commits:
         _commit_prepared(rig, transaction)
     else:
-        rig.broker.transactor.roll_back(transaction)
+        rig.broker.transactor.roll_back(rig.connect().connection, transaction)
     assert (rig.pending("queue://in"), rig.pending("queue://out")) == ((0, 1) if commits else (1, 0))
     assert rig.broker.transactor.prepared() == []
     audit(rig.broker, rig.store)
@@ -223,8 +224,8 @@ def test_G3_two_transactions_of_one_consumer_are_decided_apart(rig: BrokerRig) -
     first, second = _begin_xa(rig, client, "1"), _begin_xa(rig, client, "2")
     consumer.ack(messages[0], transaction=first)
     consumer.ack(messages[1], transaction=second)
-    rig.broker.transactor.commit(second, lambda: None, one_phase=True)
-    rig.broker.transactor.roll_back(first)
+    rig.broker.transactor.commit(client.connection, second, lambda: None, one_phase=True)
+    rig.broker.transactor.roll_back(client.connection, first)
     client.disconnect()
     assert rig.consumer("queue://q").texts == ["0", "2"]
     audit(rig.broker, rig.store)

@@ -295,10 +295,10 @@ class OpenWireAdapter:
             case commands.TransactionType.COMMIT_ONE_PHASE | commands.TransactionType.COMMIT_TWO_PHASE:
                 one_phase = info.type == commands.TransactionType.COMMIT_ONE_PHASE
                 respond = partial(self._respond_if, info.response_required, info.command_id)
-                transactor.commit(transaction_id, respond, one_phase=one_phase)
+                transactor.commit(self._client, transaction_id, respond, one_phase=one_phase)
                 return True
             case commands.TransactionType.ROLLBACK:
-                transactor.roll_back(transaction_id)
+                transactor.roll_back(self._client, transaction_id)
             case commands.TransactionType.FORGET:
                 transactor.forget(transaction_id)
             case _:
@@ -357,7 +357,7 @@ class OpenWireAdapter:
             raise RemoteProtocolError("an ack came before ConnectionInfo")
         try:
             subscription = self._ack_subscription
-            if subscription is None or ack.consumer_id is not self._ack_consumer:
+            if subscription is None or subscription.is_leaving or ack.consumer_id is not self._ack_consumer:
                 subscription = self._client.subscriptions.get(str(ack.consumer_id))
                 self._ack_consumer = ack.consumer_id
                 self._ack_subscription = subscription
