@@ -44,6 +44,7 @@ check: $(READY) ## lint, format, types, import directions, forbidden calls
 	$(VENV)/bin/mypy $(CODE)
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/python tools/check_forbidden.py
+	$(VENV)/bin/python tools/semantics_table.py --check
 
 bench: $(READY) ## the benchmarks
 	@$(VENV)/bin/python bench/run.py $(ARGS)

@@ -29,7 +29,7 @@ def send_all(jms: Jms, url: str, queue: str, *, count: int, **how: int) -> tuple
     [{}, {"jms__useAsyncSend": True}, {"jms__alwaysSyncSend": True}, {"jms__sendTimeout": 10_000}],
     ids=["default", "async", "sync", "timeout"],
 )
-def test_B1_every_way_of_sending_delivers_everything_in_order(
+def test_B1_B2_every_way_of_sending_delivers_everything_in_order(
     jms: Jms, url: str, queue: str, options: dict[str, object], delivery_mode: int
 ) -> None:
     """B1, B2: sends with and without a response; closing the connection loses none of them."""

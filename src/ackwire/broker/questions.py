@@ -1,8 +1,7 @@
 """Questions that clients ask the broker by message: why is this message, producer, consumer, transaction stuck?
 
-A message to queue `Ackwire.Why` with the properties `subject` (queue, topic, message, producer, consumer, transaction)
-and `name` is answered at its JMSReplyTo by a copy with the property `answer`: one sentence per line. The broker reads
-that queue like any consumer would, so asking costs the path of other messages nothing.
+`ackwire.question` says what a question and its answer look like. The broker reads its queue of questions like any
+consumer would, so asking costs the path of other messages nothing.
 """
 
 import logging
@@ -14,17 +13,13 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.session import IMPLICIT_SESSION, Connection
 from ackwire.broker.subscription import SubscriptionRequest
 from ackwire.broker.why import why_consumer, why_message, why_producer, why_queue, why_transaction
-from ackwire.destinations import Kind, destination, parse_destination
+from ackwire.destinations import Kind, parse_destination
 from ackwire.errors import AckwireError
 from ackwire.message import Message
+from ackwire.question import ANSWER, NAME, QUESTIONS, SUBJECT
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
-
-QUESTIONS: Final = destination(Kind.QUEUE, "Ackwire.Why")
-SUBJECT: Final = "subject"
-NAME: Final = "name"
-ANSWER: Final = "answer"
 
 _ANSWER_CHARACTERS_MAX: Final = 60_000
 """An answer is one property."""

@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"ackwire: {escape(str(error))}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        print(f"ackwire: {error.name} is not installed: pip install 'ackwire[broker]'", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         # `ackwire config show | head`: nobody reads on. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
-from ackwire.broker.questions import ANSWER, NAME, QUESTIONS, SUBJECT
 from ackwire.errors import AckwireError, ConfigError
+from ackwire.question import ANSWER, NAME, QUESTIONS, SUBJECT, SUBJECTS
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import destination_to_wire
 from ackwire.wire.openwire.negotiation import Agreement, Preferences
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SUBJECTS: Final = ("queue", "topic", "message", "producer", "consumer", "transaction")
 _TIMEOUT_SECONDS: Final = 10.0
 
 
@@ -33,7 +32,7 @@ def add_command(commands_parser: "Commands") -> None:
         help="ask a running broker why something does not move",
         description="Asks a running broker, and prints its answer: one sentence for each thing it knows.",
     )
-    parser.add_argument("subject", metavar="SUBJECT", choices=_SUBJECTS, help=", ".join(_SUBJECTS))
+    parser.add_argument("subject", metavar="SUBJECT", choices=SUBJECTS, help=", ".join(SUBJECTS))
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="a destination's name, or an id")
     parser.add_argument("--url", default="tcp://127.0.0.1:61616", help="the broker; default: tcp://127.0.0.1:61616")
     parser.set_defaults(run=_run)
