@@ -131,6 +131,7 @@ def test_J4_a_transaction_of_sends_survives_a_cut(proxy: CuttableProxy, jms: Jms
     producer = session.producer(queue)
     producer.send(*texts(3))
     proxy.cut_once()
+    proxy.await_connections(2)  # a commit sent into the cut is "in doubt" for the client, and rolled back by it
     producer.send(text("after"))
     session.commit()
     assert bodies(drain(jms, tcp, queue)) == [*numbered(range(3)), "after"]
