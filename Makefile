@@ -4,7 +4,6 @@ VENV := .venv
 READY := $(VENV)/.ready
 LOCK := requirements/dev.txt
 CODE := $(wildcard src tests bench fuzz tools examples)
-WORKERS ?= 4
 # For the Java client in tests and demo, and ActiveMQ itself to compare with.
 DEBIAN_DEMO := jdk libactivemq-java
 DEBIAN_TEST := $(DEBIAN_DEMO) activemq
@@ -27,9 +26,9 @@ run: $(READY) ## a broker on this machine; ARGS="--listen URI" and more are pass
 test: $(READY) ## every test; ARGS="tests/unit -k name" for some, WORKERS=0 for one process
 	@tools/debian_packages.sh $(DEBIAN_TEST)
 ifdef ARGS
-	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(VENV)/bin/pytest -n $(or $(WORKERS),auto) --dist worksteal $(ARGS)
 else
-	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal -m "not load"
+	$(VENV)/bin/pytest -n $(or $(WORKERS),4) --dist worksteal -m "not load"
 	$(VENV)/bin/pytest -n 0 -m load || [ $$? -eq 5 ] # 5: there are none
 endif
 

@@ -290,7 +290,6 @@ COMMANDS: list[Structure] = [
     commands.TransactionInfo(),
     commands.MessagePull(consumer_id=commands.ConsumerId("c", 1, 1)),
     commands.ConsumerControl(consumer_id=commands.ConsumerId("c", 1, 1)),
-    commands.ConnectionControl(),
     commands.ConnectionError(),
     commands.ControlCommand(),
     commands.FlushCommand(),

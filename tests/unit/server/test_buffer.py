@@ -1,6 +1,5 @@
 """FrameBuffer: any portions in, whole frames out."""
 
-import time
 from struct import Struct
 
 import pytest
@@ -75,26 +74,22 @@ def test_portions_never_matter(bodies: list[bytes], portions: list[int]) -> None
 
 
 def test_huge_frame_in_small_portions_costs_linear_time() -> None:
-    # Linear: some 0.1 s. Moving everything with each portion: 137 GB of copying, far beyond the limit on any machine.
+    # Linear: some 0.1 s. Moving everything with each portion: 137 GB of copying, beyond the time limit of a test.
     body = bytes(2 * 1024 * 1024)
     stream = framed(body)
     buffer = FrameBuffer()
-    start = time.process_time()
     found = []
     for position in range(0, len(stream), 16):
         buffer.append(stream[position : position + 16])
         found += frames_in(buffer)
     assert found == [body]
-    assert time.process_time() - start < 5
 
 
 def test_many_small_frames_in_one_portion_cost_linear_time() -> None:
     count = 200_000
     buffer = FrameBuffer()
     buffer.append(framed(b"12345678") * count)
-    start = time.process_time()
     assert len(frames_in(buffer)) == count
-    assert time.process_time() - start < 5
 
 
 def test_oversize_frame_is_refused_with_the_last_byte_of_its_size() -> None:

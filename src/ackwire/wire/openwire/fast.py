@@ -6,8 +6,8 @@ as the optional ones are absent, so one unpack reads them; the end of the frame 
 dispatch is the consumer's header, the frame, and a short tail: spliced, never encoded again.
 
 What makes it safe: every shortcut accepts only frames that the plain codec (`marshal.py`) accepts too, and anything
-unusual is handed to the plain codec, which has the last word. `tests/unit/wire/openwire/test_fast_agrees_with_plain.py`
-holds the two against each other.
+unusual is handed to the plain codec, which has the last word. `tests/model/test_fast_agrees_with_plain.py` holds the
+two against each other.
 """
 
 from struct import Struct
