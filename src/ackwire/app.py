@@ -11,7 +11,7 @@ from ackwire.config import Settings, StoreSettings
 from ackwire.listener_uri import ClientAuth, ListenerUri, parse_listener_uri
 from ackwire.policy import Policies
 from ackwire.server.listener import ConnectionGate, Listener
-from ackwire.server.peer import Peer
+from ackwire.server.peer import Peer, wire_limits
 from ackwire.store.contract import Store
 from ackwire.store.memory import MemoryStore
 from ackwire.wire.openwire.editor import OpenWireEditor
@@ -28,7 +28,9 @@ async def serve(settings: Settings, *, ready: Callable[[list[str]], None], stop:
     if a listener cannot be opened; nothing has been logged by then.
     """
     clock = SystemClock()
-    editor = OpenWireEditor(f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock)
+    editor = OpenWireEditor(
+        f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
+    )
     broker = Broker(
         clock=clock,
         store=_store(settings.store),

@@ -74,20 +74,21 @@ class Destination:
         return tuple(parse_destination(part.strip(), default=self.kind) for part in self.name.split(","))
 
 
-@lru_cache(maxsize=4096)
+_interned: Final = lru_cache(maxsize=4096)(Destination)
+
+
 def destination(kind: Kind, name: str) -> Destination:
     """The destination of that kind and name. Raises `InvalidDestination` for an empty or oversized name."""
     if not name:
         raise InvalidDestination(f"a {kind.value} needs a name, and this one is empty")
     _check_length(kind, name, NAME_LENGTH_MAX)
-    return Destination(kind, name)
+    return _interned(kind, name)
 
 
-@lru_cache(maxsize=4096)
 def derived_destination(kind: Kind, name: str) -> Destination:
     """A destination whose name the broker made from another: it may be a little longer."""
     _check_length(kind, name, _DERIVED_LENGTH_MAX)
-    return Destination(kind, name)
+    return _interned(kind, name)
 
 
 def _check_length(kind: Kind, name: str, limit: int) -> None:

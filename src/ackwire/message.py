@@ -19,7 +19,7 @@ class Origin:
     one comparison.
     """
 
-    __slots__ = ("destination", "id_end", "prefix", "producer_key", "transaction")
+    __slots__ = ("connection_id", "destination", "id_end", "prefix", "producer_key", "transaction")
 
     def __init__(
         self,
@@ -27,6 +27,7 @@ class Origin:
         prefix: bytes,
         destination: Destination,
         transaction: object,
+        connection_id: str | None,
         producer_key: bytes,
         id_end: int,
     ) -> None:
@@ -34,6 +35,8 @@ class Origin:
         self.destination = destination
         self.transaction = transaction
         """The id of the transaction the message was sent in, or None."""
+        self.connection_id = connection_id
+        """The connection whose producer it is."""
         self.producer_key = producer_key
         """What the keys of the producer's messages begin with; its count follows."""
         self.id_end = id_end

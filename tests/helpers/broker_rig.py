@@ -236,6 +236,12 @@ class RigClient:
     def roll_back(self, transaction_id: commands.TransactionId) -> None:
         self._broker.transactor.roll_back(self.connection, transaction_id)
 
+    def prepare(self, transaction_id: commands.TransactionId) -> int:
+        """The answer to a prepare."""
+        results: list[int] = []
+        self._broker.transactor.prepare(self.connection, transaction_id, results.append)
+        return results[0]
+
     def consumer(self, where: Where, *, prefetch: int = 1000, **request: Any) -> RigConsumer:
         """A consumer; *request* are the fields of `SubscriptionRequest` (selector, exclusive, priority, …)."""
         consumer_id = f"{self.connection.connection_id}:{SESSION}:{next(self._numbers)}"

@@ -108,12 +108,6 @@ class InFlight:
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages.values())
 
-    def take_all(self) -> list[Message]:
-        """Remove everything, in order of dispatch."""
-        messages = list(self._messages.values())
-        self._messages.clear()
-        return messages
-
 
 def _unmatched(key: bytes) -> UnmatchedAck:
     return UnmatchedAck(f"an ack names message {key.hex()}, which is not in flight to this consumer")

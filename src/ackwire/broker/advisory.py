@@ -4,6 +4,8 @@ They are written only when somebody listens. Those who come late are shown the s
 listened all along: the Java client depends on that for temporary destinations.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -13,11 +15,14 @@ from ackwire.broker.session import Connection, Producer
 from ackwire.broker.subscription import Subscription
 from ackwire.destinations import Destination, Kind, derived_destination, matches_pattern
 from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts
+from ackwire.errors import AckwireError
 from ackwire.message import Message
 from ackwire.values import Int, Value
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
 
 PREFIX: Final = "ActiveMQ.Advisory."
 
@@ -65,8 +70,14 @@ class Advisories:
         self._broker = broker
 
     def _tell(self, topic: Destination, make: Callable[[], Advisory]) -> None:
-        if self._broker.has_listeners(topic):
-            self._broker.publish_advisory(make())
+        """Publish what *make* makes if anyone listens. An advisory never decides the fate of what it is about."""
+        if topic.is_wildcard:
+            return  # about a pattern: there is no topic of such a name
+        try:
+            if self._broker.has_listeners(topic):
+                self._broker.publish_advisory(make())
+        except AckwireError as error:
+            _log.warning("nothing is told on %r: %s", topic, error)
 
     # ---- as it happens -----------------------------------------------------------------------------------------
 
@@ -188,8 +199,11 @@ class Advisories:
     def no_consumers(self, where: Destination, message: Message) -> None:
         """A non-persistent message for nobody goes to those who want to know of such."""
         topic = _about("NoConsumer", where)
-        if not message.persistent and not is_advisory(where) and self._broker.has_listeners(topic):
-            self._broker.intake.put(None, self._broker.editor.readdressed(message, topic))
+        try:
+            if not message.persistent and not is_advisory(where) and self._broker.has_listeners(topic):
+                self._broker.intake.put(None, self._broker.editor.readdressed(message, topic))
+        except AckwireError as error:
+            _log.warning("nothing is told on %r: %s", topic, error)
 
     def slow_consumer(self, where: Destination, subscription: Subscription) -> None:
         if not is_advisory(where):
@@ -223,7 +237,7 @@ class Advisories:
         for name, state in self._subjects().items():
             if subject in (name, "*", ">"):
                 for advisory in state():
-                    if matches_pattern(topic.name, advisory.topic.name):
+                    if matches_pattern(topic.name, advisory.topic.name) and not advisory.topic.is_wildcard:
                         yield self._broker.editor.advisory(
                             replace(advisory, target_consumer_id=subscription.consumer_id)
                         )
@@ -246,11 +260,18 @@ class Advisories:
                         yield self._consumer_added(_about("Consumer", where), where, other)
 
     def _producers_now(self) -> Iterable[Advisory]:
-        for connection in self._broker.connections():
-            for producer in connection.producers.values():
-                where = producer.destination
-                if where is not None and not where.is_composite and not is_advisory(where):
-                    yield self._producer_event(AdvisoryKind.PRODUCER_ADDED, _about("Producer", where), where, producer)
+        producers = [p for connection in self._broker.connections() for p in connection.producers.values()]
+        counts = Counter(producer.destination for producer in producers)
+        for producer in producers:
+            where = producer.destination
+            if where is not None and not where.is_composite and not is_advisory(where):
+                yield Advisory(
+                    AdvisoryKind.PRODUCER_ADDED,
+                    _about("Producer", where),
+                    producer_id=producer.producer_id,
+                    destination=where,
+                    properties={"producerCount": Int(counts[where])},
+                )
 
     def _destinations_now(self, kind: Kind) -> Iterable[Advisory]:
         topic = _topic(_DESTINATION_TOPICS[kind])

@@ -23,14 +23,13 @@ from ackwire.broker.restore import restore
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
-from ackwire.broker.topic import Topic
 from ackwire.broker.transactions import Transaction
 from ackwire.broker.transactor import Transactor
 from ackwire.clock import Clock
 from ackwire.config import Settings
 from ackwire.destinations import Destination, Kind
 from ackwire.editing import Advisory, MessageEditor
-from ackwire.errors import InvalidClientId, UnknownResource
+from ackwire.errors import AckwireError, InvalidClientId, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
 from ackwire.store.contract import Store
@@ -91,6 +90,8 @@ class Broker:
         """Admit a client. The same connection id again is the same client coming back: the old one goes."""
         if not client_id:
             raise InvalidClientId("a connection needs a client id, and this one has none")
+        if self.broker_id in (connection_id, client_id) and port is not self._questions:
+            raise InvalidClientId(f"{self.broker_id} is the broker's own id")
         holder = self._client_ids.get(client_id)
         if holder is not None and holder.connection_id != connection_id:
             raise InvalidClientId(
@@ -125,7 +126,7 @@ class Broker:
         connection.is_open = False
         del self._connections[connection.connection_id]
         del self._client_ids[connection.client_id]
-        self.flow.forget(connection)
+        self.flow.admit_all(connection)
         self._unsubscribe_all(list(connection.subscriptions.values()), last_delivered)
         self.transactor.roll_back_all(connection)
         for producer in list(connection.producers.values()):
@@ -138,8 +139,9 @@ class Broker:
         """Remove consumers together: what one gives back must not go to another that leaves as well."""
         for subscription in subscriptions:
             subscription.is_leaving = True
-        for subscription in subscriptions:
-            self.unsubscribe(subscription, last_delivered)
+        with self.consumption.dispatch_once(subscriptions):
+            for subscription in subscriptions:
+                self.unsubscribe(subscription, last_delivered)
 
     def connections(self) -> list[Connection]:
         return list(self._connections.values())
@@ -211,10 +213,13 @@ class Broker:
     def publish_advisory(self, advisory: Advisory) -> None:
         """Publish something about the broker itself."""
         message = self.editor.advisory(advisory)
-        topic = self.registry.get_or_make(advisory.topic)
-        assert isinstance(topic, Topic)
+        topic = self.registry.advisory_topic(advisory.topic)
         self.intake.stamp(message)
         topic.accept(message, None)
+
+    def when_durable(self, callback: Callable[[], None]) -> None:
+        """Call *callback* once all that has happened so far is durable: then it may be answered."""
+        self._store.when_durable(callback)
 
     # ---- receiving ---------------------------------------------------------------------------------------------
 
@@ -262,8 +267,8 @@ class Broker:
 
     def set_prefetch(self, subscription: Subscription, prefetch: int) -> None:
         """Change how many messages a consumer may hold."""
-        subscription.prefetch = prefetch
-        subscription.is_pull = prefetch == 0
+        subscription.prefetch = self.consumption.capped_prefetch(subscription, prefetch)
+        subscription.is_pull = subscription.prefetch == 0
         self.consumption.pump(subscription)
 
     def resume(self, connection: Connection) -> None:
@@ -283,7 +288,10 @@ class Broker:
         self._questions.start()
 
     def _sweep(self) -> None:
+        self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
         now_ms = self.clock.now_ms()
         for queue in self.registry.queues():
-            queue.expire_due(now_ms)
-        self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
+            try:
+                queue.expire_due(now_ms)
+            except AckwireError:
+                _log.exception("expired messages of %r stay where they are for now", queue)

@@ -1,11 +1,12 @@
 """How messages go out: subscriptions of every kind, acks, pulls, dead letters (SEMANTICS A3, C, D, E, F)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.acks import AckKind, InFlight
 from ackwire.broker.queue import Queue
 from ackwire.broker.redelivery import (
     CAUSE_PROPERTY,
@@ -56,7 +57,7 @@ class Consumption:
         self._store = store
         self._attached: dict[QueueSubscription, dict[Destination | DurableKey, Queue]] = {}
         """For each consumer of queues, the queues it reads from."""
-        self._topics: dict[TopicSubscription, list[Topic]] = {}
+        self._topics: dict[TopicSubscription, dict[Topic, None]] = {}
         self._watches: dict[Subscription, list[Callable[[], None]]] = {}
         """How to stop waiting for destinations that a pattern matches."""
         self._durable_of: dict[QueueSubscription, DurableSubscription] = {}
@@ -122,6 +123,11 @@ class Consumption:
                 self._attach_queue(subscription, part, self._broker.registry.get_or_make(part))
         return subscription
 
+    def capped_prefetch(self, subscription: Subscription, prefetch: int) -> int:
+        """*prefetch*, or what the policy of its destinations allows."""
+        asked = replace(subscription.request, prefetch=prefetch)
+        return self._capped(asked, asked.destination.parts()).prefetch
+
     def _capped(self, request: SubscriptionRequest, parts: tuple[Destination, ...]) -> SubscriptionRequest:
         policies = [self._broker.registry.policy_for(part) for part in parts]
         caps = [policy.prefetch_max for policy in policies if policy.prefetch_max is not None]
@@ -163,7 +169,7 @@ class Consumption:
             eviction=policy.eviction,
         )
         connection.subscriptions[request.consumer_id] = subscription
-        self._topics[subscription] = []
+        self._topics[subscription] = {}
         for part in parts:
             self._attach_topic_name(subscription, part)
             for message in self._broker.advisories.replay(part, subscription):
@@ -183,7 +189,7 @@ class Consumption:
     def _attach_topic(self, subscription: TopicSubscription, topic: "Queue | Topic") -> None:
         assert isinstance(topic, Topic)
         if topic not in self._topics[subscription]:
-            self._topics[subscription].append(topic)
+            self._topics[subscription][topic] = None
             topic.add(subscription)
 
     def _browse(
@@ -255,8 +261,9 @@ class Consumption:
             durable = self._durable_of.pop(subscription, None)
             if durable is not None:
                 durable.consumer = None
+            seen = _seen(subscription.in_flight, last_delivered)
             for queue in self._attached.pop(subscription).values():
-                queue.remove(subscription, lambda message: _was_delivered(message, last_delivered))
+                queue.remove(subscription, seen)
         elif isinstance(subscription, TopicSubscription):
             for topic in self._topics.pop(subscription):
                 topic.remove(subscription)
@@ -264,12 +271,28 @@ class Consumption:
                 _log.warning("%r missed %d messages: it was too slow", subscription, subscription.dropped)
         self._broker.advisories.consumer_removed(subscription)
 
-    def drop_consumers(self, target: "Queue | Topic") -> None:
-        """A destination goes away under its consumers."""
-        for connection in self._broker.connections():
-            for subscription in list(connection.subscriptions.values()):
-                if self._reads_from(subscription, target):
-                    self.unsubscribe(subscription, LAST_DELIVERED_UNKNOWN)
+    def drop_consumers(self, target: "Queue | Topic", owner: Connection | None) -> None:
+        """A temporary destination goes away under its consumers, who are all its owner's."""
+        for subscription in list(owner.subscriptions.values()) if owner is not None else ():
+            if self._reads_from(subscription, target):
+                self.unsubscribe(subscription, LAST_DELIVERED_UNKNOWN)
+
+    @contextmanager
+    def dispatch_once(self, subscriptions: list[Subscription]) -> Iterator[None]:
+        """While *subscriptions* leave, their queues wait, and dispatch what comes back when all are gone."""
+        queues = {
+            queue: None
+            for subscription in subscriptions
+            if isinstance(subscription, QueueSubscription)
+            for queue in self._attached.get(subscription, {}).values()
+        }
+        for queue in queues:
+            queue.begin_change()
+        try:
+            yield
+        finally:
+            for queue in queues:
+                queue.end_change()
 
     def _reads_from(self, subscription: Subscription, target: "Queue | Topic") -> bool:
         if isinstance(subscription, QueueSubscription):
@@ -428,21 +451,39 @@ class Consumption:
         if verdict.queue is None or verdict.queue == message.destination:
             _log.info("a message of %r was discarded: %s", queue, verdict.reason)
             return
+        self._keep_dead_letter(message, verdict.queue, cause)
+
+    def _keep_dead_letter(self, message: Message, where: Destination, cause: str) -> None:
         added: dict[str, Value] = {CAUSE_PROPERTY: cause, ORIGINAL_EXPIRATION_PROPERTY: Long(message.expiration)}
         if not message.persistent:
             added[ORIGINAL_DELIVERY_MODE_PROPERTY] = "NON_PERSISTENT"
         copy = self._broker.editor.readdressed(
             message,
-            verdict.queue,
+            where,
             original_destination=message.destination,
             properties=added,
             expiration=0,
             persistent=True,  # who keeps non-persistent ones at all wants to find them again
         )
-        target = self._broker.registry.dead_letter_queue(verdict.queue)
+        target = self._broker.registry.dead_letter_queue(where)
         self._broker.intake.stamp(copy)
         self._broker.intake.enqueue(target, copy)
         self._broker.advisories.dead_lettered(message.destination, message)
+
+    def dead_letter_unrouted(self, message: Message, cause: str) -> None:
+        """Keep a message that has no queue: its destination has gone."""
+        where = message.destination
+        verdict = judge(
+            self._broker.registry.policy_for(where),
+            message,
+            is_topic=not where.kind.is_queue,
+            expired=False,
+            cause=cause,
+        )
+        if verdict.queue is None:
+            _log.info("a message to %r was discarded: %s", where, verdict.reason)
+            return
+        self._keep_dead_letter(message, verdict.queue, cause)
 
     # ---- what queues and topics tell ---------------------------------------------------------------------------
 
@@ -505,5 +546,15 @@ def _lower(asked: int, limit: int | None) -> int | None:
     return limit if asked == 0 else asked if limit is None else min(asked, limit)
 
 
-def _was_delivered(message: Message, last_delivered: int) -> bool:
-    return last_delivered == LAST_DELIVERED_UNKNOWN or message.sequence <= last_delivered
+def _seen(in_flight: InFlight, last_delivered: int) -> Callable[[Message], bool]:
+    """Which messages in flight the consumer has seen: those dispatched up to the last one it names.
+
+    Where that one is not in flight any more, its sequence is all there is to go by.
+    """
+    if last_delivered == LAST_DELIVERED_UNKNOWN:
+        return lambda _: True
+    sequences = [message.sequence for message in in_flight]
+    if last_delivered in sequences:
+        seen = set(sequences[: sequences.index(last_delivered) + 1])
+        return lambda message: message.sequence in seen
+    return lambda message: message.sequence <= last_delivered

@@ -6,13 +6,14 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
+from ackwire.broker.advisory import is_advisory
 from ackwire.broker.limits import HeldSend
 from ackwire.broker.queue import Queue
 from ackwire.broker.router import VIRTUAL_TOPIC_PREFIX
 from ackwire.broker.scheduler import SCHEDULER_MARK, mentions_scheduler
 from ackwire.broker.session import Connection
 from ackwire.destinations import Destination, Kind
-from ackwire.errors import InvalidDestination
+from ackwire.errors import InvalidDestination, NotAuthorised
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy
 from ackwire.store.contract import Store
@@ -76,11 +77,14 @@ class Intake:
         registry = self._broker.registry
         if reason is not None or not registry.has_memory_limits:
             return reason
-        target = registry.router.get(message.destination)
+        return next(filter(None, map(self._is_full, message.destination.parts())), None)
+
+    def _is_full(self, where: Destination) -> str | None:
+        target = self._broker.registry.router.get(where)
         limit = target.policy.memory_bytes_max if isinstance(target, Queue) else None
         if limit is None or not isinstance(target, Queue) or target.size_bytes < limit:
             return None
-        return f"the queue is full: {target.size_bytes} of {limit} bytes (its policy's memory_bytes_max)"
+        return f"{where!r} is full: {target.size_bytes} of {limit} bytes (its policy's memory_bytes_max)"
 
     def _continues_transaction(self, message: Message) -> bool:
         """A transaction waits for space before its first work, and not half way: its end is what makes space."""
@@ -142,7 +146,9 @@ class Intake:
 
     def _remember(self, message: Message) -> None:
         producer = message.origin.producer_key
-        if producer not in self._last_counts and len(self._last_counts) >= _PRODUCERS_REMEMBERED:
+        if producer in self._last_counts:
+            self._last_counts.move_to_end(producer)
+        elif len(self._last_counts) >= _PRODUCERS_REMEMBERED:
             self._last_counts.popitem(last=False)
         self._last_counts[producer] = int.from_bytes(message.key[-8:], signed=True)
 
@@ -162,17 +168,29 @@ class Intake:
 
     def route(self, connection: Connection | None, message: Message) -> None:
         """Put *message* where it is addressed to, or leave it to the scheduler if it is meant for later (I)."""
+        if connection is not None:
+            self._refuse_advisories(message.destination)
         offset = message.properties_offset
         # `mentions_scheduler`, written out: every message with properties passes here.
         if offset and message.frame.find(SCHEDULER_MARK, offset) >= 0 and self._broker.scheduler.take(message):
             return
         self.put(connection, message)
 
+    def _refuse_advisories(self, where: Destination) -> None:
+        """What the broker tells about itself, it tells alone: clients act on it."""
+        if where.kind is Kind.QUEUE and not where.is_composite:
+            return
+        if any(map(is_advisory, where.parts())):
+            raise NotAuthorised(f"{where!r} is a topic of the broker's own: clients read it and do not write to it")
+
     def put(self, connection: Connection | None, message: Message) -> None:
         """Put *message* where it is addressed to: now, and visible to consumers."""
         where = message.destination
         if where.is_composite:
-            for part in self.parts(where):
+            parts = self.parts(where)
+            for part in parts:
+                self._broker.registry.get_or_make(part)  # all of them, or none
+            for part in parts:
                 self._put(connection, self.copy_for(message, part, original=where), part)
         else:
             self._put(connection, message, where)
@@ -188,9 +206,12 @@ class Intake:
         if isinstance(target, Queue):
             self.enqueue(target, message)
             return
+        has_expired = 0 < message.expiration <= self._broker.clock.now_ms()
+        if has_expired:
+            self._broker.advisories.expired(where, message)
         if target.policy.advise_no_consumers and not target.has_subscribers:
             self._broker.advisories.no_consumers(where, message)
-        target.accept(message, connection)
+        target.accept(message, connection, has_expired=has_expired)
         if where.kind is Kind.TOPIC and where.name.startswith(VIRTUAL_TOPIC_PREFIX):
             for queue_name in self._broker.registry.router.virtual_queues(where):
                 copy = self.copy_for(message, queue_name, original=where)
@@ -198,7 +219,7 @@ class Intake:
 
     def enqueue(self, queue: Queue, message: Message) -> None:
         """Record *message* and put it on *queue*."""
-        if message.persistent:
+        if message.persistent and queue.is_stored:
             self._store.append(message, (queue.place,))
         policy = queue.policy
         if policy.advise_no_consumers and queue.consumer_count == 0:
@@ -228,10 +249,10 @@ class Intake:
         if policy.expiration_default_seconds == 0 and policy.expiration_ceiling_seconds == 0:
             return
         now_ms, expiration = self._broker.clock.now_ms(), message.expiration
-        if expiration == 0 and policy.expiration_default_seconds > 0:
+        if expiration <= 0 and policy.expiration_default_seconds > 0:
             expiration = now_ms + round(policy.expiration_default_seconds * 1000)
         if policy.expiration_ceiling_seconds > 0:
             latest = now_ms + round(policy.expiration_ceiling_seconds * 1000)
-            expiration = min(expiration or latest, latest)
+            expiration = min(expiration, latest) if expiration > 0 else latest
         if expiration != message.expiration:
             self._broker.editor.with_expiration(message, expiration, now_ms)

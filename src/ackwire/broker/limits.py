@@ -6,7 +6,7 @@ connection whose held sends pass a limit of their own is not read from any more,
 then its acks may be what everybody waits for, and further sends are refused instead. So nothing can hang.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
@@ -14,7 +14,7 @@ from typing import final
 from ackwire.broker.session import Connection
 from ackwire.clock import Clock, Timer
 from ackwire.config import LimitSettings
-from ackwire.errors import BrokerError, ResourceLimit
+from ackwire.errors import AckwireError, BrokerError, ResourceLimit
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy, WhenFull
 
@@ -39,6 +39,14 @@ class HeldSend:
         return _session_of(self.message)
 
 
+def _proceed(connection: Connection, send: HeldSend) -> None:
+    """Let *send* go on; what is wrong with it is its sender's business, in whosever turn this runs."""
+    try:
+        send.proceed()
+    except AckwireError as error:
+        connection.port.close(f"a send that waited for space failed: {error}")
+
+
 def _session_of(message: Message) -> bytes:
     producer = message.origin.producer_key
     return producer[:-16] + producer[-8:]  # without the number of the producer in its session
@@ -56,6 +64,7 @@ class FlowControl:
         self._settings = settings
         self._held: dict[Connection, deque[HeldSend]] = {}
         self._held_bytes: dict[Connection, int] = {}
+        self._held_sessions: Counter[tuple[Connection, bytes]] = Counter()
         self._is_releasing = False
         self.used_bytes = 0
         self.uncommitted_bytes = 0
@@ -74,7 +83,7 @@ class FlowControl:
     def must_wait(self, connection: Connection, message: Message) -> bool:
         """Whether earlier sends of the same session are still held: order is kept."""
         held = self._held.get(connection)
-        return held is not None and _session_of(message) in {send.session for send in held}
+        return held is not None and (connection, _session_of(message)) in self._held_sessions
 
     def check_uncommitted(self, size_bytes: int) -> None:
         """Raise `ResourceLimit` if open transactions hold too much: only their ends make space, so none may wait."""
@@ -104,6 +113,7 @@ class FlowControl:
             )
         self._held.setdefault(connection, deque()).append(send)
         self._held_bytes[connection] = held_bytes
+        self._held_sessions[connection, send.session] += 1
         timeout_seconds = self._timeout_seconds(send.policy)
         if timeout_seconds > 0:
             send.timer = self._clock.call_later(timeout_seconds, lambda: self._time_out(connection, send))
@@ -138,6 +148,9 @@ class FlowControl:
     def _account_for_leaving(self, connection: Connection, send: HeldSend) -> None:
         if send.timer is not None:
             send.timer.cancel()
+        self._held_sessions[connection, send.session] -= 1
+        if not self._held_sessions[connection, send.session]:
+            del self._held_sessions[connection, send.session]
         left = self._held_bytes[connection] - send.message.size_bytes
         self._held_bytes[connection] = left
         if not self._held[connection]:
@@ -166,7 +179,7 @@ class FlowControl:
             if send.session not in blocked and send.reason() is None:
                 self._held[connection].remove(send)
                 self._account_for_leaving(connection, send)
-                send.proceed()
+                _proceed(connection, send)
                 return True
             blocked.add(send.session)
         return False
@@ -174,14 +187,12 @@ class FlowControl:
     def _proceed_first(self, connection: Connection) -> None:
         send = self._held[connection].popleft()
         self._account_for_leaving(connection, send)
-        send.proceed()
+        _proceed(connection, send)
 
-    def forget(self, connection: Connection) -> None:
-        """The connection has gone, and its held sends with it: none of them was confirmed."""
-        for send in self._held.pop(connection, ()):
-            if send.timer is not None:
-                send.timer.cancel()
-        self._held_bytes.pop(connection, None)
+    def admit_all(self, connection: Connection) -> None:
+        """The connection goes: its held sends are in memory already, and are not lost by its end."""
+        while connection in self._held:
+            self._proceed_first(connection)
 
     def blocked(self) -> list[tuple[Connection, HeldSend]]:
         """For each connection with held sends, the one that waits longest."""

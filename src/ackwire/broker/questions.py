@@ -10,11 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.acks import AckKind
+from ackwire.broker.advisory import is_advisory
 from ackwire.broker.session import IMPLICIT_SESSION, Connection
 from ackwire.broker.subscription import SubscriptionRequest
 from ackwire.broker.why import why_consumer, why_message, why_producer, why_queue, why_transaction
 from ackwire.destinations import Kind, parse_destination
-from ackwire.errors import AckwireError
+from ackwire.errors import AckwireError, BrokerError
 from ackwire.message import Message
 from ackwire.question import ANSWER, NAME, QUESTIONS, SUBJECT
 
@@ -74,6 +75,8 @@ class Questions:
             self._reply(message)
         except AckwireError as error:
             _log.warning("a question was not answered: %s", error)
+        except Exception:
+            _log.exception("a question could not be answered")
         assert self._connection is not None
         subscription = self._connection.subscriptions[self._consumer_id]
         self._broker.acknowledge(subscription, AckKind.INDIVIDUAL, None, message.key, 1)
@@ -81,13 +84,22 @@ class Questions:
     def _reply(self, message: Message) -> None:
         editor = self._broker.editor
         reply_to = editor.lookup(message)("JMSReplyTo")
-        if not isinstance(reply_to, str):
+        if not isinstance(reply_to, str) or self._broker.flow.memory_is_full() is not None:
             return
+        where = parse_destination(reply_to)
+        if where.is_composite or where == QUESTIONS or is_advisory(where):
+            return  # an answer goes to the one who asked, and is no question
         properties = editor.properties(message)
-        lines = self._sentences(str(properties.get(SUBJECT)), str(properties.get(NAME, "")))
-        text = "\n".join(lines)[:_ANSWER_CHARACTERS_MAX]
-        answer = editor.readdressed(message, parse_destination(reply_to), properties={ANSWER: text}, new_id=True)
+        text = self._text(str(properties.get(SUBJECT)), str(properties.get(NAME, "")))
+        answer = editor.readdressed(message, where, properties={ANSWER: text}, new_id=True)
         self._broker.intake.put(None, answer)
+
+    def _text(self, subject: str, name: str) -> str:
+        try:
+            lines = self._sentences(subject, name)
+        except BrokerError as error:
+            lines = [str(error)]
+        return "\n".join(lines)[:_ANSWER_CHARACTERS_MAX]
 
     def _sentences(self, subject: str, name: str) -> list[str]:
         broker = self._broker

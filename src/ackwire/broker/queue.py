@@ -75,6 +75,9 @@ class Queue:
         self._exclusive: QueueSubscription | None = None
         self._is_continuing = False
         self._is_paused = False
+        self._changes = 0
+        self.is_stored = not (isinstance(place, Destination) and place.kind.is_temporary)
+        """Temporary queues end with their connection, so nothing of them is kept."""
         self._has_enough_consumers = policy.consumers_before_dispatch <= 1
         self._wait_for_consumers: Timer | None = None
         self._is_gone = False
@@ -403,7 +406,15 @@ class Queue:
 
     @property
     def _holds_back(self) -> bool:
-        return self._is_paused or not self._has_enough_consumers
+        return self._is_paused or self._changes > 0 or not self._has_enough_consumers
+
+    def begin_change(self) -> None:
+        """Several consumers come or go: wait until `end_change` before anything is sent."""
+        self._changes += 1
+
+    def end_change(self) -> None:
+        self._changes -= 1
+        self.dispatch()
 
     def _count_consumers(self) -> None:
         """Begin to dispatch when there are as many consumers as the policy wants, or it has waited long enough."""
@@ -445,7 +456,7 @@ class Queue:
             size_bytes = message.size_bytes
             self.size_bytes -= size_bytes
             self._flow.used_bytes -= size_bytes
-            if message.persistent:
+            if message.persistent and self.is_stored:
                 self._store.remove(self.place, message)
         self._flow.release()
 
@@ -454,15 +465,16 @@ class Queue:
         growth = new.size_bytes - old.size_bytes
         self.size_bytes += growth
         self._flow.used_bytes += growth
-        if old.persistent:
+        if old.persistent and self.is_stored:
             with self._store.atomically():
                 self._store.remove(self.place, old)
                 self._store.append(new, (self.place,))
 
     def _expire(self, message: Message) -> None:
         self.expired += 1
-        self._forget([message])
-        self._events.on_expired(self, message)
+        with self._store.atomically():  # the dead letter is there before the message has gone
+            self._events.on_expired(self, message)
+            self._forget([message])
 
     def expire(self, messages: list[Message]) -> None:
         """*messages*, taken out of flight by the caller, were found too old."""

@@ -48,6 +48,18 @@ class Registry:
         assert isinstance(existing, Queue)
         return existing
 
+    def advisory_topic(self, where: Destination) -> Topic:
+        """A topic of the broker's own, made even beyond the limit: what happens is told all the same."""
+        existing = self.router.get(where) or self._make(where, None, is_limited=False)
+        assert isinstance(existing, Topic)
+        return existing
+
+    def restored_queue(self, where: Destination) -> Queue:
+        """A queue of an earlier run: it was there, so it is there again, whatever the limit is now."""
+        existing = self.router.get(where) or self._make(where, None, is_limited=False)
+        assert isinstance(existing, Queue)
+        return existing
+
     def queues(self) -> list[Queue]:
         """Every queue, those of durable subscriptions included."""
         queues = [made for made in self.router if isinstance(made, Queue)]
@@ -78,7 +90,9 @@ class Registry:
     # ---- making ------------------------------------------------------------------------------------------------
 
     def add(self, destination: Destination, owner: Connection) -> None:
-        """Create *destination* unless it exists."""
+        """Create *destination* unless it exists. A temporary one has its owner's connection id in its name."""
+        if destination.kind.is_temporary and owner.connection_id not in destination.name:
+            raise NotAuthorised(f"{destination!r} does not carry the id of {owner!r}, whose it would be")
         if self.router.get(destination) is None:
             self._make(destination, owner if destination.kind.is_temporary else None)
 
@@ -141,7 +155,7 @@ class Registry:
         """The owner of a temporary destination has gone, and so does the destination, whoever uses it."""
         existing = self.router.get(destination)
         if existing is not None:
-            self._broker.consumption.drop_consumers(existing)
+            self._broker.consumption.drop_consumers(existing, self._owners.get(destination))
             self._forget(destination, existing)
 
     def _forget(self, destination: Destination, existing: Queue | Topic) -> None:
@@ -162,9 +176,14 @@ class Registry:
         existing = self.durables.get(record.key)
         if existing is not None and existing.record == record:
             return existing
+        selector = compile_selector(record.selector) if record.selector else None
+        if not record.destination.is_wildcard:
+            self.get_or_make(record.destination)  # may raise, before the old one is gone
+        limit = self._broker.settings.destinations.count_max
         if existing is not None:
             self.end_durable(existing)
-        selector = compile_selector(record.selector) if record.selector else None
+        elif len(self.durables) >= limit:
+            raise ResourceLimit(f"{record.key!r} cannot be created: {limit} durable subscriptions exist, the limit")
         durable = DurableSubscription(record, selector, self._queue(record.key, record.destination))
         self._attach_durable(durable)
         self.durables[record.key] = durable

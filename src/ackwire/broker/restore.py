@@ -23,12 +23,12 @@ def restore(broker: "Broker", store: Store) -> None:
     for record in store.durables():
         broker.registry.durable(record)
     prepared = list(store.prepared())
-    undecided = {(place, message.key) for transaction in prepared for place, message in transaction.acks}
+    undecided = {(place, message.sequence) for transaction in prepared for place, message in transaction.acks}
     last_sequence = 0
-    for place in store.places():
+    for place in list(store.places()):
         messages = sorted(store.messages(place), key=lambda message: message.sequence)
         last_sequence = max([last_sequence, *(message.sequence for message in messages)])
-        waiting = [message for message in messages if (place, message.key) not in undecided]
+        waiting = [message for message in messages if (place, message.sequence) not in undecided]
         _queue_at(broker, place).restore([_own_copy(place, message) for message in waiting])
     broker.intake.continue_after(last_sequence)
     for transaction in prepared:
@@ -44,9 +44,7 @@ def _own_copy(place: Place, message: Message) -> Message:
 def _queue_at(broker: "Broker", place: Place) -> Queue:
     if isinstance(place, DurableKey):
         return broker.registry.durables[place].queue
-    queue = broker.registry.get_or_make(place)
-    assert isinstance(queue, Queue), "the store keeps messages of queues and durable subscriptions only"
-    return queue
+    return broker.registry.restored_queue(place)
 
 
 def _transaction(broker: "Broker", kept: PreparedTransaction) -> Transaction:

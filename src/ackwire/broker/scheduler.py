@@ -28,7 +28,7 @@ from ackwire.broker.cron import local_zone, next_time_ms
 from ackwire.broker.redelivery import CAUSE_PROPERTY, judge
 from ackwire.clock import Timer
 from ackwire.destinations import Destination, parse_destination
-from ackwire.errors import BrokerError, InvalidDestination, RemoteProtocolError, ResourceLimit
+from ackwire.errors import AckwireError, BrokerError, InvalidDestination, RemoteProtocolError, ResourceLimit
 from ackwire.message import Message
 from ackwire.store.contract import ScheduledJob, Store
 from ackwire.values import Value
@@ -66,6 +66,9 @@ _TIME_MS_MAX: Final = 100 * 366 * 86_400_000
 """A delay or period of more than a century is a mistake."""
 _PACE_MS: Final = 100
 """The period of a series that has none; ActiveMQ's scheduler is no faster."""
+
+_LATEST_MS: Final = 2**63 - 1
+"""The last moment that a message can name."""
 
 _DELIVERIES_PER_TURN: Final = 1000
 """Before others get their turn."""
@@ -264,8 +267,15 @@ class Scheduler:
                 return
             job = heappop(self._heap)[2]
             if self._is_current(job):
-                self._run(job, now_ms)
+                self._run_safely(job, now_ms)
         self._wait()
+
+    def _run_safely(self, job: ScheduledJob, now_ms: int) -> None:
+        """One job that cannot be run stops no other."""
+        try:
+            self._run(job, now_ms)
+        except AckwireError:
+            _log.exception("scheduled job %s could not be run", job.job_id)
 
     def _run(self, job: ScheduledJob, now_ms: int) -> None:
         """A delivery of *job* is due: make it, and settle when the next one is."""
@@ -313,7 +323,8 @@ class Scheduler:
         )
         lifetime_ms = message.expiration - message.timestamp
         if message.timestamp > 0 and message.expiration > 0 and lifetime_ms > 0:
-            editor.with_expiration(message, now_ms + lifetime_ms, now_ms)  # the delay does not count as its life
+            # The delay does not count as its life.
+            editor.with_expiration(message, min(now_ms + lifetime_ms, _LATEST_MS), now_ms)
         try:
             self._broker.intake.put(None, message)
         except BrokerError as error:

@@ -97,17 +97,15 @@ class Topic:
     def has_subscribers(self) -> bool:
         return bool(self.subscriptions or self.durables)
 
-    def accept(self, message: Message, sender: Connection | None, target_consumer: str | None = None) -> None:
-        """Publish *message*; to *target_consumer* alone where one is named."""
+    def accept(self, message: Message, sender: Connection | None, *, has_expired: bool = False) -> None:
+        """Publish *message*. One that has expired is kept for durable subscriptions, where it becomes a dead letter."""
         self.enqueued += 1
         if self.policy.retained_messages_max:
             self._retained.append(message)
         lookup = _LazyLookup(self._editor, message)
         if self.durables:
             self._keep_for_durables(message, sender, lookup)
-        for subscription in self.subscriptions:
-            if target_consumer is not None and subscription.consumer_id != target_consumer:
-                continue
+        for subscription in () if has_expired else self.subscriptions:
             if _wants(subscription, subscription.request.no_local, subscription.connection, sender, lookup):
                 dropped = subscription.publish(message)
                 if dropped:

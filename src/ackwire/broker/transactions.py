@@ -4,7 +4,7 @@ A transaction only collects. What it was sent is nowhere to be seen until it com
 everybody's reach, and goes back to the consumer, or to the queue if the consumer has left, when it rolls back.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -19,6 +19,7 @@ from ackwire.message import Message
 XA_OK: Final = 0
 XA_READ_ONLY: Final = 3
 XA_NO_SUCH_TRANSACTION: Final = -4
+XA_INVALID: Final = -5
 XA_PROTOCOL_ERROR: Final = -6
 XA_ROLLED_BACK: Final = 100
 
@@ -82,17 +83,25 @@ class Transactions:
 
     def __init__(self) -> None:
         self._open: dict[Hashable, Transaction] = {}
+        self._counts: Counter[Connection | None] = Counter()
+        """How many each connection has open."""
         self._outcomes: OrderedDict[Hashable, bool] = OrderedDict()
 
     def __iter__(self) -> Iterator[Transaction]:
         return iter(list(self._open.values()))
+
+    def count(self, connection: Connection) -> int:
+        """How many *connection* has open."""
+        return self._counts[connection]
 
     def find(self, transaction_id: Hashable) -> Transaction | None:
         return self._open.get(transaction_id)
 
     def begin(self, transaction: Transaction) -> None:
         """Open a transaction; a repetition, as after a failover, changes nothing."""
-        self._open.setdefault(transaction.transaction_id, transaction)
+        if transaction.transaction_id not in self._open:
+            self._open[transaction.transaction_id] = transaction
+            self._counts[transaction.connection] += 1
         self._outcomes.pop(transaction.transaction_id, None)  # of an earlier connection that had the same id
 
     def get(self, transaction_id: Hashable) -> Transaction:
@@ -113,6 +122,9 @@ class Transactions:
     def close(self, transaction: Transaction, *, committed: bool) -> None:
         """Forget *transaction*. Transaction managers know the outcome of XA themselves: theirs is not remembered."""
         del self._open[transaction.transaction_id]
+        self._counts[transaction.connection] -= 1
+        if not self._counts[transaction.connection]:
+            del self._counts[transaction.connection]
         if transaction.is_xa:
             return
         self._outcomes[transaction.transaction_id] = committed

@@ -1,7 +1,7 @@
 """What can be done with transactions: begin, work, prepare, commit, roll back, recover (SEMANTICS G)."""
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.session import Connection
 from ackwire.broker.transactions import (
@@ -14,12 +14,19 @@ from ackwire.broker.transactions import (
     Transactions,
     TransactionState,
 )
-from ackwire.errors import BrokerError, NotAuthorised
+from ackwire.errors import BrokerError, NotAuthorised, ResourceLimit
 from ackwire.message import Message
 from ackwire.store.contract import PreparedTransaction, Store
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
+
+
+_OPEN_MAX: Final = 10_000
+"""Open transactions of one connection."""
+
+_RECOVERED_MAX: Final = 32_767
+"""Transactions in one answer to `recover`; the wire counts them in a signed short."""
 
 
 def _to_keep(transaction: Transaction) -> PreparedTransaction:
@@ -48,6 +55,8 @@ class Transactor:
 
     def begin(self, connection: Connection, transaction_id: Hashable, *, is_xa: bool) -> None:
         """Open a transaction. One that is known to have committed stays closed: it is being repeated."""
+        if self.transactions.count(connection) >= _OPEN_MAX and self.transactions.find(transaction_id) is None:
+            raise ResourceLimit(f"{connection!r} has {_OPEN_MAX} open transactions, the limit")
         if not self._is_repetition(connection, transaction_id):
             self.transactions.begin(
                 Transaction(transaction_id, is_xa, connection, since_ms=self._broker.clock.now_ms())
@@ -92,18 +101,24 @@ class Transactor:
         transaction = self.transactions.find(transaction_id)
         return transaction is not None and not transaction.is_empty
 
-    def fail(self, transaction_id: Hashable, reason: str) -> None:
+    def fail(self, connection: Connection, transaction_id: Hashable, reason: str) -> None:
         """Something in it went wrong, and nobody waited for an answer: the commit will say so."""
         transaction = self.transactions.find(transaction_id)
-        if transaction is not None and transaction.failure is None:
+        if transaction is not None and transaction.connection is connection and transaction.failure is None:
             transaction.failure = reason
 
-    def prepare(self, transaction_id: Hashable) -> int:
-        """Promise that a commit will succeed. The answer is XA's: there is something to commit, or there is not."""
+    def prepare(self, connection: Connection, transaction_id: Hashable, on_prepared: Callable[[int], None]) -> None:
+        """Promise that a commit will succeed. *on_prepared* gets XA's answer once the promise is durable."""
+        result = self._prepare(connection, transaction_id)
+        self._store.when_durable(lambda: on_prepared(result))
+
+    def _prepare(self, connection: Connection, transaction_id: Hashable) -> int:
         self._broker.flow.admit(transaction_id)
-        transaction = self.transactions.find(transaction_id)
-        if transaction is None:
+        if self.transactions.find(transaction_id) is None:
             raise BrokerError(f"transaction {transaction_id} had not been started or previously returned XA_RDONLY")
+        transaction = self._find(connection, transaction_id)
+        if not transaction.is_xa:
+            raise TransactionError(f"transaction {transaction_id} is local and commits in one phase", XA_PROTOCOL_ERROR)
         if transaction.state is TransactionState.PREPARED:
             return XA_OK
         self._refuse_failed(transaction)
@@ -126,18 +141,26 @@ class Transactor:
         self._broker.flow.admit(transaction_id)
         if not one_phase and transaction.state is not TransactionState.PREPARED:
             raise TransactionError(f"transaction {transaction_id} is not prepared", XA_PROTOCOL_ERROR)
-        self._refuse_failed(transaction)
-        self._check_sends(transaction)
+        if transaction.state is not TransactionState.PREPARED:  # which has promised
+            self._refuse_failed(transaction)
+            self._check_sends(transaction)
         with self._store.atomically():
             self._store.decide(transaction_id)
             for acked in transaction.acks:
                 acked.finish()
             for sender, message in transaction.sends:
                 self._count_uncommitted(-message.size_bytes)
-                self._broker.intake.route(sender, message)
+                self._route(sender, message)
         self.transactions.close(transaction, committed=True)
         self._broker.flow.release()  # what went to topics takes no space any more
         self._store.when_durable(on_stored)
+
+    def _route(self, sender: Connection | None, message: Message) -> None:
+        """What was promised is kept: a message whose destination has gone since is a dead letter."""
+        try:
+            self._broker.intake.route(sender, message)
+        except BrokerError as error:
+            self._broker.consumption.dead_letter_unrouted(message, str(error))
 
     def _check_sends(self, transaction: Transaction) -> None:
         """All or nothing: what cannot be routed must be known before anything is done."""
@@ -175,9 +198,9 @@ class Transactor:
             acked.undo()
         self._broker.flow.release()
 
-    def forget(self, transaction_id: Hashable) -> None:
+    def forget(self, connection: Connection, transaction_id: Hashable) -> None:
         """Drop what is remembered of an outcome that was decided by an operator."""
-        self._undo(self.transactions.get(transaction_id))
+        self._undo(self._find(connection, transaction_id))
 
     def restore(self, transaction: Transaction) -> None:
         """A prepared transaction of the last run waits for its decision again."""
@@ -187,4 +210,4 @@ class Transactor:
 
     def prepared(self) -> list[Hashable]:
         """The ids of prepared transactions, for `recover`."""
-        return [transaction.transaction_id for transaction in self.transactions.prepared()]
+        return [transaction.transaction_id for transaction in self.transactions.prepared()][:_RECOVERED_MAX]

@@ -26,6 +26,8 @@ _LINES_MAX: Final = 20
 """Consumers, transactions and the like that get a sentence of their own in an answer about a queue."""
 _EXAMINED_MAX: Final = 1000
 """Messages held against a selector to tell whether it matches any."""
+_DIGITS_MAX: Final = 19
+"""Digits of the largest number that a message can have."""
 
 
 # ---- queues ----------------------------------------------------------------------------------------------------
@@ -146,11 +148,11 @@ def _in_transaction(broker: "Broker", transaction: Transaction, is_it: Callable[
 
 def _matcher(broker: "Broker", message_id: str) -> Callable[[Message], bool]:
     """Whether a message has this id. Only those that may have it are decoded."""
-    if message_id.isascii() and message_id.isdigit():
+    if message_id.isascii() and message_id.isdigit() and len(message_id) <= _DIGITS_MAX:
         return lambda message: message.sequence == int(message_id)
     editor = broker.editor
     tail = message_id.rpartition(":")[2]
-    if tail.isascii() and tail.isdigit() and int(tail) < 2**63:
+    if tail.isascii() and tail.isdigit() and len(tail) <= _DIGITS_MAX and int(tail) < 2**63:
         count = int(tail).to_bytes(8)
         return lambda message: message.key.endswith(count) and editor.message_id(message) == message_id
     foreign = message_id.removeprefix("ID:").encode("utf-8", "surrogatepass")

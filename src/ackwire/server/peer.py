@@ -247,7 +247,7 @@ class Peer(asyncio.Protocol):
     def _speak_openwire(self) -> None:
         self._protocol = OpenWireProtocol(
             _preferences(self._uri, self._settings),
-            _limits(self._settings),
+            wire_limits(self._settings),
             self._settings.handshake.frame_bytes_max,
         )
         self._adapter = OpenWireAdapter(
@@ -363,7 +363,8 @@ def _preferences(uri: ListenerUri, settings: Settings) -> Preferences:
     return replace(from_settings, **{name: value for name, value in from_uri.items() if value is not None})
 
 
-def _limits(settings: Settings) -> WireLimits:
+def wire_limits(settings: Settings) -> WireLimits:
+    """What the settings allow a peer to ask for."""
     wire = settings.wire
     return WireLimits(
         frame_bytes_max=wire.frame_bytes_max,

@@ -14,19 +14,20 @@ class MemoryStore:
     """Implements `Store` without a disk."""
 
     def __init__(self) -> None:
-        self._places: dict[Place, dict[bytes, Message]] = {}
+        self._places: dict[Place, dict[int, Message]] = {}
+        """For each place its messages by sequence: copies of one message share a key, and may meet in one place."""
         self._durables: dict[DurableKey, DurableRecord] = {}
         self._jobs: dict[str, ScheduledJob] = {}
         self._prepared: dict[Hashable, PreparedTransaction] = {}
 
     def append(self, message: Message, places: Sequence[Place]) -> None:
         for place in places:
-            self._places.setdefault(place, {})[message.key] = message
+            self._places.setdefault(place, {})[message.sequence] = message
 
     def remove(self, place: Place, message: Message) -> None:
         messages = self._places.get(place)
         if messages is not None:
-            messages.pop(message.key, None)
+            messages.pop(message.sequence, None)
 
     def remove_place(self, place: Place) -> None:
         self._places.pop(place, None)

@@ -66,5 +66,5 @@ def _restarted_with_prepared(rig: BrokerRig) -> BrokerRig:
     [message] = consumer.delivered
     rig.broker.acknowledge(consumer.subscription, AckKind.STANDARD, None, message.key, 1, transaction_id=XID)
     client.send("queue://out", "sent", transaction=XID)
-    assert rig.broker.transactor.prepare(XID) == XA_OK
+    assert rig.connect().prepare(XID) == XA_OK
     return rig.restarted()

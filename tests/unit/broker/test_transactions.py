@@ -113,7 +113,7 @@ def test_G1_what_failed_unheard_fails_the_commit(rig: BrokerRig) -> None:
     client = rig.connect()
     transaction = client.begin()
     client.send("queue://q", transaction=transaction)
-    rig.broker.transactor.fail(transaction, "something went wrong")
+    rig.broker.transactor.fail(client.connection, transaction, "something went wrong")
     with pytest.raises(TransactionError, match="something went wrong"):
         client.commit(transaction)
     assert rig.pending("queue://q") == 0
@@ -147,7 +147,7 @@ def test_G1_a_repeated_rollback_is_harmless(rig: BrokerRig) -> None:
         lambda rig, xid: rig.broker.transactor.commit(rig.connect().connection, xid, lambda: None, one_phase=True),
         lambda rig, xid: rig.broker.transactor.commit(rig.connect().connection, xid, lambda: None, one_phase=False),
         lambda rig, xid: rig.broker.transactor.roll_back(rig.connect().connection, xid),
-        lambda rig, xid: rig.broker.transactor.prepare(xid),
+        lambda rig, xid: rig.connect().prepare(xid),
     ],
 )
 def test_G_unknown_transactions_are_refused(
@@ -169,8 +169,8 @@ def test_G3_two_phases(rig: BrokerRig) -> None:
     client.send("queue://q", transaction=transaction)
     with pytest.raises(TransactionError, match="not prepared"):
         _commit_prepared(rig, transaction)
-    assert rig.broker.transactor.prepare(transaction) == XA_OK
-    assert rig.broker.transactor.prepare(transaction) == XA_OK
+    assert rig.connect().prepare(transaction) == XA_OK
+    assert rig.connect().prepare(transaction) == XA_OK
     with pytest.raises(TransactionError, match="no more work"):
         client.send("queue://q", transaction=transaction)
     assert rig.pending("queue://q") == 0
@@ -180,7 +180,7 @@ def test_G3_two_phases(rig: BrokerRig) -> None:
 
 def test_G3_nothing_to_commit_is_read_only(rig: BrokerRig) -> None:
     client = rig.connect()
-    assert rig.broker.transactor.prepare(_begin_xa(rig, client)) == XA_READ_ONLY
+    assert rig.connect().prepare(_begin_xa(rig, client)) == XA_READ_ONLY
     assert rig.broker.transactor.prepared() == []
 
 
@@ -192,7 +192,7 @@ def test_G3_a_prepared_transaction_outlives_its_connection(rig: BrokerRig, commi
     transaction = _begin_xa(rig, client)
     consumer.ack(transaction=transaction)
     client.send("queue://out", transaction=transaction)
-    rig.broker.transactor.prepare(transaction)
+    rig.connect().prepare(transaction)
     client.disconnect()
     assert rig.broker.transactor.prepared() == [transaction]
     assert (rig.pending("queue://in"), rig.pending("queue://out")) == (0, 0)
@@ -212,7 +212,7 @@ def test_G3_an_unprepared_xa_transaction_dies_with_its_connection(rig: BrokerRig
     client.send("queue://q", transaction=transaction)
     client.disconnect()
     with pytest.raises(BrokerError):
-        rig.broker.transactor.prepare(transaction)
+        rig.connect().prepare(transaction)
     assert rig.broker.flow.used_bytes == 0
 
 

@@ -6,6 +6,7 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.why import why_consumer, why_message, why_producer, why_queue, why_transaction
 from ackwire.destinations import Kind, destination
 from ackwire.message import Message
+from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import BrokerRig, RigClient
 
 ORDERS = destination(Kind.QUEUE, "orders")
@@ -372,7 +373,7 @@ def test_G1_open_transactions_tell_what_they_hold(rig: BrokerRig, producer: RigC
     rig.clock.advance(5)
     newer = producer.begin(7)
     sent = producer.send("queue://other", transaction=newer)
-    rig.broker.transactor.fail(newer, "no such thing")
+    rig.broker.transactor.fail(producer.connection, newer, "no such thing")
     rig.clock.advance(3700)
     first, second = why_transaction(rig.broker)
     assert first.startswith(f"transaction {older} of connection ID:client-1 (client client-1) is active for 1 h 1 min")
@@ -383,9 +384,10 @@ def test_G1_open_transactions_tell_what_they_hold(rig: BrokerRig, producer: RigC
 
 
 def test_G3_a_prepared_transaction_says_so(rig: BrokerRig, producer: RigClient) -> None:
-    transaction = producer.begin()
+    transaction = commands.XATransactionId(1, b"g", b"b")
+    rig.broker.transactor.begin(producer.connection, transaction, is_xa=True)
     producer.send("queue://orders", transaction=transaction)
-    rig.broker.transactor.prepare(transaction)
+    producer.prepare(transaction)
     rig.clock.advance(86_400 * 2)
     assert "is prepared for 2 d 0 h and holds 1 send" in why_transaction(rig.broker)[0]
 

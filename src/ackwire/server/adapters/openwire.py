@@ -5,7 +5,7 @@ One method per command, found in one table. A verb that fails is answered in the
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +14,7 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN, Broker
 from ackwire.broker.session import Connection, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
-from ackwire.broker.transactions import XA_ROLLED_BACK, TransactionError
+from ackwire.broker.transactions import XA_INVALID, XA_ROLLED_BACK, TransactionError
 from ackwire.clock import Clock
 from ackwire.config import Settings
 from ackwire.errors import (
@@ -35,7 +35,7 @@ from ackwire.message import Message
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import Ack, destination_from_wire, message_key, producer_key, window_bytes
 from ackwire.wire.openwire.negotiation import Agreement
-from ackwire.wire.openwire.protocol import Consumer, Event, OpenWireProtocol
+from ackwire.wire.openwire.protocol import Consumer, Event, OpenWireProtocol, Undeliverable
 from ackwire.wire.openwire.structures import Structure, Throwable
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ _JAVA_CLASSES: Final[tuple[tuple[type[AckwireError], str], ...]] = (
 _REFUSED_LOGIN_SECONDS: Final = 2.0
 """How long a client that was not admitted may stay, to read why; ActiveMQ's figure."""
 
+_ID_LENGTH_MAX: Final = 1024
+"""Characters in a connection id; it stands in every other id, and those are remembered."""
+
+_XID_PART_BYTES_MAX: Final = 64
+
 _ERROR_TEXT_MAX: Final = 1024
 """Characters of an error text on the wire and in the log; Java's own writers cut there too."""
 
@@ -68,9 +73,18 @@ _log = logging.getLogger(__name__)
 class _ConsumerEnd:
     """The port of one subscription: dispatches become frames."""
 
-    __slots__ = ("_clock", "_peer", "_protocol", "_wire")
+    __slots__ = ("_clock", "_peer", "_protocol", "_reject", "_wire")
 
-    def __init__(self, peer: "Peer", protocol: OpenWireProtocol, clock: Clock, wire: Consumer) -> None:
+    def __init__(
+        self,
+        peer: "Peer",
+        protocol: OpenWireProtocol,
+        clock: Clock,
+        wire: Consumer,
+        reject: Callable[[bytes, str], None],
+    ) -> None:
+        self._reject = reject
+        """Gives a message up on the consumer's behalf."""
         self._peer = peer
         self._protocol = protocol
         self._clock = clock
@@ -81,7 +95,8 @@ class _ConsumerEnd:
             self._protocol.send_dispatch(self._wire, message, self._clock.now_ms(), group_first)
         except LocalProtocolError as error:
             # Tight encoding has shorter strings than loose. Not now: a queue is in the middle of dispatching.
-            self._peer.close_later(0, f"a message cannot be put into the encoding it asked for: {error}")
+            cause = f"it cannot be put into the encoding of {self._wire.consumer_id}: {error}"
+            self._clock.call_later(0, partial(self._reject, message.key, cause))
         self._peer.output_waits()
 
     def change_prefetch(self, prefetch: int) -> None:
@@ -125,6 +140,8 @@ class OpenWireAdapter:
             self._on_message(event)
         elif type(event) is Ack:
             self._on_ack(event)
+        elif isinstance(event, Undeliverable):
+            self._on_undeliverable(event)
         elif isinstance(event, commands.MessageAck):
             self._on_whole_ack(event)
         elif isinstance(event, Agreement):
@@ -154,8 +171,8 @@ class OpenWireAdapter:
         except BrokerError as error:
             self._refuse(error, command.command_id, command.response_required)
             return
-        if not answered:
-            self._respond_if(command.response_required, command.command_id)
+        if not answered and command.response_required:
+            self._broker.when_durable(partial(self._respond, command.command_id))
 
     # Handlers return True when they have answered (or will), None to have a plain Response sent for them.
 
@@ -164,6 +181,8 @@ class OpenWireAdapter:
             raise RemoteProtocolError("a second ConnectionInfo on the same socket")
         if info.connection_id is None or not info.connection_id.value:
             raise RemoteProtocolError("ConnectionInfo without a connection id")
+        if len(info.connection_id.value) > _ID_LENGTH_MAX:
+            raise RemoteProtocolError(f"a connection id has over {_ID_LENGTH_MAX} characters, the limit")
         try:
             self._connection = self._broker.connect(
                 connection_id=info.connection_id.value,
@@ -217,8 +236,20 @@ class OpenWireAdapter:
                 priority=info.priority,
                 pending_messages_max=max(0, info.maximum_pending_message_limit),
             ),
-            _ConsumerEnd(self._peer, self._protocol, self._clock, Consumer(consumer_id)),
+            _ConsumerEnd(
+                self._peer,
+                self._protocol,
+                self._clock,
+                Consumer(consumer_id),
+                partial(self._reject, str(consumer_id)),
+            ),
         )
+
+    def _reject(self, consumer_id: str, key: bytes, cause: str) -> None:
+        subscription = self._connection.subscriptions.get(consumer_id) if self._connection is not None else None
+        if subscription is not None:
+            _log.warning("%s: a message goes to the dead letters: %s", self._address, cause)
+            self._broker.acknowledge(subscription, AckKind.POISON, key, key, 1, cause=cause)
 
     def _on_remove_info(self, info: commands.RemoveInfo) -> None:
         last_delivered = info.last_delivered_sequence_id
@@ -265,7 +296,9 @@ class OpenWireAdapter:
 
     def _on_remove_subscription(self, info: commands.RemoveSubscriptionInfo) -> None:
         name = _given(info.subscription_name, "RemoveSubscriptionInfo without a subscription name")
-        self._broker.remove_durable(info.client_id or self._client.client_id, name)
+        if info.client_id not in (None, "", self._client.client_id):
+            raise NotAuthorised(f"subscriptions of client {info.client_id} are not this client's to end")
+        self._broker.remove_durable(self._client.client_id, name)
 
     def _on_transaction_info(self, info: commands.TransactionInfo) -> bool | None:
         transactor = self._broker.transactor
@@ -275,10 +308,21 @@ class OpenWireAdapter:
             return True
         transaction_id = _given(info.transaction_id, "TransactionInfo without a transaction id")
         try:
+            self._check_transaction_id(transaction_id)
             return self._carry_out(info, transaction_id)
         except TransactionError as error:
             error.is_xa = isinstance(transaction_id, commands.XATransactionId)
             raise
+
+    def _check_transaction_id(self, transaction_id: commands.TransactionId) -> None:
+        """Local ones carry the client's own id; those of XA have at most 64 bytes in each part, as XA says."""
+        if isinstance(transaction_id, commands.LocalTransactionId):
+            connection_id = transaction_id.connection_id
+            self._own(None if connection_id is None else connection_id.value)
+        elif isinstance(transaction_id, commands.XATransactionId):
+            parts = (transaction_id.global_transaction_id, transaction_id.branch_qualifier)
+            if any(len(part or b"") > _XID_PART_BYTES_MAX for part in parts):
+                raise TransactionError(f"a part of an XA id has over {_XID_PART_BYTES_MAX} bytes", XA_INVALID)
 
     def _carry_out(self, info: commands.TransactionInfo, transaction_id: commands.TransactionId) -> bool | None:
         transactor = self._broker.transactor
@@ -289,8 +333,7 @@ class OpenWireAdapter:
             case commands.TransactionType.END:
                 pass
             case commands.TransactionType.PREPARE:
-                result = transactor.prepare(transaction_id)
-                self._send(commands.IntegerResponse(correlation_id=info.command_id, result=result))
+                transactor.prepare(self._client, transaction_id, partial(self._answer_prepare, info.command_id))
                 return True
             case commands.TransactionType.COMMIT_ONE_PHASE | commands.TransactionType.COMMIT_TWO_PHASE:
                 one_phase = info.type == commands.TransactionType.COMMIT_ONE_PHASE
@@ -300,10 +343,13 @@ class OpenWireAdapter:
             case commands.TransactionType.ROLLBACK:
                 transactor.roll_back(self._client, transaction_id)
             case commands.TransactionType.FORGET:
-                transactor.forget(transaction_id)
+                transactor.forget(self._client, transaction_id)
             case _:
                 raise Unsupported(f"transaction operation {info.type} is unknown")
         return None
+
+    def _answer_prepare(self, command_id: int, result: int) -> None:
+        self._send(commands.IntegerResponse(correlation_id=command_id, result=result))
 
     def _on_keep_alive(self, info: commands.KeepAliveInfo) -> bool:
         if info.response_required:
@@ -337,15 +383,26 @@ class OpenWireAdapter:
         try:
             if not connection.is_open:
                 raise UnknownResource(f"{connection!r} is closed")
+            if message.origin.connection_id != connection.connection_id:
+                raise NotAuthorised(f"producer of connection {message.origin.connection_id} is not this client's")
             self._broker.send(connection, message, on_stored, partial(self._refuse_send, message))
         except BrokerError as error:
             self._refuse_send(message, error)
 
+    def _on_undeliverable(self, event: Undeliverable) -> None:
+        if self._connection is None:
+            raise RemoteProtocolError("a message came before ConnectionInfo")
+        self._refuse(event.error, event.command_id, event.response_required)
+
     def _refuse_send(self, message: Message, error: BrokerError) -> None:
         frame = message.frame
         if message.origin.transaction is not None:
-            self._broker.transactor.fail(message.origin.transaction, str(error))
+            self._fail_transaction(message.origin.transaction, error)
         self._refuse(error, _COMMAND_ID.unpack_from(frame, 1)[0], frame[5] != 0)
+
+    def _fail_transaction(self, transaction_id: Hashable, error: BrokerError) -> None:
+        if self._connection is not None:
+            self._broker.transactor.fail(self._connection, transaction_id, str(error))
 
     def _return_window(self, message: Message) -> None:
         """Give a producer with a window its bytes back; one that gets a Response needs no ProducerAck (B4)."""
@@ -368,7 +425,7 @@ class OpenWireAdapter:
             self._refuse(error, ack.command_id, ack.response_required)
             return
         if ack.response_required:
-            self._respond(ack.command_id)
+            self._broker.when_durable(partial(self._respond, ack.command_id))
 
     def _on_whole_ack(self, ack: commands.MessageAck) -> None:
         """An ack in a transaction, or one with a cause."""
@@ -390,10 +447,11 @@ class OpenWireAdapter:
                 )
         except BrokerError as error:
             if ack.transaction_id is not None:
-                self._broker.transactor.fail(ack.transaction_id, str(error))
+                self._fail_transaction(ack.transaction_id, error)
             self._refuse(error, ack.command_id, ack.response_required)
             return
-        self._respond_if(ack.response_required, ack.command_id)
+        if ack.response_required:
+            self._broker.when_durable(partial(self._respond, ack.command_id))
 
     # ---- to the peer -------------------------------------------------------------------------------------------
 
@@ -495,10 +553,10 @@ def _cut(text: str) -> str:
 def _transaction_throwable(error: TransactionError) -> Throwable:
     """The Java client reads XA's code from the end of the text (openwire.md §8)."""
     if error.is_xa:
-        return Throwable("javax.transaction.xa.XAException", f"{error} xaErrorCode:{error.xa_code}")
+        return Throwable("javax.transaction.xa.XAException", f"{_cut(str(error))} xaErrorCode:{error.xa_code}")
     if error.xa_code == XA_ROLLED_BACK:
-        return Throwable("javax.jms.TransactionRolledBackException", str(error))
-    return Throwable("javax.jms.JMSException", str(error))
+        return Throwable("javax.jms.TransactionRolledBackException", _cut(str(error)))
+    return Throwable("javax.jms.JMSException", _cut(str(error)))
 
 
 _BEFORE_LOGIN: Final = frozenset(

@@ -19,7 +19,7 @@ from struct import error as StructError
 from typing import Final, NamedTuple, final
 
 from ackwire.clock import Clock
-from ackwire.destinations import Destination
+from ackwire.destinations import Destination, derived_destination
 from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.message import Message, Origin
@@ -301,7 +301,7 @@ class OpenWireEditor:
         self._clock = clock
         self._limits = limits
         self._plain = Codec(CANONICAL, limits)
-        self._decoder = FastDecoder(limits)
+        self._decoder = FastDecoder(limits, derived_destination)
         self._producer_id = commands.ProducerId(broker_id, 0, 0)
         self._sequence = itertools.count(1)
         self._routes: dict[tuple[bytes, Destination, Destination | None], _Route] = {}
@@ -479,6 +479,7 @@ class OpenWireEditor:
             prefix=prefix,
             destination=target,
             transaction=None,
+            connection_id=old.connection_id,
             producer_key=old.producer_key,
             id_end=_FIELDS_AT + len(prefix) + _LONG_BYTES,
         )

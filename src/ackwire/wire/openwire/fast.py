@@ -10,6 +10,7 @@ unusual is handed to the plain codec, which has the last word. `tests/model/test
 two against each other.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
 from typing import Final, cast, final
@@ -84,11 +85,21 @@ _PREFIX_FIELDS: Final = tuple(
 _ID_FIELDS: Final = {field.name: field for field in fields_of(commands.MessageId)}
 
 
-def destination_from_wire(wire: commands.ActiveMQDestination | None) -> Destination:
+class UnusableDestination(RemoteProtocolError):
+    """A message in good order for a destination that cannot be: its sender is told, and the connection goes on."""
+
+    def __init__(self, error: InvalidDestination) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def destination_from_wire(
+    wire: commands.ActiveMQDestination | None, make: Callable[[Kind, str], Destination] = destination
+) -> Destination:
     """The destination a command names. Raises `InvalidDestination` or `RemoteProtocolError`."""
     if wire is None or wire.physical_name is None:
         raise RemoteProtocolError("a command names no destination where it must")
-    return destination(_DESTINATION_KINDS[type(wire)], wire.physical_name)
+    return make(_DESTINATION_KINDS[type(wire)], wire.physical_name)
 
 
 def destination_to_wire(value: Destination) -> commands.ActiveMQDestination:
@@ -168,10 +179,13 @@ def ack_from(command: commands.MessageAck) -> Ack | commands.MessageAck:
 class FastDecoder:
     """Decodes canonical message and ack frames; one per connection, because it remembers what repeats."""
 
-    __slots__ = ("_ack_consumer", "_ack_prefix", "_limits", "_origin", "_origins", "_plain")
+    __slots__ = ("_ack_consumer", "_ack_prefix", "_limits", "_make_destination", "_origin", "_origins", "_plain")
 
-    def __init__(self, limits: WireLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, limits: WireLimits = DEFAULT_LIMITS, make_destination: Callable[[Kind, str], Destination] = destination
+    ) -> None:
         self._limits = limits
+        self._make_destination = make_destination
         self._plain = Codec(CANONICAL, limits)
         self._origin: Origin | None = None
         self._origins: dict[bytes, Origin] = {}
@@ -340,13 +354,14 @@ class FastDecoder:
             raise RemoteProtocolError("a message without a producer id")
         prefix = frame[_FIELDS_AT : reader.position]
         try:
-            where = destination_from_wire(cast("commands.ActiveMQDestination | None", target))
+            where = destination_from_wire(cast("commands.ActiveMQDestination | None", target), self._make_destination)
         except InvalidDestination as error:
-            raise RemoteProtocolError(str(error)) from None
+            raise UnusableDestination(error) from None
         origin = Origin(
             prefix=prefix,
             destination=where,
             transaction=transaction_id,
+            connection_id=cast(commands.ProducerId, id_producer).connection_id,
             producer_key=producer_key(cast(commands.ProducerId, id_producer)),
             id_end=reader.position + 8,
         )

@@ -5,6 +5,7 @@ speak what was agreed. Events are
 
 * `Agreement`, once, after the peer's WireFormatInfo;
 * `Message`, in canonical form whatever the peer's encoding: the adapter reads command id and response flag from it;
+* `Undeliverable` in its place, for a destination that cannot be;
 * `Ack`, or the whole `MessageAck` where it belongs to a transaction or carries a cause;
 * every other command as its structure.
 
@@ -12,10 +13,12 @@ Loose encoding, version 10 or later, without cache takes the fast path; everythi
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
 from typing import Final
 
 from ackwire.destinations import Destination
-from ackwire.errors import RemoteProtocolError
+from ackwire.errors import InvalidDestination, RemoteProtocolError
 from ackwire.message import Message
 from ackwire.wire.buffer import FrameBuffer
 from ackwire.wire.openwire import commands
@@ -26,6 +29,7 @@ from ackwire.wire.openwire.fast import (
     MESSAGE_TYPES,
     Ack,
     FastDecoder,
+    UnusableDestination,
     ack_from,
     dispatch_frame,
     dispatch_header,
@@ -36,12 +40,23 @@ from ackwire.wire.openwire.marshal import Codec, Truncated, WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, negotiate, offer
 from ackwire.wire.openwire.structures import Structure
 
-Event = Agreement | Message | Ack | Structure
+
+@dataclass(frozen=True, slots=True)
+class Undeliverable:
+    """A message whose destination cannot be: to be refused."""
+
+    command_id: int
+    response_required: bool
+    error: InvalidDestination
+
+
+Event = Agreement | Message | Undeliverable | Ack | Structure
 
 HANDSHAKE_FRAME_BYTES_MAX: Final = 64 * 1024
 """A frame before login: handshake commands are small, and strangers get no more."""
 
 _SIZE_PREFIX_BYTES: Final = 4
+_COMMAND_ID: Final = Struct(">i")
 
 
 class Consumer:
@@ -124,7 +139,7 @@ class OpenWireProtocol:
         if not frame:
             raise RemoteProtocolError("an empty frame")
         if frame[0] in MESSAGE_TYPES:
-            return self._fast_decoder.message(frame)
+            return self._message(frame)
         if frame[0] == ACK_TYPE:
             return self._fast_decoder.ack(frame)
         return self._event_for(self._codec.decode(frame))
@@ -149,12 +164,18 @@ class OpenWireProtocol:
             return self._agree(command)
         if isinstance(command, commands.Message):
             # Encoded again in canonical form: versions, encodings and caches end here.
-            return self._fast_decoder.message(self._canonical.encode(command)[_SIZE_PREFIX_BYTES:])
+            return self._message(self._canonical.encode(command)[_SIZE_PREFIX_BYTES:])
         if isinstance(command, commands.MessageAck):
             return ack_from(command)
         if command is None or isinstance(command, commands.WireFormatInfo):
             raise RemoteProtocolError(f"{type(command).__name__} has no place after the handshake")
         return command
+
+    def _message(self, frame: bytes) -> Message | Undeliverable:
+        try:
+            return self._fast_decoder.message(frame)
+        except UnusableDestination as unusable:
+            return Undeliverable(_COMMAND_ID.unpack_from(frame, 1)[0], frame[5] != 0, unusable.error)
 
     def _agree(self, command: Structure | None) -> Agreement:
         if not isinstance(command, commands.WireFormatInfo):
