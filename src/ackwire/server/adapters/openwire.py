@@ -60,7 +60,8 @@ _REFUSED_LOGIN_SECONDS: Final = 2.0
 _ID_LENGTH_MAX: Final = 1024
 """Characters in a connection id; it stands in every other id, and those are remembered."""
 
-_XID_PART_BYTES_MAX: Final = 64
+_XID_PART_BYTES_MAX: Final = 1024
+"""Bytes in each part of an XA id. XA itself says 64; ActiveMQ does not look."""
 
 _ERROR_TEXT_MAX: Final = 1024
 """Characters of an error text on the wire and in the log; Java's own writers cut there too."""
@@ -315,7 +316,7 @@ class OpenWireAdapter:
             raise
 
     def _check_transaction_id(self, transaction_id: commands.TransactionId) -> None:
-        """Local ones carry the client's own id; those of XA have at most 64 bytes in each part, as XA says."""
+        """Local ones carry the client's own id; those of XA are of a bounded size."""
         if isinstance(transaction_id, commands.LocalTransactionId):
             connection_id = transaction_id.connection_id
             self._own(None if connection_id is None else connection_id.value)
