@@ -8,6 +8,9 @@ CODE := $(wildcard src tests bench fuzz tools examples)
 DEBIAN_DEMO := jdk libactivemq-java
 DEBIAN_TEST := $(DEBIAN_DEMO) activemq
 
+# Compiled tests are kept, so that the second run starts at once, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo run test simulate check bench clean lock
 .DELETE_ON_ERROR:

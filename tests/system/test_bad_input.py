@@ -1,6 +1,6 @@
 """Clients that say things that make no sense, to a running broker: it stays, it says why, and nobody else notices.
 
-What can be shown without a socket is in `tests/unit/broker/test_bad_input.py`.
+What can be shown without a socket is in `tests/model/test_bad_input.py`.
 """
 
 from collections.abc import Callable, Iterator

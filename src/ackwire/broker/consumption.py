@@ -547,14 +547,14 @@ def _lower(asked: int, limit: int | None) -> int | None:
 
 
 def _seen(in_flight: InFlight, last_delivered: int) -> Callable[[Message], bool]:
-    """Which messages in flight the consumer has seen: those dispatched up to the last one it names.
+    """Which messages in flight the consumer has seen, if the last one it saw is known.
 
-    Where that one is not in flight any more, its sequence is all there is to go by.
+    Those dispatched up to that one; and those before it in the queue's order, because an ack that was rolled back has
+    put its messages in front of others in flight. A mark too many says less than one that is missing.
     """
     if last_delivered == LAST_DELIVERED_UNKNOWN:
         return lambda _: True
     sequences = [message.sequence for message in in_flight]
-    if last_delivered in sequences:
-        seen = set(sequences[: sequences.index(last_delivered) + 1])
-        return lambda message: message.sequence in seen
-    return lambda message: message.sequence <= last_delivered
+    up_to = sequences.index(last_delivered) + 1 if last_delivered in sequences else 0
+    seen = set(sequences[:up_to])
+    return lambda message: message.sequence <= last_delivered or message.sequence in seen

@@ -113,7 +113,7 @@ def test_I1_a_period_without_repeat_is_a_delay(rig: BrokerRig, producer: RigClie
 
 def test_I1_repeat_below_zero_does_not_end(rig: BrokerRig, producer: RigClient, consumer: RigConsumer) -> None:
     _schedule(producer, delay=1000, period=1000, repeat=-1)
-    assert _times(rig, consumer, 3000) == [float(number) for number in range(1, 3001)]
+    assert _times(rig, consumer, 500) == [float(number) for number in range(1, 501)]
 
 
 def test_I1_a_series_without_a_period_keeps_a_pace(rig: BrokerRig, producer: RigClient, consumer: RigConsumer) -> None:
@@ -501,7 +501,7 @@ def test_I2_a_job_can_be_removed(rig: BrokerRig, producer: RigClient, consumer: 
 
 
 def test_I2_all_jobs_can_be_removed(rig: BrokerRig, producer: RigClient, consumer: RigConsumer) -> None:
-    for _ in range(3000):
+    for _ in range(1200):
         _schedule(producer, delay=1000)
     _manage(producer, "REMOVEALL")
     rig.clock.advance(60)
@@ -545,7 +545,7 @@ def test_I2_a_long_list_comes_in_turns(rig: BrokerRig, producer: RigClient) -> N
 # ---- load ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number_of_jobs", [2000, pytest.param(20_000, marks=pytest.mark.load)])
+@pytest.mark.parametrize("number_of_jobs", [300, pytest.param(20_000, marks=pytest.mark.load)])
 def test_I1_jobs_100_ms_apart_are_all_on_time(rig: BrokerRig, producer: RigClient, number_of_jobs: int) -> None:
     """20,000 of them took ActiveMQ three hours in place of 33 minutes."""
     consumer = rig.consumer("queue://later", prefetch=number_of_jobs)
@@ -561,7 +561,7 @@ def test_I1_jobs_100_ms_apart_are_all_on_time(rig: BrokerRig, producer: RigClien
 
 def test_I1_jobs_that_come_and_go_leave_nothing_behind(rig: BrokerRig, producer: RigClient) -> None:
     scheduler = rig.broker.scheduler
-    for _ in range(3000):
+    for _ in range(1500):
         _schedule(producer, delay=3_600_000)
         scheduler.remove(scheduler.jobs()[0].job_id)
     assert len(scheduler._heap) <= 1001
