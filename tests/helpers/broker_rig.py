@@ -219,7 +219,7 @@ class RigClient:
         return message
 
     def send_message(self, message: Message) -> None:
-        self._broker.send(self.connection, message, self._on_stored, self.refused.append)
+        self._broker.send(self.connection, message, self._on_stored, lambda _, error: self.refused.append(error))
 
     def _on_stored(self) -> None:
         self.stored += 1

@@ -29,7 +29,7 @@ from ackwire.clock import Clock
 from ackwire.config import Settings
 from ackwire.destinations import Destination, Kind
 from ackwire.editing import Advisory, MessageEditor
-from ackwire.errors import AckwireError, InvalidClientId, UnknownResource
+from ackwire.errors import AckwireError, BrokerError, InvalidClientId, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
 from ackwire.store.contract import Store
@@ -201,7 +201,7 @@ class Broker:
         connection: Connection,
         message: Message,
         on_stored: Callable[[], None] | None = None,
-        on_refused: Callable[[Exception], None] | None = None,
+        on_refused: Callable[[Message, BrokerError], None] | None = None,
     ) -> None:
         """Take a message. *on_stored* is called once it is as durable as it asked to be (B1)."""
         self.intake.send(connection, message, on_stored, on_refused)

@@ -313,6 +313,9 @@ class Consumption:
     ) -> None:
         """Carry out an ack, or collect it in *transaction*."""
         if isinstance(subscription, QueueSubscription):
+            if count == 1 and kind is AckKind.STANDARD and transaction is None and (first is None or first == last):
+                self._finish_one(subscription, last)
+                return
             self._acknowledge_queue(subscription, kind, first, last, count, transaction, cause)
         else:
             self._acknowledge_copy(subscription, kind, count)
@@ -352,6 +355,17 @@ class Consumption:
                 self._reject(subscription, in_flight.take_range(first, last, count), cause)
             case AckKind.EXPIRED:
                 self._expire_at_client(subscription, in_flight.take_range(first, last, count))
+
+    def _finish_one(self, subscription: QueueSubscription, key: bytes) -> None:
+        """What most acks ask for, on the shortest way: one message of a consumer of one queue is done."""
+        attached = self._attached[subscription]
+        if len(attached) > 1:
+            self._finish_or_collect(subscription, [subscription.in_flight.take_one(key)], None)
+            return
+        (queue,) = attached.values()
+        queue.finish([subscription.in_flight.take_one(key)])
+        subscription.finished(1)
+        queue.resume(subscription)
 
     def _finish_or_collect(
         self, subscription: QueueSubscription, messages: list[Message], transaction: Transaction | None

@@ -13,7 +13,7 @@ from ackwire.broker.router import VIRTUAL_TOPIC_PREFIX
 from ackwire.broker.scheduler import SCHEDULER_MARK, mentions_scheduler
 from ackwire.broker.session import Connection
 from ackwire.destinations import Destination, Kind
-from ackwire.errors import InvalidDestination, NotAuthorised
+from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy
 from ackwire.store.contract import Store
@@ -57,13 +57,16 @@ class Intake:
         connection: Connection,
         message: Message,
         on_stored: Callable[[], None] | None,
-        on_refused: Callable[[Exception], None] | None,
+        on_refused: Callable[[Message, BrokerError], None] | None,
     ) -> None:
         """Take *message*, or hold it until there is space."""
         if message.expiration:
             self._settle_clock_difference(message)
         if connection.is_reconnect and message.origin.transaction is None and self._is_repetition(message):
             self._answer(message, on_stored)  # it has its space already
+            return
+        if self._broker.flow.has_space and not self._broker.registry.has_memory_limits:
+            self._take(connection, message, on_stored)
             return
         waits = self._broker.flow.must_wait(connection, message) or self._no_space(message)
         if waits and not self._continues_transaction(message):
@@ -99,21 +102,21 @@ class Intake:
         connection: Connection,
         message: Message,
         on_stored: Callable[[], None] | None,
-        on_refused: Callable[[Exception], None] | None,
+        on_refused: Callable[[Message, BrokerError], None] | None,
     ) -> None:
         flow = self._broker.flow
 
         def proceed() -> None:
             try:
                 self._take(connection, message, on_stored)
-            except Exception as error:
+            except BrokerError as error:
                 if on_refused is None:
                     raise
-                on_refused(error)
+                on_refused(message, error)
 
-        def refuse(error: Exception) -> None:
+        def refuse(error: BrokerError) -> None:
             if on_refused is not None:
-                on_refused(error)
+                on_refused(message, error)
 
         policy = self._broker.registry.policy_for(message.destination)
         reason = partial(self._no_space, message)

@@ -80,6 +80,11 @@ class FlowControl:
             return None
         return f"memory is full: {self.used_bytes} of {self._settings.memory_bytes_max} bytes (limits.memory_bytes_max)"
 
+    @property
+    def has_space(self) -> bool:
+        """Whether any send can go on at once: nobody waits, and memory is not full."""
+        return not self._held and self.used_bytes - self.uncommitted_bytes < self._settings.memory_bytes_max
+
     def must_wait(self, connection: Connection, message: Message) -> bool:
         """Whether earlier sends of the same session are still held: order is kept."""
         held = self._held.get(connection)

@@ -386,7 +386,7 @@ class OpenWireAdapter:
                 raise UnknownResource(f"{connection!r} is closed")
             if message.origin.connection_id != connection.connection_id:
                 raise NotAuthorised(f"producer of connection {message.origin.connection_id} is not this client's")
-            self._broker.send(connection, message, on_stored, partial(self._refuse_send, message))
+            self._broker.send(connection, message, on_stored, self._refuse_send)
         except BrokerError as error:
             self._refuse_send(message, error)
 

@@ -179,7 +179,16 @@ def ack_from(command: commands.MessageAck) -> Ack | commands.MessageAck:
 class FastDecoder:
     """Decodes canonical message and ack frames; one per connection, because it remembers what repeats."""
 
-    __slots__ = ("_ack_consumer", "_ack_prefix", "_limits", "_make_destination", "_origin", "_origins", "_plain")
+    __slots__ = (
+        "_ack_consumer",
+        "_ack_id_prefix",
+        "_ack_prefix",
+        "_limits",
+        "_make_destination",
+        "_origin",
+        "_origins",
+        "_plain",
+    )
 
     def __init__(
         self, limits: WireLimits = DEFAULT_LIMITS, make_destination: Callable[[Kind, str], Destination] = destination
@@ -190,6 +199,8 @@ class FastDecoder:
         self._origin: Origin | None = None
         self._origins: dict[bytes, Origin] = {}
         self._ack_prefix = b""
+        self._ack_id_prefix = b""
+        """How the last message id in an ack began, up to the producer's count."""
         self._ack_consumer: commands.ConsumerId | None = None
 
     # ---- messages ----------------------------------------------------------------------------------------------
@@ -379,12 +390,29 @@ class FastDecoder:
         if consumer_id is None or not frame.startswith(self._ack_prefix, _FIELDS_AT):
             return self._learn_ack(frame)
         position = _FIELDS_AT + len(self._ack_prefix)
+        # The usual ack: two ids of the producer that the last ack named too.
+        known = self._ack_id_prefix
+        if known and frame.startswith(known, position + 1):
+            first_count = position + 1 + len(known)
+            if frame.startswith(known, first_count + 16):
+                last_count = first_count + 16 + len(known)
+                if len(frame) == last_count + 21 and not frame[last_count + 20]:
+                    return Ack(
+                        _INT.unpack_from(frame, 1)[0],
+                        frame[5] != 0,
+                        consumer_id,
+                        frame[position],
+                        frame[position + 4 : first_count + 8],
+                        frame[first_count + 19 : last_count + 8],
+                        _INT.unpack_from(frame, last_count + 16)[0],
+                    )
         try:
             ack_type = frame[position]
             first_start, first_end = _id_span(frame, position + 1) if frame[position + 1] else (0, position + 2)
             last_start, last_end = _id_span(frame, first_end)
             if len(frame) != last_end + 5 or frame[last_end + 4]:
                 return self._learn_ack(frame)
+            self._ack_id_prefix = frame[last_start - 3 : last_end - 16]
             return Ack(
                 _INT.unpack_from(frame, 1)[0],
                 frame[5] != 0,

@@ -36,7 +36,7 @@ from ackwire.wire.openwire.fast import (
     response_frame,
 )
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
-from ackwire.wire.openwire.marshal import Codec, Truncated, WireFormat
+from ackwire.wire.openwire.marshal import NULL_TYPE, Codec, Truncated, WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, negotiate, offer
 from ackwire.wire.openwire.structures import Structure
 
@@ -121,9 +121,27 @@ class OpenWireProtocol:
         if self._finished:
             return
         self._finished = True  # until proven otherwise: an error ends it for good
-        while (event := self._next_event()) is not None:
+        while True:
+            if self._is_fast:  # from the first frame on, or agreed just now
+                yield from self._fast_events()
+                break
+            event = self._next_event()
+            if event is None:
+                break
             yield event
         self._finished = False
+
+    def _fast_events(self) -> Iterator[Event]:
+        """As `_next_event` would yield them, with a short way for what flows all day."""
+        next_frame, decoder = self._buffer.next_frame, self._fast_decoder
+        while (frame := next_frame(self._frame_bytes_max)) is not None:
+            kind = frame[0] if frame else NULL_TYPE
+            if kind == ACK_TYPE:
+                yield decoder.ack(frame)
+            elif kind in MESSAGE_TYPES:
+                yield self._message(frame)
+            elif frame != b"\0":  # the null command says nothing
+                yield self._event_in(frame)
 
     def _next_event(self) -> Event | None:
         if not self._codec.wire_format.size_prefix:
