@@ -479,7 +479,7 @@ class Consumption:
             expiration=0,
             persistent=True,  # who keeps non-persistent ones at all wants to find them again
         )
-        target = self._broker.registry.dead_letter_queue(where)
+        target = self._broker.registry.needed_queue(where)
         self._broker.intake.stamp(copy)
         self._broker.intake.enqueue(target, copy)
         self._broker.advisories.dead_lettered(message.destination, message)

@@ -42,8 +42,8 @@ class Registry:
             raise DestinationGone(f"{destination!r} does not exist: it was deleted or never made")
         return self._make(destination, None)
 
-    def dead_letter_queue(self, where: Destination) -> Queue:
-        """A queue for dead letters; made even beyond the limit, because what is to go there has no other place."""
+    def needed_queue(self, where: Destination) -> Queue:
+        """A queue for dead letters or of an earlier run, made beyond the limit too: messages have no other place."""
         existing = self.router.get(where) or self._make(where, None, is_limited=False)
         assert isinstance(existing, Queue)
         return existing
@@ -52,12 +52,6 @@ class Registry:
         """A topic of the broker's own, made even beyond the limit: what happens is told all the same."""
         existing = self.router.get(where) or self._make(where, None, is_limited=False)
         assert isinstance(existing, Topic)
-        return existing
-
-    def restored_queue(self, where: Destination) -> Queue:
-        """A queue of an earlier run: it was there, so it is there again, whatever the limit is now."""
-        existing = self.router.get(where) or self._make(where, None, is_limited=False)
-        assert isinstance(existing, Queue)
         return existing
 
     def queues(self) -> list[Queue]:

@@ -44,7 +44,7 @@ def _own_copy(place: Place, message: Message) -> Message:
 def _queue_at(broker: "Broker", place: Place) -> Queue:
     if isinstance(place, DurableKey):
         return broker.registry.durables[place].queue
-    return broker.registry.restored_queue(place)
+    return broker.registry.needed_queue(place)
 
 
 def _transaction(broker: "Broker", kept: PreparedTransaction) -> Transaction:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from ackwire import __version__
-from ackwire.cli import config, serve, why
+from ackwire.cli import config, serve, transaction, why
 from ackwire.errors import ConfigError
 from ackwire.logs import escape
 
@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_command(commands)
     config.add_command(commands)
     why.add_command(commands)
+    transaction.add_command(commands)
     version = commands.add_parser("version", help="print the version of Ackwire and of Python")
     version.set_defaults(run=_run_version)
     return parser
