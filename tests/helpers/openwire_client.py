@@ -42,6 +42,9 @@ class PeerClosed(Exception):
     """The broker has closed the connection; the text lists what was received and not asked for."""
 
 
+_MARKER_SIZES = itertools.count(0xF000_0000)
+
+
 def queue(name: str) -> commands.ActiveMQQueue:
     return commands.ActiveMQQueue(name)
 
@@ -423,8 +426,11 @@ class Scene:
     def log(self) -> list[str]:
         """The lines that the broker has logged by now."""
         with OpenWireClient.connect(self.port) as marker:
-            marker.send_bytes(b"\xff" * 8)  # is answered with a line, and all earlier ones have been read then
-            marked = re.compile(rf"{re.escape(marker.address)} closed: ")
+            # Is answered with a line, and all earlier ones have been read then. A size of its own and not its address
+            # tells the line from others: the system gives addresses out again.
+            size = next(_MARKER_SIZES)
+            marker.send_bytes(size.to_bytes(4))
+            marked = re.compile(rf" closed: a frame of {size} bytes")
             self.broker.process.wait_for_line(marked, TIMEOUT_SECONDS)
         data = self.broker.process.log_path.read_bytes()[self._log_start :]
         return [line for line in data.decode().splitlines() if not marked.search(line)]
