@@ -10,7 +10,7 @@ from ackwire.broker.advisory import is_advisory
 from ackwire.broker.limits import HeldSend
 from ackwire.broker.queue import Queue
 from ackwire.broker.router import VIRTUAL_TOPIC_PREFIX
-from ackwire.broker.scheduler import SCHEDULER_MARK, mentions_scheduler
+from ackwire.broker.scheduler import LATEST_MS, SCHEDULER_MARK, mentions_scheduler
 from ackwire.broker.session import Connection
 from ackwire.destinations import Destination, Kind
 from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised
@@ -29,9 +29,6 @@ _COMPOSITE_PARTS_MAX: Final = 256
 
 _TIME_TO_LIVE_SHARE_TOLERATED: Final = 0.1
 """What a message may lose of its time to live to a clock that is behind."""
-
-_LATEST_MS: Final = 2**63 - 1
-"""The end of time for a message."""
 
 
 @final
@@ -156,7 +153,8 @@ class Intake:
         self._last_counts[producer] = int.from_bytes(message.key[-8:], signed=True)
 
     def check(self, message: Message) -> None:
-        """Raise what `route` would raise, before anything has happened."""
+        """Raise what `route` would raise for a client, before anything has happened."""
+        self._refuse_advisories(message.destination)
         if message.properties_offset and mentions_scheduler(message):
             self._broker.scheduler.check(message)
         for part in self.parts(message.destination):
@@ -245,7 +243,7 @@ class Intake:
         behind_ms = now_ms - message.timestamp
         tolerated_ms = min(clocks.tolerance_seconds * 1000, time_to_live_ms * _TIME_TO_LIVE_SHARE_TOLERATED)
         if behind_ms > tolerated_ms or (clocks.correction == "both" and -behind_ms > tolerated_ms):
-            self._broker.editor.with_expiration(message, min(now_ms + time_to_live_ms, _LATEST_MS), now_ms)
+            self._broker.editor.with_expiration(message, min(now_ms + time_to_live_ms, LATEST_MS), now_ms)
 
     def _settle_expiration(self, message: Message, policy: DestinationPolicy) -> None:
         """The policy's default for messages that would live for ever, and its ceiling for all."""

@@ -67,7 +67,7 @@ _TIME_MS_MAX: Final = 100 * 366 * 86_400_000
 _PACE_MS: Final = 100
 """The period of a series that has none; ActiveMQ's scheduler is no faster."""
 
-_LATEST_MS: Final = 2**63 - 1
+LATEST_MS: Final = 2**63 - 1
 """The last moment that a message can name."""
 
 _DELIVERIES_PER_TURN: Final = 1000
@@ -324,7 +324,7 @@ class Scheduler:
         lifetime_ms = message.expiration - message.timestamp
         if message.timestamp > 0 and message.expiration > 0 and lifetime_ms > 0:
             # The delay does not count as its life.
-            editor.with_expiration(message, min(now_ms + lifetime_ms, _LATEST_MS), now_ms)
+            editor.with_expiration(message, min(now_ms + lifetime_ms, LATEST_MS), now_ms)
         try:
             self._broker.intake.put(None, message)
         except BrokerError as error:

@@ -58,7 +58,6 @@ class Producer:
     session_id: int
     destination: Destination | None
     window_bytes: int = 0
-    sent_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

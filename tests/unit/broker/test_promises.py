@@ -1,7 +1,9 @@
 """What was promised is kept: marks, prepared transactions, sends that waited, the way to the dead letters."""
 
+import pytest
+
 from ackwire.broker.acks import AckKind
-from ackwire.broker.transactions import XA_OK
+from ackwire.broker.transactions import XA_OK, TransactionError
 from ackwire.policy import DestinationPolicy
 from ackwire.wire.openwire.commands import XATransactionId
 from tests.helpers.broker_rig import BrokerRig, text_of
@@ -66,3 +68,14 @@ def test_A8_a_listener_to_advisories_harms_no_pattern_consumer() -> None:
     assert consumer.texts == ["m"]
     consumer.client.disconnect()
     assert rig.consumer("queue://orders.new").texts == ["m"]
+
+
+def test_A8_a_transaction_cannot_speak_for_the_broker() -> None:
+    rig = BrokerRig()
+    client = rig.connect()
+    transaction = client.begin()
+    client.send("queue://q", "m", transaction=transaction)
+    client.send("topic://ActiveMQ.Advisory.TempQueue", "forged", transaction=transaction)
+    with pytest.raises(TransactionError, match="broker's own"):
+        client.commit(transaction)
+    assert rig.pending("queue://q") == 0
