@@ -12,6 +12,7 @@
         ├── UnknownResource           connection, session, producer or consumer never announced
         ├── NotAuthorised             wrong credentials, or no right to do this
         ├── ResourceLimit             a stated limit is reached
+        ├── StoreFailed               the store could not write or sync: it promises nothing any more
         └── Unsupported               understood, and not offered by this broker
 
 Messages are lower case and carry the values: which destination, which limit, what to do.
@@ -64,6 +65,10 @@ class NotAuthorised(BrokerError):
 
 class ResourceLimit(BrokerError):
     """A stated limit is reached; the message names it."""
+
+
+class StoreFailed(BrokerError):
+    """The store could not write or sync what it was given; nothing more is acknowledged (K7)."""
 
 
 class Unsupported(BrokerError):

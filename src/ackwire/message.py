@@ -115,6 +115,11 @@ class Message:
         return twin
 
     @property
+    def producer_count(self) -> int:
+        """Which of its producer's messages it is."""
+        return int.from_bytes(self.key[-8:], signed=True)
+
+    @property
     def size_bytes(self) -> int:
         """What the message takes of a limit."""
         return len(self.frame)

@@ -109,7 +109,8 @@ def _may_have(queue: Queue, lane: Lane, message: Message) -> bool:
 def _audit_store(queue: Queue, held: list[Message], store: MemoryStore) -> None:
     """Keys, not messages: a dead-letter queue may hold two copies of one message, and the store's key is one."""
     expected = {message.key for message in held if message.persistent}
-    stored = {message.key for message in store.messages(queue.place)}
+    sequences = [waiting.sequence for waiting in store.waiting(queue.place)]
+    stored = {message.key for message in store.load(queue.place, sequences) if message is not None}
     if not stored <= expected:
         raise Violation(f"{queue!r}: the store has {len(stored - expected)} messages that are gone")
     if not expected <= stored and "DLQ" not in repr(queue):

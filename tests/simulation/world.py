@@ -295,7 +295,7 @@ class World:
             raise Violation(f"connections are left at the end: {broker.connections()}")
         if list(broker.transactor.transactions):
             raise Violation(f"transactions are left at the end: {list(broker.transactor.transactions)}")
-        kept = [place for place in self.store._places if self.store.messages(place)]
+        kept = [place for place in self.store._places if list(self.store.waiting(place))]
         if kept:
             raise Violation(f"the store still has messages in {kept}")
 

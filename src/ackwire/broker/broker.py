@@ -29,7 +29,7 @@ from ackwire.clock import Clock
 from ackwire.config import Settings
 from ackwire.destinations import Destination, Kind
 from ackwire.editing import Advisory, MessageEditor
-from ackwire.errors import AckwireError, BrokerError, InvalidClientId, UnknownResource
+from ackwire.errors import AckwireError, BrokerError, InvalidClientId, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
 from ackwire.store.contract import Store
@@ -217,9 +217,9 @@ class Broker:
         self.intake.stamp(message)
         topic.accept(message, None)
 
-    def when_durable(self, callback: Callable[[], None]) -> None:
+    def when_durable(self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None]) -> None:
         """Call *callback* once all that has happened so far is durable: then it may be answered."""
-        self._store.when_durable(callback)
+        self._store.when_durable(callback, on_failed)
 
     # ---- receiving ---------------------------------------------------------------------------------------------
 

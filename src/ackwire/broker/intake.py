@@ -1,6 +1,5 @@
 """How a message comes in: space, duplicates, order, where it goes (SEMANTICS B, G1)."""
 
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -16,13 +15,11 @@ from ackwire.destinations import Destination, Kind
 from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy
+from ackwire.recent import PRODUCERS_REMEMBERED, Recent
 from ackwire.store.contract import Store
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
-
-_PRODUCERS_REMEMBERED: Final = 50_000
-"""Producers whose last count is known, to recognise what a client repeats after a failover."""
 
 _COMPOSITE_PARTS_MAX: Final = 256
 """Destinations in one composite name."""
@@ -39,15 +36,16 @@ class Intake:
         self._broker = broker
         self._store = store
         self._sequences = count(1)
-        self._last_counts: OrderedDict[bytes, int] = OrderedDict()
+        self._last_counts: Recent[bytes, int] = Recent(PRODUCERS_REMEMBERED)
 
     def stamp(self, message: Message) -> None:
         """Give *message* the next place in the broker's order."""
         self._broker.editor.stamp(message, next(self._sequences), self._broker.clock.now_ms())
 
-    def continue_after(self, sequence: int) -> None:
-        """The order goes on behind *sequence*, the last one of an earlier run."""
-        self._sequences = count(sequence + 1)
+    def restore(self) -> None:
+        """The order goes on where an earlier run left it, and what it had stored is recognised (J4)."""
+        self._sequences = count(self._store.last_sequence() + 1)
+        self._last_counts.update(self._store.last_counts())
 
     def send(
         self,
@@ -60,16 +58,16 @@ class Intake:
         if message.expiration:
             self._settle_clock_difference(message)
         if connection.is_reconnect and message.origin.transaction is None and self._is_repetition(message):
-            self._answer(message, on_stored)  # it has its space already
+            self._answer(message, on_stored, on_refused)  # it has its space already
             return
         if self._broker.flow.has_space and not self._broker.registry.has_memory_limits:
-            self._take(connection, message, on_stored)
+            self._take(connection, message, on_stored, on_refused)
             return
         waits = self._broker.flow.must_wait(connection, message) or self._no_space(message)
         if waits and not self._continues_transaction(message):
             self._hold(connection, message, on_stored, on_refused)
         else:
-            self._take(connection, message, on_stored)
+            self._take(connection, message, on_stored, on_refused)
 
     def _no_space(self, message: Message) -> str | None:
         """Why *message* has to wait: the broker's limit, or that of the queue it is for; None if it need not."""
@@ -105,7 +103,7 @@ class Intake:
 
         def proceed() -> None:
             try:
-                self._take(connection, message, on_stored)
+                self._take(connection, message, on_stored, on_refused)
             except BrokerError as error:
                 if on_refused is None:
                     raise
@@ -121,36 +119,39 @@ class Intake:
             self._broker.advisories.full(message.destination, reason() or "")
         flow.hold(connection, HeldSend(message, self._broker.clock.now_ms(), reason, proceed, refuse, policy))
 
-    def _take(self, connection: Connection, message: Message, on_stored: Callable[[], None] | None) -> None:
+    def _take(
+        self,
+        connection: Connection,
+        message: Message,
+        on_stored: Callable[[], None] | None,
+        on_refused: Callable[[Message, BrokerError], None] | None,
+    ) -> None:
         message.redelivery_counter = 0  # new here, whatever its sender counted
         transaction_id = message.origin.transaction
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)
         else:
             self.route(connection, message)
-            self._remember(message)
-        self._answer(message, on_stored)
+            self._last_counts[message.origin.producer_key] = message.producer_count
+        self._answer(message, on_stored, on_refused)
 
-    def _answer(self, message: Message, on_stored: Callable[[], None] | None) -> None:
+    def _answer(
+        self,
+        message: Message,
+        on_stored: Callable[[], None] | None,
+        on_refused: Callable[[Message, BrokerError], None] | None,
+    ) -> None:
         if on_stored is None:
             return
         if message.persistent and message.origin.transaction is None:
-            self._store.when_durable(on_stored)
+            self._store.when_durable(on_stored, None if on_refused is None else partial(on_refused, message))
         else:
             on_stored()
 
     def _is_repetition(self, message: Message) -> bool:
         """Whether a client that came back has sent this one before: it repeats what it got no answer for (J4)."""
         last = self._last_counts.get(message.origin.producer_key)
-        return last is not None and int.from_bytes(message.key[-8:], signed=True) <= last
-
-    def _remember(self, message: Message) -> None:
-        producer = message.origin.producer_key
-        if producer in self._last_counts:
-            self._last_counts.move_to_end(producer)
-        elif len(self._last_counts) >= _PRODUCERS_REMEMBERED:
-            self._last_counts.popitem(last=False)
-        self._last_counts[producer] = int.from_bytes(message.key[-8:], signed=True)
+        return last is not None and message.producer_count <= last
 
     def check(self, message: Message) -> None:
         """Raise what `route` would raise for a client, before anything has happened."""

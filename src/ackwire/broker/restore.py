@@ -24,13 +24,12 @@ def restore(broker: "Broker", store: Store) -> None:
         broker.registry.durable(record)
     prepared = list(store.prepared())
     undecided = {(place, message.sequence) for transaction in prepared for place, message in transaction.acks}
-    last_sequence = 0
     for place in list(store.places()):
-        messages = sorted(store.messages(place), key=lambda message: message.sequence)
-        last_sequence = max([last_sequence, *(message.sequence for message in messages)])
+        messages = [message for message in store.load(place, [it.sequence for it in store.waiting(place)]) if message]
         waiting = [message for message in messages if (place, message.sequence) not in undecided]
         _queue_at(broker, place).restore([_own_copy(place, message) for message in waiting])
-    broker.intake.continue_after(last_sequence)
+    broker.intake.restore()
+    broker.transactor.transactions.restore_commits(store.commits())
     for transaction in prepared:
         broker.transactor.restore(_transaction(broker, transaction))
     broker.scheduler.restore()

@@ -4,8 +4,8 @@ A transaction only collects. What it was sent is nowhere to be seen until it com
 everybody's reach, and goes back to the consumer, or to the queue if the consumer has left, when it rolls back.
 """
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, final
@@ -15,6 +15,7 @@ from ackwire.broker.session import Connection
 from ackwire.broker.subscription import Subscription
 from ackwire.errors import BrokerError
 from ackwire.message import Message
+from ackwire.recent import COMMITS_REMEMBERED, Recent
 
 XA_OK: Final = 0
 XA_READ_ONLY: Final = 3
@@ -22,9 +23,6 @@ XA_NO_SUCH_TRANSACTION: Final = -4
 XA_INVALID: Final = -5
 XA_PROTOCOL_ERROR: Final = -6
 XA_ROLLED_BACK: Final = 100
-
-_OUTCOMES_REMEMBERED: Final = 10_000
-"""Finished transactions whose outcome is known, so that a commit repeated after a failover is recognised."""
 
 
 class TransactionError(BrokerError):
@@ -85,7 +83,7 @@ class Transactions:
         self._open: dict[Hashable, Transaction] = {}
         self._counts: Counter[Connection | None] = Counter()
         """How many each connection has open."""
-        self._outcomes: OrderedDict[Hashable, bool] = OrderedDict()
+        self._outcomes: Recent[Hashable, bool] = Recent(COMMITS_REMEMBERED)
 
     def __iter__(self) -> Iterator[Transaction]:
         return iter(list(self._open.values()))
@@ -128,8 +126,10 @@ class Transactions:
         if transaction.is_xa:
             return
         self._outcomes[transaction.transaction_id] = committed
-        if len(self._outcomes) > _OUTCOMES_REMEMBERED:
-            self._outcomes.popitem(last=False)
+
+    def restore_commits(self, commits: Iterable[Hashable]) -> None:
+        """What an earlier run has committed is not committed again."""
+        self._outcomes.update((transaction_id, True) for transaction_id in commits)
 
     def of_connection(self, connection: Connection) -> list[Transaction]:
         """The open transactions that end with *connection*: all but prepared ones."""

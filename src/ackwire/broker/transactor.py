@@ -14,7 +14,7 @@ from ackwire.broker.transactions import (
     Transactions,
     TransactionState,
 )
-from ackwire.errors import BrokerError, NotAuthorised, ResourceLimit
+from ackwire.errors import BrokerError, NotAuthorised, ResourceLimit, StoreFailed
 from ackwire.message import Message
 from ackwire.store.contract import PreparedTransaction, Store
 
@@ -107,10 +107,16 @@ class Transactor:
         if transaction is not None and transaction.connection is connection and transaction.failure is None:
             transaction.failure = reason
 
-    def prepare(self, connection: Connection, transaction_id: Hashable, on_prepared: Callable[[int], None]) -> None:
+    def prepare(
+        self,
+        connection: Connection,
+        transaction_id: Hashable,
+        on_prepared: Callable[[int], None],
+        on_failed: Callable[[StoreFailed], None] | None = None,
+    ) -> None:
         """Promise that a commit will succeed. *on_prepared* gets XA's answer once the promise is durable."""
         result = self._prepare(connection, transaction_id)
-        self._store.when_durable(lambda: on_prepared(result))
+        self._store.when_durable(lambda: on_prepared(result), on_failed)
 
     def _prepare(self, connection: Connection, transaction_id: Hashable) -> int:
         self._broker.flow.admit(transaction_id)
@@ -131,11 +137,17 @@ class Transactor:
         return XA_OK
 
     def commit(
-        self, connection: Connection, transaction_id: Hashable, on_stored: Callable[[], None], *, one_phase: bool
+        self,
+        connection: Connection,
+        transaction_id: Hashable,
+        on_stored: Callable[[], None],
+        on_failed: Callable[[StoreFailed], None] | None = None,
+        *,
+        one_phase: bool,
     ) -> None:
         """Make everything in it happen, at once; *on_stored* when that is durable. A repeated commit does nothing."""
         if self._is_repetition(connection, transaction_id):
-            self._store.when_durable(on_stored)
+            self._store.when_durable(on_stored, on_failed)
             return
         transaction = self._find(connection, transaction_id)
         self._broker.flow.admit(transaction_id)
@@ -145,7 +157,10 @@ class Transactor:
             self._refuse_failed(transaction)
             self._check_sends(transaction)
         with self._store.atomically():
-            self._store.decide(transaction_id)
+            if transaction.state is TransactionState.PREPARED:
+                self._store.decide(transaction_id)
+            if not transaction.is_xa:
+                self._store.committed(transaction_id)
             for acked in transaction.acks:
                 acked.finish()
             for sender, message in transaction.sends:
@@ -153,7 +168,7 @@ class Transactor:
                 self._route(sender, message)
         self.transactions.close(transaction, committed=True)
         self._broker.flow.release()  # what went to topics takes no space any more
-        self._store.when_durable(on_stored)
+        self._store.when_durable(on_stored, on_failed)
 
     def _route(self, sender: Connection | None, message: Message) -> None:
         """What was promised is kept: a message whose destination has gone since is a dead letter."""
@@ -191,7 +206,8 @@ class Transactor:
 
     def _undo(self, transaction: Transaction) -> None:
         self.transactions.close(transaction, committed=False)
-        self._store.decide(transaction.transaction_id)
+        if transaction.state is TransactionState.PREPARED:
+            self._store.decide(transaction.transaction_id)
         for _, message in transaction.sends:
             self._count_uncommitted(-message.size_bytes)
         for acked in reversed(transaction.acks):

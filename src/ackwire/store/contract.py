@@ -3,14 +3,18 @@
 The broker records what happens in the order in which it happens and goes on at once; only those who were promised
 durability wait, by `when_durable`. So one sync can serve everybody who waits for it. A store keeps that order: after a
 crash it holds everything up to some point and nothing after it, and that point is not before the last promise.
+
+A store that fails to write or to sync is *failed*: from then on it promises nothing, and every verb that records
+raises `StoreFailed` (K7). Only a new start, which reads what is really there, makes it good again.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ackwire.destinations import Destination
+from ackwire.errors import StoreFailed
 from ackwire.message import Message
 
 
@@ -69,15 +73,46 @@ class PreparedTransaction:
     acks: tuple[tuple[Place, Message], ...]
 
 
+class WaitingMessage(NamedTuple):
+    """What a restart needs to know of a message that waits, without its bytes."""
+
+    sequence: int
+    expiration: int
+    priority: int
+    size_bytes: int
+
+
+class StoredForm(Protocol):
+    """How values that only the wire knows become bytes and come back; stores keep the bytes."""
+
+    def message(self, frame: bytes) -> Message:
+        """The message whose canonical bytes were kept, with its sequence, never redelivered."""
+        ...
+
+    def transaction_to_bytes(self, transaction_id: Hashable) -> bytes:
+        """A transaction's id as bytes."""
+        ...
+
+    def transaction_from_bytes(self, data: bytes) -> Hashable:
+        """The id that `transaction_to_bytes` was given; equal to it, and with the same hash."""
+        ...
+
+
 class Store(Protocol):
     """One contract for every store (SEMANTICS K1)."""
 
+    # ---- what happens: recorded in this order, durable once a later `when_durable` has called back ------------------
+
     def append(self, message: Message, places: Sequence[Place]) -> None:
-        """Record that *message* waits in *places*. Durable once a later `when_durable` has called back."""
+        """Record that *message* waits in *places*, and that its producer has counted as far as it (J4)."""
         ...
 
     def remove(self, place: Place, message: Message) -> None:
         """Record that *message* has left *place*. A message removed before it was written need not be written."""
+        ...
+
+    def purge(self, place: Place, last_sequence: int, kept: Collection[int]) -> None:
+        """Record that every message of *place* up to *last_sequence* is gone, but for the sequences *kept*."""
         ...
 
     def remove_place(self, place: Place) -> None:
@@ -96,10 +131,6 @@ class Store(Protocol):
         """Record that a scheduled job has ended; an unknown one changes nothing."""
         ...
 
-    def jobs(self) -> Iterable[ScheduledJob]:
-        """The scheduled jobs that are there, in any order. Asked once, when the broker starts (I2)."""
-        ...
-
     def prepare(self, transaction: PreparedTransaction) -> None:
         """Record a prepared transaction; it is kept until `decide`. Its sends are nowhere else yet."""
         ...
@@ -108,30 +139,78 @@ class Store(Protocol):
         """Record that a prepared transaction is over; what it came to is recorded beside this, `atomically`."""
         ...
 
-    def places(self) -> Iterable[Place]:
-        """Where messages wait. This and the following are asked once, when the broker starts."""
-        ...
-
-    def messages(self, place: Place) -> Iterable[Message]:
-        """What waits in *place*."""
-        ...
-
-    def durables(self) -> Iterable[DurableRecord]:
-        """The durable subscriptions."""
-        ...
-
-    def prepared(self) -> Iterable[PreparedTransaction]:
-        """The prepared transactions that are not decided."""
+    def committed(self, transaction_id: Hashable) -> None:
+        """Record that a local transaction has committed, beside what it came to, so that a repetition is recognised."""
         ...
 
     def atomically(self) -> AbstractContextManager[None]:
         """What is recorded inside is there after a crash as a whole, or not at all (G2)."""
         ...
 
-    def when_durable(self, callback: Callable[[], None]) -> None:
-        """Call *callback* as soon as everything recorded so far is durable; at once if it already is."""
+    # ---- promises --------------------------------------------------------------------------------------------------
+
+    def when_durable(
+        self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None] | None = None
+    ) -> None:
+        """Call *callback* as soon as everything recorded so far is durable, at once if it already is; or *on_failed*
+        if that will never be known."""
         ...
 
     def close(self) -> None:
         """Make everything recorded so far durable and let go of all resources."""
+        ...
+
+    # ---- what was kept: asked once, when the broker starts ---------------------------------------------------------
+
+    def places(self) -> Iterable[Place]:
+        """Where messages wait."""
+        ...
+
+    def waiting(self, place: Place) -> Iterable[WaitingMessage]:
+        """What waits in *place*, in order of sequence."""
+        ...
+
+    def durables(self) -> Iterable[DurableRecord]:
+        """The durable subscriptions."""
+        ...
+
+    def jobs(self) -> Iterable[ScheduledJob]:
+        """The scheduled jobs that are there, in any order (I2)."""
+        ...
+
+    def prepared(self) -> Iterable[PreparedTransaction]:
+        """The prepared transactions that are not decided."""
+        ...
+
+    def last_counts(self) -> Iterable[tuple[bytes, int]]:
+        """The last count of each producer that is remembered (`Origin.producer_key`), the longest unheard first."""
+        ...
+
+    def commits(self) -> Iterable[Hashable]:
+        """The local transactions that are known to have committed, oldest first."""
+        ...
+
+    def last_sequence(self) -> int:
+        """The highest sequence that any message ever had here; none is used twice."""
+        ...
+
+    # ---- while it runs ---------------------------------------------------------------------------------------------
+
+    @property
+    def pages(self) -> bool:
+        """Whether `load` reads from elsewhere than memory, so that a recorded message may be let go."""
+        ...
+
+    def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
+        """Messages of *place*, one for each of *sequences*; None for one that is not there or cannot be read, which
+        the store has reported. Messages that are recorded and not removed can be loaded at any time."""
+        ...
+
+    def full(self) -> str | None:
+        """Why nothing more should be sent here, as a sentence with the limit; None if there is room. Removals always
+        find room."""
+        ...
+
+    def on_room(self, callback: Callable[[], None]) -> None:
+        """Have *callback* called whenever there may be room again after `full`."""
         ...

@@ -3,15 +3,26 @@
 It keeps what the contract says must be kept, so it is also the reference that other stores are compared with.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
+from ackwire.errors import StoreFailed
 from ackwire.message import Message
-from ackwire.store.contract import DurableKey, DurableRecord, Place, PreparedTransaction, ScheduledJob
+from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
+from ackwire.store.contract import (
+    DurableKey,
+    DurableRecord,
+    Place,
+    PreparedTransaction,
+    ScheduledJob,
+    WaitingMessage,
+)
 
 
 class MemoryStore:
     """Implements `Store` without a disk."""
+
+    pages = False
 
     def __init__(self) -> None:
         self._places: dict[Place, dict[int, Message]] = {}
@@ -19,15 +30,27 @@ class MemoryStore:
         self._durables: dict[DurableKey, DurableRecord] = {}
         self._jobs: dict[str, ScheduledJob] = {}
         self._prepared: dict[Hashable, PreparedTransaction] = {}
+        self._last_counts: Recent[bytes, int] = Recent(PRODUCERS_REMEMBERED)
+        self._commits: Recent[Hashable, None] = Recent(COMMITS_REMEMBERED)
+        self._last_sequence = 0
+
+    # ---- what happens ------------------------------------------------------------------------------------------
 
     def append(self, message: Message, places: Sequence[Place]) -> None:
         for place in places:
             self._places.setdefault(place, {})[message.sequence] = message
+        self._last_counts[message.origin.producer_key] = message.producer_count
+        self._last_sequence = max(self._last_sequence, message.sequence)
 
     def remove(self, place: Place, message: Message) -> None:
         messages = self._places.get(place)
         if messages is not None:
             messages.pop(message.sequence, None)
+
+    def purge(self, place: Place, last_sequence: int, kept: Collection[int]) -> None:
+        messages = self._places.get(place, {})
+        for sequence in [it for it in messages if it <= last_sequence and it not in kept]:
+            del messages[sequence]
 
     def remove_place(self, place: Place) -> None:
         self._places.pop(place, None)
@@ -43,20 +66,26 @@ class MemoryStore:
     def remove_job(self, job_id: str) -> None:
         self._jobs.pop(job_id, None)
 
-    def jobs(self) -> list[ScheduledJob]:
-        return list(self._jobs.values())
-
     def prepare(self, transaction: PreparedTransaction) -> None:
         self._prepared[transaction.transaction_id] = transaction
 
     def decide(self, transaction_id: Hashable) -> None:
         self._prepared.pop(transaction_id, None)
 
+    def committed(self, transaction_id: Hashable) -> None:
+        self._commits[transaction_id] = None
+
     @contextmanager
     def atomically(self) -> Iterator[None]:
         yield
 
-    def when_durable(self, callback: Callable[[], None]) -> None:
+    # ---- promises ----------------------------------------------------------------------------------------------
+
+    def when_durable(
+        self,
+        callback: Callable[[], None],
+        on_failed: Callable[[StoreFailed], None] | None = None,  # noqa: ARG002 - memory does not fail
+    ) -> None:
         callback()
 
     def close(self) -> None:
@@ -65,15 +94,41 @@ class MemoryStore:
         self._jobs.clear()
         self._prepared.clear()
 
+    # ---- what was kept -----------------------------------------------------------------------------------------
+
     def places(self) -> list[Place]:
         return list(self._places)
+
+    def waiting(self, place: Place) -> list[WaitingMessage]:
+        messages = sorted(self._places.get(place, {}).values(), key=lambda message: message.sequence)
+        return [WaitingMessage(it.sequence, it.expiration, it.priority, it.size_bytes) for it in messages]
+
+    def durables(self) -> list[DurableRecord]:
+        return list(self._durables.values())
+
+    def jobs(self) -> list[ScheduledJob]:
+        return list(self._jobs.values())
 
     def prepared(self) -> list[PreparedTransaction]:
         return list(self._prepared.values())
 
-    def messages(self, place: Place) -> list[Message]:
-        """What waits in *place*, in the order in which it came."""
-        return list(self._places.get(place, {}).values())
+    def last_counts(self) -> list[tuple[bytes, int]]:
+        return list(self._last_counts.items())
 
-    def durables(self) -> list[DurableRecord]:
-        return list(self._durables.values())
+    def commits(self) -> list[Hashable]:
+        return list(self._commits)
+
+    def last_sequence(self) -> int:
+        return self._last_sequence
+
+    # ---- while it runs -----------------------------------------------------------------------------------------
+
+    def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
+        messages = self._places.get(place, {})
+        return [messages.get(sequence) for sequence in sequences]
+
+    def full(self) -> None:
+        """Memory has a limit of its own (`limits.memory_bytes_max`)."""
+
+    def on_room(self, callback: Callable[[], None]) -> None:
+        """There always is."""

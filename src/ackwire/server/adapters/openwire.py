@@ -173,7 +173,7 @@ class OpenWireAdapter:
             self._refuse(error, command.command_id, command.response_required)
             return
         if not answered and command.response_required:
-            self._broker.when_durable(partial(self._respond, command.command_id))
+            self._respond_when_durable(command.command_id)
 
     # Handlers return True when they have answered (or will), None to have a plain Response sent for them.
 
@@ -327,6 +327,7 @@ class OpenWireAdapter:
 
     def _carry_out(self, info: commands.TransactionInfo, transaction_id: commands.TransactionId) -> bool | None:
         transactor = self._broker.transactor
+        on_failed = partial(self._refuse, command_id=info.command_id, response_required=info.response_required)
         match info.type:
             case commands.TransactionType.BEGIN:
                 is_xa = isinstance(transaction_id, commands.XATransactionId)
@@ -334,12 +335,13 @@ class OpenWireAdapter:
             case commands.TransactionType.END:
                 pass
             case commands.TransactionType.PREPARE:
-                transactor.prepare(self._client, transaction_id, partial(self._answer_prepare, info.command_id))
+                answer = partial(self._answer_prepare, info.command_id)
+                transactor.prepare(self._client, transaction_id, answer, on_failed)
                 return True
             case commands.TransactionType.COMMIT_ONE_PHASE | commands.TransactionType.COMMIT_TWO_PHASE:
                 one_phase = info.type == commands.TransactionType.COMMIT_ONE_PHASE
                 respond = partial(self._respond_if, info.response_required, info.command_id)
-                transactor.commit(self._client, transaction_id, respond, one_phase=one_phase)
+                transactor.commit(self._client, transaction_id, respond, on_failed, one_phase=one_phase)
                 return True
             case commands.TransactionType.ROLLBACK:
                 transactor.roll_back(self._client, transaction_id)
@@ -426,7 +428,7 @@ class OpenWireAdapter:
             self._refuse(error, ack.command_id, ack.response_required)
             return
         if ack.response_required:
-            self._broker.when_durable(partial(self._respond, ack.command_id))
+            self._respond_when_durable(ack.command_id)
 
     def _on_whole_ack(self, ack: commands.MessageAck) -> None:
         """An ack in a transaction, or one with a cause."""
@@ -452,7 +454,7 @@ class OpenWireAdapter:
             self._refuse(error, ack.command_id, ack.response_required)
             return
         if ack.response_required:
-            self._broker.when_durable(partial(self._respond, ack.command_id))
+            self._respond_when_durable(ack.command_id)
 
     # ---- to the peer -------------------------------------------------------------------------------------------
 
@@ -487,6 +489,10 @@ class OpenWireAdapter:
     def _respond_if(self, required: bool, command_id: int) -> None:
         if required:
             self._respond(command_id)
+
+    def _respond_when_durable(self, command_id: int) -> None:
+        on_failed = partial(self._refuse, command_id=command_id, response_required=True)
+        self._broker.when_durable(partial(self._respond, command_id), on_failed)
 
     def _respond(self, command_id: int) -> None:
         self._protocol.send_response(command_id)
