@@ -1,0 +1,228 @@
+"""Every file call of a store, behind one seam: tests swap in a disk that fails, loses power, or is full.
+
+What is promised: `DataFile.write` writes everything or raises; `sync` returns when the file's bytes are on the medium;
+`create`, `rename`, `remove` and `replace` return when the change of the directory is there too. Errors are `OSError`.
+"""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol, final
+
+_MODE = 0o640
+
+
+class DataFile(Protocol):
+    """An open file with fixed positions."""
+
+    def write(self, data: bytes, offset: int) -> None:
+        """Write all of *data* at *offset*."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to *length* bytes from *offset*; fewer at the end of the file only."""
+        ...
+
+    def expect_read(self, offset: int, length: int) -> None:
+        """These bytes will be read soon: a hint."""
+        ...
+
+    def sync(self) -> None:
+        """Return when all that was written is on the medium."""
+        ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """A lock that is held."""
+
+    def release(self) -> None: ...
+
+
+class LockHeld(Exception):
+    """Somebody else holds the lock."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(holder)
+        self.holder = holder
+        """What the holder wrote about itself."""
+
+
+class Files(Protocol):
+    """A file system."""
+
+    def names(self, directory: Path) -> list[str]:
+        """What is in *directory*, sorted; nothing if it does not exist."""
+        ...
+
+    def make_directory(self, directory: Path) -> None:
+        """Make *directory* and its parents; it may exist."""
+        ...
+
+    def create(self, path: Path, size_bytes: int) -> DataFile:
+        """A new file of *size_bytes* zeros whose space is taken. Refused if it exists."""
+        ...
+
+    def open(self, path: Path, *, writable: bool = True) -> DataFile: ...
+
+    def read(self, path: Path) -> bytes:
+        """A whole small file."""
+        ...
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Put *data* in place of a small file; whoever looks sees the old bytes or the new ones."""
+        ...
+
+    def rename(self, old: Path, new: Path) -> None: ...
+
+    def remove(self, path: Path) -> None: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def free_bytes(self, directory: Path) -> int:
+        """What can still be written there."""
+        ...
+
+    def lock(self, path: Path, holder: str) -> Lock:
+        """Lock *path* for this process, and write *holder* into it. Raises `LockHeld`."""
+        ...
+
+
+@final
+class _OsFile:
+    """Implements `DataFile` with positions of its own, so that a thread may write while another reads."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: bytes, offset: int) -> None:
+        written = os.pwrite(self._descriptor, data, offset)
+        view = memoryview(data)
+        while written < len(data):
+            more = os.pwrite(self._descriptor, view[written:], offset + written)
+            if more == 0:
+                raise OSError(errno.EIO, "nothing was written")
+            written += more
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = os.pread(self._descriptor, length, offset)
+        while len(data) < length:
+            more = os.pread(self._descriptor, length - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def expect_read(self, offset: int, length: int) -> None:
+        os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    @property
+    def size_bytes(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+@final
+class _OsLock:
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+@final
+class OsFiles:
+    """The real file system."""
+
+    def names(self, directory: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, directory: Path) -> None:
+        missing = [it for it in (directory, *directory.parents) if not it.exists()]
+        directory.mkdir(parents=True, exist_ok=True)
+        for made in reversed(missing):
+            _sync_directory(made.parent)
+
+    def create(self, path: Path, size_bytes: int) -> DataFile:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+        try:
+            if size_bytes:
+                os.posix_fallocate(descriptor, 0, size_bytes)
+            os.fsync(descriptor)
+            _sync_directory(path.parent)
+        except OSError:
+            os.close(descriptor)
+            os.unlink(path)
+            raise
+        return _OsFile(descriptor)
+
+    def open(self, path: Path, *, writable: bool = True) -> DataFile:
+        return _OsFile(os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC))
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def replace(self, path: Path, data: bytes) -> None:
+        new = path.with_name(path.name + ".new")
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
+        file = _OsFile(descriptor)
+        try:
+            file.write(data, 0)
+            os.fsync(descriptor)
+        finally:
+            file.close()
+        self.rename(new, path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+        _sync_directory(new.parent)
+
+    def remove(self, path: Path) -> None:
+        os.unlink(path)
+        _sync_directory(path.parent)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def free_bytes(self, directory: Path) -> int:
+        facts = os.statvfs(directory)
+        return facts.f_bavail * facts.f_frsize
+
+    def lock(self, path: Path, holder: str) -> Lock:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise LockHeld(text) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, holder.encode(), 0)
+        return _OsLock(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
