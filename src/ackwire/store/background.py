@@ -27,7 +27,7 @@ class OnTheSpot:
     def submit(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the store is to know
+        except Exception as error:  # whatever it is, the store is to know
             done(error)
         else:
             done(None)
