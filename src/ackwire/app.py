@@ -2,21 +2,36 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from ackwire.broker.broker import Broker
 from ackwire.clock import Clock, SystemClock
-from ackwire.config import Settings, StoreSettings
+from ackwire.config import Settings
+from ackwire.errors import ConfigError, StoreFailed
 from ackwire.listener_uri import ClientAuth, ListenerUri, parse_listener_uri
 from ackwire.policy import Policies
+from ackwire.server.background import ThreadBackground
 from ackwire.server.listener import ConnectionGate, Listener
 from ackwire.server.peer import Peer, wire_limits
+from ackwire.server.tls import server_context
 from ackwire.store.contract import Store
+from ackwire.store.engine import JournalOptions, JournalStore, SyncPolicy
+from ackwire.store.files import OsFiles
+from ackwire.store.index import LmdbIndex
+from ackwire.store.journal.recovery import UnusableStore
 from ackwire.store.memory import MemoryStore
 from ackwire.wire.openwire.editor import OpenWireEditor
+from ackwire.wire.openwire.stored import OpenWireStoredForm
 
 _DRAIN_POLL_SECONDS: Final = 0.01
+
+_FAILED_DRAIN_SECONDS: Final = 0.5
+"""How long peers may take to read that the store has failed."""
 
 _log = logging.getLogger(__name__)
 
@@ -24,40 +39,115 @@ _log = logging.getLogger(__name__)
 async def serve(settings: Settings, *, ready: Callable[[list[str]], None], stop: asyncio.Event | None = None) -> None:
     """Run a broker until *stop* is set or the task is cancelled, then drain.
 
-    *ready* is called once, with the address of every listener, when clients can connect. Raises `ConfigError`
-    if a listener cannot be opened; nothing has been logged by then.
+    *ready* is called once, with the address of every listener, when clients can connect. Raises `ConfigError` if a
+    listener or the store cannot be opened, and `StoreFailed` after the store has failed and everybody was told (K7).
     """
     clock = SystemClock()
-    editor = OpenWireEditor(
-        f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
-    )
-    broker = Broker(
-        clock=clock,
-        store=_store(settings.store),
-        editor=editor,
-        settings=settings,
-        policies=Policies(settings.policies),
-    )
-    broker.start()
-    broker.answer_questions()
+    for uri in map(parse_listener_uri, settings.listen.uris):
+        if uri.tls_options is not None:
+            server_context(uri)  # mistakes are found before a store is opened, which may take long
+    with _opened_store(settings, clock) as (store, failure):
+        editor = OpenWireEditor(
+            f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
+        )
+        broker = Broker(
+            clock=clock, store=store, editor=editor, settings=settings, policies=Policies(settings.policies)
+        )
+        broker.start()
+        broker.answer_questions()
+        await _serve(broker, clock, settings, failure, ready=ready, stop=stop or asyncio.Event())
+
+
+async def _serve(
+    broker: Broker,
+    clock: Clock,
+    settings: Settings,
+    failure: asyncio.Future[StoreFailed],
+    *,
+    ready: Callable[[list[str]], None],
+    stop: asyncio.Event,
+) -> None:
     peers: set[Peer] = set()
     uris = [parse_listener_uri(text) for text in settings.listen.uris]
     listeners = [_listener(uri, broker=broker, clock=clock, settings=settings, peers=peers) for uri in uris]
+    drain_seconds = settings.shutdown.drain_timeout_seconds
     try:
         for listener in listeners:
             await listener.start()
-        _warn(settings, uris)
+        _warn(uris)
         ready([listener.address for listener in listeners])
-        await (stop or asyncio.Event()).wait()
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((stopping, failure), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if failure.done():
+            drain_seconds = min(drain_seconds, _FAILED_DRAIN_SECONDS)
+            for peer in tuple(peers):
+                peer.fail_for(failure.result())
+            raise failure.result()
     finally:
         for listener in listeners:
             listener.close()
-        await drain(peers, clock=clock, timeout_seconds=settings.shutdown.drain_timeout_seconds)
+        await drain(peers, clock=clock, timeout_seconds=drain_seconds)
 
 
-def _store(settings: StoreSettings) -> Store:
-    assert settings.kind == "memory", f"there is no store of kind {settings.kind}"
-    return MemoryStore()
+@contextmanager
+def _opened_store(settings: Settings, clock: Clock) -> Iterator[tuple[Store, asyncio.Future[StoreFailed]]]:
+    """The store, and what its failure will be; closed at the end."""
+    failure: asyncio.Future[StoreFailed] = asyncio.get_running_loop().create_future()
+    if settings.store.kind == "memory":
+        yield MemoryStore(), failure
+        return
+
+    def on_failed(error: StoreFailed) -> None:
+        if not failure.done():
+            failure.set_result(error)
+
+    writing, indexing = ThreadBackground("journal"), ThreadBackground("index")
+    try:
+        store = _open_journal(settings, clock, writing, indexing, on_failed)
+        try:
+            yield store, failure
+        finally:
+            store.close()
+    finally:
+        writing.stop()
+        indexing.stop()
+
+
+def _open_journal(
+    settings: Settings,
+    clock: Clock,
+    writing: ThreadBackground,
+    indexing: ThreadBackground,
+    on_failed: Callable[[StoreFailed], None],
+) -> JournalStore:
+    data = Path(settings.store.data)
+    holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
+    try:
+        store = JournalStore(
+            OsFiles(),
+            data,
+            form=OpenWireStoredForm(wire_limits(settings)),
+            clock=clock,
+            open_index=lambda fresh: LmdbIndex(data / "index", fresh=fresh),
+            options=JournalOptions(
+                sync=SyncPolicy(settings.store.sync),
+                sync_interval_seconds=settings.store.sync_interval_seconds,
+                segment_bytes=settings.store.segment_bytes,
+                free_bytes_min=settings.store.free_bytes_min,
+            ),
+            writing=writing,
+            indexing=indexing,
+            new_id=lambda: os.urandom(16),
+            holder=holder,
+            on_failed=on_failed,
+        )
+    except (UnusableStore, OSError) as error:
+        raise ConfigError(f"the store cannot be used: {error}") from None
+    _log.info("journal in %s, sync %s; %s", data, settings.store.sync, store.report)
+    for damage in store.report.damages:
+        _log.error("%s: %s", data, damage)
+    return store
 
 
 def _listener(uri: ListenerUri, *, broker: Broker, clock: Clock, settings: Settings, peers: set[Peer]) -> Listener:
@@ -69,14 +159,12 @@ def _listener(uri: ListenerUri, *, broker: Broker, clock: Clock, settings: Setti
     return Listener(uri, make_peer, settings.handshake)
 
 
-def _warn(settings: Settings, uris: list[ListenerUri]) -> None:
+def _warn(uris: list[ListenerUri]) -> None:
     """Say what works and is probably not meant."""
     for uri in uris:
         authenticated = uri.tls_options is not None and uri.tls_options.client_auth is ClientAuth.NEED
         if not uri.is_loopback and not authenticated:
             _log.warning("%s: other machines can connect, and there is no authentication yet", uri)
-    if settings.store.data is not None:
-        _log.warning("%s is not used: the memory store writes no files", settings.store.data)
 
 
 async def drain(peers: set[Peer], *, clock: Clock, timeout_seconds: float) -> None:

@@ -4,7 +4,7 @@ It is how repetitions are recognised (J4): the last count of each producer, the 
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar, final
 
 PRODUCERS_REMEMBERED: Final = 50_000
@@ -21,12 +21,18 @@ Value = TypeVar("Value")
 class Recent(OrderedDict[Key, Value], Generic[Key, Value]):
     """A dictionary of the *limit* entries that were set last."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, on_forgotten: Callable[[Key], None] | None = None) -> None:
         super().__init__()
         self._limit = limit
+        self._on_forgotten = on_forgotten
+        self.changes = 0
+        """How often something was set."""
 
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
         self.move_to_end(key)
+        self.changes += 1
         if len(self) > self._limit:
-            self.popitem(last=False)
+            forgotten, _ = self.popitem(last=False)
+            if self._on_forgotten is not None:
+                self._on_forgotten(forgotten)

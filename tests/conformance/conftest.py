@@ -97,7 +97,7 @@ def broker(
             settings=variant.activemq,
         )
     else:
-        options = ["--store", "memory"]
+        options = ["--data", str(log_path.with_suffix(".data"))]
         if variant.ackwire:
             config = log_path.with_name("ackwire.toml")
             config.write_text(variant.ackwire)

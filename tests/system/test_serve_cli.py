@@ -34,7 +34,7 @@ TIMEOUT_SECONDS = 20.0
 @contextmanager
 def serving(tmp_path: Path, *arguments: str) -> Iterator[tuple[ManagedProcess, list[str]]]:
     """A running `ackwire serve` and its addresses."""
-    argv = (*COMMAND, "serve", *arguments)
+    argv = (*COMMAND, "serve", "--store", "memory", *arguments)
     with ManagedProcess(argv, log_path=tmp_path / "serve.log", separate_stderr=True) as process:
         match = process.wait_for_line(READY, TIMEOUT_SECONDS)
         yield process, match["addresses"].split(", ")
@@ -62,7 +62,7 @@ def read_to_the_end(sock: socket.socket) -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_signal_closes_connections_and_exits_with_0(signum: signal.Signals) -> None:
-    argv = (*COMMAND, "serve", "--listen", "tcp://127.0.0.1:0")
+    argv = (*COMMAND, "serve", "--store", "memory", "--listen", "tcp://127.0.0.1:0")
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         ready = READY.match(process.stdout.readline())
@@ -91,7 +91,7 @@ def test_taken_port_exits_with_2_and_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
         # The first listener opens and has to be closed again.
-        outcome = run("serve", "--listen", "tcp://127.0.0.1:0", "--listen", address)
+        outcome = run("serve", "--store", "memory", "--listen", "tcp://127.0.0.1:0", "--listen", address)
     assert outcome.returncode == 2
     assert outcome.stdout == ""
     assert outcome.stderr == (

@@ -35,8 +35,8 @@ def add_settings_options(parser: argparse.ArgumentParser) -> None:
         help="where clients connect: tcp, nio, ssl or auto://host:port; may be given several times; port 0 "
         "takes any free port; default: tcp://127.0.0.1:61616",
     )
-    parser.add_argument("--data", metavar="DIR", help="directory of stores that write files; default: none")
-    parser.add_argument("--store", metavar="KIND", help="where messages are kept: memory (the default)")
+    parser.add_argument("--data", metavar="DIR", help="directory of the journal; default: ackwire-data")
+    parser.add_argument("--store", metavar="KIND", help="where messages are kept: journal (the default) or memory")
     parser.add_argument("--log-format", metavar="FORMAT", help="text (the default) or json, to standard error")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info (the default), warning or error")
 

@@ -1,6 +1,7 @@
 """`ackwire serve`: run a broker until a signal says stop.
 
-SIGTERM and SIGINT drain and exit with 0; a second one exits at once with 1. `timeout` and some supervisors
+SIGTERM and SIGINT drain and exit with 0; a second one exits at once with 1. A store that cannot write ends the broker
+with 74, so that a supervisor can tell. `timeout` and some supervisors
 signal the process and then its whole group, so what follows within a moment is still the first one.
 """
 
@@ -15,9 +16,13 @@ from ackwire import __version__, logs
 from ackwire.cli.config import add_settings_options, settings_from
 from ackwire.clock import Clock, SystemClock
 from ackwire.config import Settings
+from ackwire.errors import StoreFailed
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
+
+EXIT_STORE_FAILED: Final = 74
+"""The store could not write or sync: nothing more was acknowledged. The number is that of EX_IOERR."""
 
 SAME_SIGNAL_SECONDS: Final = 0.25
 """Signals this close together are one: nobody presses Ctrl-C twice that fast."""
@@ -42,7 +47,10 @@ def add_command(commands: "Commands") -> None:
 def _run(args: argparse.Namespace) -> int:
     settings = settings_from(args)
     logs.set_up(settings.log)
-    asyncio.run(_serve_until_signal(settings))
+    try:
+        asyncio.run(_serve_until_signal(settings))
+    except StoreFailed:
+        return EXIT_STORE_FAILED  # it has said why
     return 0
 
 

@@ -46,9 +46,43 @@ class ListenSettings:
 class StoreSettings:
     """Where messages are kept."""
 
-    kind: str = rules.choice("memory", reason="The memory store forgets everything when the broker stops.")
-    data: str | None = rules.setting(
-        None, Rule(Kind.DIRECTORY, "The directory of stores that write files; the memory store uses none.")
+    kind: str = rules.choice(
+        "journal",
+        "memory",
+        reason="journal: in files, kept over a restart and a crash. memory: everything is forgotten when the broker "
+        "stops.",
+    )
+    data: str = rules.setting(
+        "ackwire-data",
+        Rule(
+            Kind.DIRECTORY,
+            "The directory of the journal; made if it is not there. Only one broker can use it at a time. Messages "
+            "that spill out of memory go there too.",
+        ),
+    )
+    sync: str = rules.choice(
+        "always",
+        "periodic",
+        "never",
+        reason="always: a producer is answered when its message is on the medium, as in ActiveMQ. periodic, never: "
+        "when the operating system has it; then a crash of the broker loses nothing, and a loss of power what came "
+        "since the last sync.",
+    )
+    sync_interval_seconds: float = rules.seconds(
+        1, lowest=0.01, highest=3600, reason="How often a journal is synced whose sync is periodic."
+    )
+    segment_bytes: int = rules.size(
+        32 * MIB,
+        lowest=64 * KIB,
+        highest=GIB,
+        reason="The size of the journal's files, taken at once; one is always made ahead. ActiveMQ's figure.",
+    )
+    free_bytes_min: int = rules.size(
+        256 * MIB,
+        lowest=0,
+        highest=1024 * GIB,
+        reason="Producers of persistent messages wait when the disk has less than this left, so that consumers can go "
+        "on and make space.",
     )
 
 

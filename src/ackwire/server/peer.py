@@ -20,7 +20,7 @@ from ackwire import __version__
 from ackwire.broker.broker import Broker
 from ackwire.clock import Clock, Timer
 from ackwire.config import Settings
-from ackwire.errors import RemoteProtocolError
+from ackwire.errors import BrokerError, RemoteProtocolError
 from ackwire.listener_uri import ListenerUri
 from ackwire.server.adapters.openwire import OpenWireAdapter
 from ackwire.server.heartbeat import InactivityMonitor
@@ -208,6 +208,13 @@ class Peer(asyncio.Protocol):
         if self._adapter is not None:
             self._adapter.send_connection_error(RemoteProtocolError(reason))
         self._close(reason)
+
+    def fail_for(self, error: BrokerError) -> None:
+        """The broker cannot go on: tell the peer why, and close."""
+        if not self._closing:
+            if self._adapter is not None:
+                self._adapter.send_connection_error(error)
+            self._close(str(error))
 
     def close(self, reason: str) -> None:
         """End the connection for a reason that is not the peer's fault."""

@@ -1,0 +1,838 @@
+"""The journal store: everything in one log, answered after one sync for all who wait (SEMANTICS K1, K2, K7).
+
+How it works. A verb changes the catalog at once and puts a record into the buffer. At the end of the loop's turn the
+buffer is written and synced, and everyone who waits is called: one sync serves all that came in that turn, and a lone
+producer waits for nobody. Where syncs are quick they are done on the loop, because going to a thread and back takes as
+long; where they are slow the thread does them, and what comes meanwhile is the next group. Records that nobody waits
+for are written a moment later, so that a message which is consumed by then is not written at all.
+
+`checkpoint.py` lets the index follow, `journal/compaction.py` gives disk back, `journal/recovery.py` begins again.
+"""
+
+import errno
+import logging
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Final, final
+
+from ackwire.clock import Clock, Timer
+from ackwire.errors import StoreFailed
+from ackwire.message import Message
+from ackwire.store.background import Background
+from ackwire.store.catalog import Catalog, Entry, PlaceFacts, StateKey, StateValue
+from ackwire.store.checkpoint import Checkpoint, Position, durable_key, job_key, prepared_key
+from ackwire.store.contract import (
+    DurableRecord,
+    Place,
+    PreparedTransaction,
+    ScheduledJob,
+    StoredForm,
+    WaitingMessage,
+)
+from ackwire.store.files import DataFile, Files, Lock, LockHeld
+from ackwire.store.index import DamagedIndex, Index
+from ackwire.store.journal.compaction import Compaction
+from ackwire.store.journal.record import (
+    Damaged,
+    RecordKind,
+    pack_durable,
+    pack_numbers,
+    pack_place,
+    pack_place_gone,
+    pack_purged,
+    pack_text,
+    read_record,
+    seed_of,
+    unpack_message,
+)
+from ackwire.store.journal.recovery import Recovery, Report, UnusableStore
+from ackwire.store.journal.state import PreparedRecord, pack_job, pack_prepared, read_message
+from ackwire.store.journal.unwritten import (
+    MovedMessage,
+    UnwrittenCounts,
+    UnwrittenMessage,
+    UnwrittenPayload,
+    UnwrittenRemovals,
+)
+from ackwire.store.journal.writer import JournalWriter, Unwritten, mark_groups
+
+MIB: Final = 1 << 20
+
+_SOON_SECONDS: Final = 0.02
+"""How long a record may wait to be written that nobody waits for."""
+
+_BUFFER_BYTES_MAX: Final = MIB
+"""Records that nobody waits for are written at once when there are this many bytes of them."""
+
+_QUICK_SYNC_SECONDS: Final = 0.0005
+"""Syncs that take less on average are done on the loop: a thread would not be faster."""
+
+_TICK_SECONDS: Final = 1.0
+_READ_BYTES: Final = MIB
+"""Neighbouring messages are read together, up to this size."""
+
+_log = logging.getLogger(__name__)
+
+
+class SyncPolicy(Enum):
+    """When a producer is answered."""
+
+    ALWAYS = "always"
+    """When its message is on the medium."""
+    PERIODIC = "periodic"
+    """When the operating system has it; it is synced from time to time. Lost power loses what came since."""
+    NEVER = "never"
+    """When the operating system has it, which writes it when it likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalOptions:
+    """How a journal store behaves."""
+
+    sync: SyncPolicy = SyncPolicy.ALWAYS
+    sync_interval_seconds: float = 1.0
+    segment_bytes: int = 32 * MIB
+    bytes_max: int = 1 << 62
+    free_bytes_min: int = 256 * MIB
+    checkpoint_seconds: float = 5.0
+    checkpoint_bytes: int = 64 * MIB
+
+
+Waiter = tuple[Callable[[], None], Callable[[StoreFailed], None] | None]
+
+
+@final
+class JournalStore:
+    """Implements `Store` on files."""
+
+    pages = True
+
+    def __init__(
+        self,
+        files: Files,
+        data: Path,
+        *,
+        form: StoredForm,
+        clock: Clock,
+        open_index: Callable[[bool], Index],
+        options: JournalOptions,
+        writing: Background,
+        indexing: Background,
+        new_id: Callable[[], bytes],
+        holder: str,
+        on_failed: Callable[[StoreFailed], None],
+    ) -> None:
+        """Open the store in *data* and recover. *open_index* opens the index, or with True a new one.
+
+        Raises `UnusableStore` if the files cannot be used, or another broker uses them.
+        """
+        self._files = files
+        self._data = data
+        self._form = form
+        self._clock = clock
+        self._options = options
+        self._writing = writing
+        self._indexing = indexing
+        self._on_failed = on_failed
+        self.failure: StoreFailed | None = None
+        files.make_directory(data / "journal")
+        self._lock = self._take_lock(holder)
+        try:
+            self._catalog, self.report, self._writer = self._recover(open_index, new_id)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._buffer: list[Unwritten] = []
+        self._buffered_bytes = 0
+        self._unwritten: dict[int, UnwrittenMessage | MovedMessage] = {}
+        """Messages in the buffer, by sequence."""
+        self._depth = 0
+        self._group = 0
+        self._group_started_at = 0
+        self._commits_of_group: list[bytes] = []
+        self._waiters: list[Waiter] = []
+        self._flush_timer: Timer | None = None
+        self._flush_is_urgent = False
+        self._is_syncing = False
+        self._sync_seconds = 0.0
+        self._checkpoint: Checkpoint | None = None
+        self._checkpointed_at = clock.monotonic()
+        self._checkpoint_number = 0
+        self.checkpoint_segment = 0
+        """Replay begins in this segment: no later one may go."""
+        self._written_since_checkpoint = 0
+        self._is_making_spare = False
+        self._spare_failed = False
+        """The disk had no space for another segment: the next tick tries again."""
+        self._full: str | None = None
+        self._on_room: list[Callable[[], None]] = []
+        self._is_closed = False
+        self._compaction = Compaction(self, self._catalog, self._writer, indexing, clock)
+        self._open()
+
+    def _take_lock(self, holder: str) -> Lock:
+        try:
+            return self._files.lock(self._data / "lock", holder)
+        except LockHeld as held:
+            raise UnusableStore(f"{self._data} is in use by {held.holder or 'another process'}") from None
+
+    def _recover(
+        self, open_index: Callable[[bool], Index], new_id: Callable[[], bytes]
+    ) -> tuple[Catalog, Report, JournalWriter]:
+        damage: str | None = None
+        try:
+            index = open_index(False)
+        except DamagedIndex as error:
+            damage, index = str(error), open_index(True)
+        recovery = Recovery(self._files, self._data, Catalog(index), self._form, self._clock.now_ms)
+        if damage is not None:
+            recovery.quarantine.put(f"the index is made anew: {damage}", "")
+        recovery.run()
+        self._quarantine = recovery.quarantine
+        self._store_id = recovery.store_id or new_id()
+        self._seed = seed_of(self._store_id)
+        catalog = recovery.catalog
+        writer = JournalWriter(
+            self._files,
+            self._data / "journal",
+            store_id=self._store_id,
+            seed=self._seed,
+            epoch=recovery.epoch + 1,
+            segment_bytes=self._options.segment_bytes,
+            next_segment=max(recovery.last_segment, recovery.segment) + 1,
+            next_number=recovery.number + 1,
+            on_segment=catalog.add_segment,
+        )
+        if recovery.segment in catalog.segments:
+            writer.resume(recovery.segment, recovery.offset)
+        return catalog, recovery.report, writer
+
+    def _open(self) -> None:
+        """Begin a new epoch, on the medium before anything else is: what was cut off can never come back."""
+        self._writer.last_sequence = self._catalog.last_sequence
+        now_and_sequence = pack_numbers((self._clock.now_ms(), self._catalog.last_sequence))
+        self._record(UnwrittenPayload(RecordKind.OPENED, now_and_sequence))
+        self._write()
+        for file in self._writer.unsynced():
+            file.sync()
+        self._writer.synced_up_to(self._writer.last_number)
+        self._begin_checkpoint()
+        self.check_space()
+        self._clock.call_later(_TICK_SECONDS, self._tick)
+
+    # ---- recording ---------------------------------------------------------------------------------------------
+
+    def append(self, message: Message, places: Sequence[Place]) -> None:
+        self._require_good()
+        facts = [self._place(place) for place in places]
+        record = UnwrittenMessage(self._catalog, message, facts)
+        sequence = message.sequence
+        for it in facts:
+            it.active.fresh[sequence] = None
+        self._unwritten[sequence] = record
+        if sequence > self._catalog.last_sequence:
+            self._catalog.last_sequence = self._writer.last_sequence = sequence
+        self._buffered_bytes += len(message.frame)
+        self._record(record)
+
+    def _place(self, place: Place) -> PlaceFacts:
+        facts = self._catalog.places.get(place)
+        if facts is None:
+            facts = self._catalog.add_place(self._catalog.next_place_id, place, 0)
+            payload = pack_place(facts.place_id, place)
+            self._record(UnwrittenPayload(RecordKind.PLACE, payload, facts.moved_to))
+        return facts
+
+    def remove(self, place: Place, message: Message) -> None:
+        self._require_good()
+        facts = self._catalog.places.get(place)
+        if facts is None:
+            return
+        sequence = message.sequence
+        unwritten = self._unwritten.get(sequence)
+        if unwritten is not None and facts in unwritten.places:
+            self._take_out(unwritten, sequence, facts)
+            if isinstance(unwritten, UnwrittenMessage):
+                facts.active.fresh.pop(sequence, None)
+                self._count(message)
+                return
+        entry = self._catalog.take(facts, sequence)
+        if entry is not None:
+            self._removals().add(facts.place_id, sequence, entry.segment)
+
+    def _take_out(self, record: UnwrittenMessage | MovedMessage, sequence: int, facts: PlaceFacts) -> None:
+        """*record* need not be written for that place, or not at all."""
+        record.places = [it for it in record.places if it is not facts]
+        if not record.places:
+            del self._unwritten[sequence]
+
+    def _count(self, message: Message) -> None:
+        """Its producer is remembered although the message is not written: it may be sent again (J4)."""
+        last = self._buffer[-1] if self._buffer else None
+        if not isinstance(last, UnwrittenCounts) or last.group != self._group:
+            last = UnwrittenCounts(self._catalog)
+            self._record(last)
+        last.counts[message.origin.producer_key] = message.producer_count
+
+    def _removals(self) -> UnwrittenRemovals:
+        last = self._buffer[-1] if self._buffer else None
+        if not isinstance(last, UnwrittenRemovals) or last.group != self._group:
+            last = UnwrittenRemovals(self._catalog)
+            self._record(last)
+        return last
+
+    def purge(self, place: Place, last_sequence: int, kept: Collection[int]) -> None:
+        self._require_good()
+        facts = self._catalog.places.get(place)
+        if facts is None:
+            return
+        for sequence, record in list(self._unwritten.items()):
+            if sequence <= last_sequence and sequence not in kept and facts in record.places:
+                self._take_out(record, sequence, facts)
+        self._catalog.purge(facts, last_sequence, frozenset(kept))
+        self._record(UnwrittenPayload(RecordKind.PURGED, pack_purged(facts.place_id, last_sequence, kept)))
+
+    def remove_place(self, place: Place) -> None:
+        self._require_good()
+        facts = self._catalog.places.get(place)
+        if facts is not None:
+            self.end_place(facts)
+
+    def end_place(self, facts: PlaceFacts) -> None:
+        """Record that a place is gone with all that is in it."""
+        for sequence, record in list(self._unwritten.items()):
+            if facts in record.places:
+                self._take_out(record, sequence, facts)
+        self._catalog.end_place(facts.place_id)
+        self._catalog.end_state(durable_key(facts.place_id))
+        self._record(UnwrittenPayload(RecordKind.PLACE_GONE, pack_place_gone(facts.place_id)))
+
+    def add_durable(self, record: DurableRecord) -> None:
+        self._require_good()
+        facts = self._place(record.key)
+        key = durable_key(facts.place_id)
+        known = self._catalog.state.get(key)
+        if known is None or known.value != record:
+            self.set_state(key, record, RecordKind.DURABLE, pack_durable(facts.place_id, record))
+
+    def add_job(self, job: ScheduledJob) -> None:
+        self._require_good()
+        key = job_key(job.job_id)
+        is_known = key in self._catalog.state
+        kind = RecordKind.JOB_DUE if is_known else RecordKind.JOB
+        self.set_state(key, job, kind, pack_job(job, with_message=not is_known), is_update=is_known)
+        sequence = job.message.sequence
+        if sequence > self._catalog.last_sequence:
+            self._catalog.last_sequence = self._writer.last_sequence = sequence
+
+    def remove_job(self, job_id: str) -> None:
+        self._require_good()
+        if job_key(job_id) in self._catalog.state:
+            self._catalog.end_state(job_key(job_id))
+            self._record(UnwrittenPayload(RecordKind.JOB_GONE, pack_text(job_id)))
+
+    def prepare(self, transaction: PreparedTransaction) -> None:
+        self._require_good()
+        prepared = PreparedRecord(
+            self._form.transaction_to_bytes(transaction.transaction_id),
+            tuple(message.frame for message in transaction.sends),
+            tuple((self._place(place).place_id, message.sequence) for place, message in transaction.acks),
+        )
+        key = prepared_key(prepared.transaction)
+        self.set_state(key, prepared, RecordKind.PREPARED, pack_prepared(prepared))
+
+    def decide(self, transaction_id: Hashable) -> None:
+        self._require_good()
+        transaction = self._form.transaction_to_bytes(transaction_id)
+        if prepared_key(transaction) in self._catalog.state:
+            self._catalog.end_state(prepared_key(transaction))
+            self._record(UnwrittenPayload(RecordKind.DECIDED, transaction))
+
+    def committed(self, transaction_id: Hashable) -> None:
+        self._require_good()
+        transaction = self._form.transaction_to_bytes(transaction_id)
+        if self._depth:
+            self._commits_of_group.append(transaction)  # worth a record only if the group has others
+        else:
+            self.record_commit(transaction)
+
+    def record_commit(self, transaction: bytes) -> None:
+        """Record that a local transaction has committed."""
+        written = partial(self._catalog.set_commit, transaction)
+        self._record(UnwrittenPayload(RecordKind.COMMITTED, transaction, written))
+
+    def set_state(
+        self, key: StateKey, value: StateValue, kind: RecordKind, payload: bytes, *, is_update: bool = False
+    ) -> None:
+        """Record something that is not a message."""
+        self._catalog.set_state(key, value, 0, is_update=is_update)
+
+        def written(segment: int) -> None:
+            item = self._catalog.state.get(key)
+            if item is not None:  # it may have ended before it was written
+                item.segments.discard(0)
+                item.segments.add(segment)
+                self._catalog.changed_state.add(key)
+
+        self._record(UnwrittenPayload(kind, payload, written))
+
+    def record_again(self, record: Unwritten) -> None:
+        """Write something once more, because the segment that holds it goes (`journal/compaction.py`)."""
+        self._record(record)
+
+    def move(self, record: MovedMessage, sequence: int) -> None:
+        """Write a message once more. One that is in the buffer already is not moved: it will not be where it was."""
+        if sequence not in self._unwritten:
+            self._unwritten[sequence] = record
+            self._record(record)
+
+    def _record(self, record: Unwritten) -> None:
+        record.group = self._group
+        self._buffer.append(record)
+        if self._flush_timer is None:
+            urgent = self._buffered_bytes > _BUFFER_BYTES_MAX
+            self._flush_timer = self._clock.call_later(0 if urgent else _SOON_SECONDS, self._flush)
+            self._flush_is_urgent = urgent
+        elif self._buffered_bytes > _BUFFER_BYTES_MAX and not self._flush_is_urgent:
+            self._flush_now()
+
+    @contextmanager
+    def atomically(self) -> Iterator[None]:
+        self._require_good()
+        self._depth += 1
+        if self._depth == 1:
+            self._group_started_at = len(self._buffer)
+            self._group = self._writer.next_number + len(self._buffer) + 1  # no other group in the buffer has it
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._end_group()
+
+    def _end_group(self) -> None:
+        commits, self._commits_of_group = self._commits_of_group, []
+        if len(self._buffer) > self._group_started_at:
+            for transaction in commits:
+                self.record_commit(transaction)
+        self._group = 0
+
+    def _require_good(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    # ---- promises ----------------------------------------------------------------------------------------------
+
+    def when_durable(
+        self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None] | None = None
+    ) -> None:
+        if self.failure is not None:
+            if on_failed is not None:
+                on_failed(self.failure)
+        elif self._is_durable:
+            callback()
+        else:
+            self._waiters.append((callback, on_failed))
+            if not self._flush_is_urgent:
+                self._flush_now()
+
+    @property
+    def _is_durable(self) -> bool:
+        if self._buffer or self._waiters:
+            return False
+        if self._options.sync is not SyncPolicy.ALWAYS:
+            return True
+        return not self._is_syncing and self._writer.synced_number == self._writer.last_number
+
+    def _flush_now(self) -> None:
+        """At the end of this turn, when all that the sockets had is recorded."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        self._flush_is_urgent = True
+        self._flush_timer = self._clock.call_later(0, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        self._flush_is_urgent = False
+        if self.failure is not None or (self._is_syncing and self._options.sync is SyncPolicy.ALWAYS):
+            return  # what is in the buffer is the next group
+        if not self._write():
+            return
+        if self._options.sync is SyncPolicy.ALWAYS:
+            self._sync()
+        else:
+            self._answer(self._take_waiters())
+
+    def _write(self) -> bool:
+        """Write what is in the buffer; False if that failed."""
+        buffer, self._buffer, self._buffered_bytes = self._buffer, [], 0
+        records = [it for it in buffer if not isinstance(it, UnwrittenMessage | MovedMessage) or it.places]
+        mark_groups(records)
+        before = self._writer.last_number
+        try:
+            self._writer.write(records)
+        except OSError as error:
+            self._fail("write to", error)
+            return False
+        self._unwritten.clear()
+        for record in records:
+            record.written()
+        if self._writer.last_number != before:
+            self._written_since_checkpoint += sum(it.payload_bytes for it in records)
+            self._after_write()
+        return True
+
+    def _after_write(self) -> None:
+        if not self._spare_failed:
+            self._make_spare()
+        if self._written_since_checkpoint > self._options.checkpoint_bytes:
+            self._begin_checkpoint()
+
+    def _take_waiters(self) -> list[Waiter]:
+        waiters, self._waiters = self._waiters, []
+        return waiters
+
+    def _sync(self) -> None:
+        """Sync what is written, on the loop where that is quick, and answer."""
+        waiters, number, files = self._take_waiters(), self._writer.last_number, self._writer.unsynced()
+        if waiters and self._sync_seconds < _QUICK_SYNC_SECONDS:
+            try:
+                self._timed_sync(files)
+            except OSError as error:
+                self._waiters = waiters
+                self._fail("sync", error)
+                return
+            self._writer.synced_up_to(number)
+            self._answer(waiters)
+            return
+        self._is_syncing = True
+        self._writing.submit(partial(self._timed_sync, files), partial(self._synced, waiters, number))
+
+    def _timed_sync(self, files: list[DataFile]) -> None:
+        before = self._clock.monotonic()
+        for file in files:
+            file.sync()
+        self._sync_seconds += (self._clock.monotonic() - before - self._sync_seconds) / 8
+
+    def _synced(self, waiters: list[Waiter], number: int, error: Exception | None) -> None:
+        self._is_syncing = False
+        if error is not None or self.failure is not None:
+            self._waiters = waiters + self._waiters
+            self._fail("sync", error or self.failure)
+            return
+        self._writer.synced_up_to(number)
+        self._answer(waiters)
+        if self._buffer or self._waiters:
+            self._flush_now()
+
+    def _answer(self, waiters: list[Waiter]) -> None:
+        for callback, _ in waiters:
+            try:
+                callback()
+            except Exception:
+                _log.exception("an answer could not be given")
+
+    # ---- failures ----------------------------------------------------------------------------------------------
+
+    def _fail(self, what: str, error: Exception | None) -> None:
+        """Promise nothing any more (K7): what is on the medium, only a new start can tell."""
+        if self.failure is None:
+            self.failure = StoreFailed(
+                f"the store in {self._data} has failed: it could not {what} the journal: {error}. Nothing more is "
+                "acknowledged; start the broker again when the disk is in order"
+            )
+            _log.critical("%s", self.failure)
+        for _, on_failed in self._take_waiters():
+            if on_failed is not None:
+                on_failed(self.failure)
+        self._on_failed(self.failure)
+
+    # ---- time --------------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        if self._is_closed or self.failure is not None:
+            return
+        self._clock.call_later(_TICK_SECONDS, self._tick)
+        self._make_spare()
+        self.check_space()
+        now = self._clock.monotonic()
+        has_changed = self._writer.last_number != self._checkpoint_number
+        is_due = now - self._checkpointed_at >= self._options.checkpoint_seconds
+        if has_changed and (is_due or self._full is not None):
+            self._begin_checkpoint()
+        elif self._checkpoint is None:
+            self._compaction.begin()
+        self._sync_periodically()
+
+    def _sync_periodically(self) -> None:
+        if self._options.sync is SyncPolicy.PERIODIC and not self._is_syncing and self._writer.unsynced():
+            number, files = self._writer.last_number, self._writer.unsynced()
+            self._is_syncing = True
+            self._writing.submit(partial(self._timed_sync, files), partial(self._synced, [], number))
+
+    # ---- checkpoints -------------------------------------------------------------------------------------------
+
+    def _begin_checkpoint(self) -> None:
+        """Let the index catch up, beside the loop."""
+        if self._buffer and not self._depth:
+            self._write()
+        if self._checkpoint is not None or self.failure is not None or self._depth:
+            return  # what was just written may have called for one already
+        writer = self._writer
+        position = Position(
+            self._store_id, writer.segment, writer.offset, writer.last_number, writer.epoch, self._catalog.last_sequence
+        )
+        files = writer.unsynced()
+        checkpoint = self._checkpoint = Checkpoint(self._catalog, position)
+        self._written_since_checkpoint = 0
+        self._checkpointed_at = self._clock.monotonic()
+        self._checkpoint_number = writer.last_number
+
+        def work() -> None:
+            for file in files:  # the index must never know more than the journal
+                file.sync()
+            self._catalog.index.commit(checkpoint.changes())
+
+        self._indexing.submit(work, self._checkpoint_done)
+
+    def _checkpoint_done(self, error: Exception | None) -> None:
+        checkpoint, self._checkpoint = self._checkpoint, None
+        if error is not None:
+            self._fail("write the index of", error)
+        elif checkpoint is not None and self.failure is None:
+            checkpoint.end(self._catalog)
+            self.checkpoint_segment = checkpoint.position.segment
+            self._compaction.begin()
+
+    # ---- space -------------------------------------------------------------------------------------------------
+
+    def _make_spare(self) -> None:
+        if self._writer.has_spare or self._is_making_spare:
+            return
+        self._is_making_spare = True
+        made: list[DataFile] = []
+        self._indexing.submit(lambda: made.append(self._writer.make_spare()), partial(self._spare_made, made))
+
+    def _spare_made(self, made: list[DataFile], error: Exception | None) -> None:
+        self._is_making_spare = False
+        if error is None:
+            self._writer.keep_spare(made[0])
+            self._spare_failed = False
+        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            self._spare_failed = True
+        else:
+            self._fail("make another segment of", error)
+            return
+        self.check_space()
+
+    @property
+    def used_bytes(self) -> int:
+        """What the store takes on disk."""
+        segments = sum(segment.size_bytes for segment in self._catalog.segments.values())
+        return (
+            segments + (self._options.segment_bytes if self._writer.has_spare else 0) + self._catalog.index.size_bytes
+        )
+
+    def check_space(self) -> None:
+        """See whether there is room, and tell those who wait for it."""
+        was_full, self._full = self._full, self._why_full()
+        if self._full is not None and was_full is None:
+            _log.warning("%s: producers of persistent messages wait until there is space", self._full)
+        elif self._full is None and was_full is not None:
+            _log.info("the store in %s has space again", self._data)
+            for callback in self._on_room:
+                callback()
+
+    def _why_full(self) -> str | None:
+        used, limit = self.used_bytes, self._options.bytes_max
+        if used >= limit:
+            return f"the store is full: {used} of {limit} bytes in {self._data} (limits.store_bytes_max)"
+        free = self._files.free_bytes(self._data)
+        if free < self._options.free_bytes_min:
+            return f"the disk of {self._data} has {free} bytes left, less than {self._options.free_bytes_min}"
+        if self._spare_failed:
+            return f"the disk of {self._data} has no space for another file of {self._options.segment_bytes} bytes"
+        return None
+
+    def full(self) -> str | None:
+        return self._full
+
+    def on_room(self, callback: Callable[[], None]) -> None:
+        self._on_room.append(callback)
+
+    # ---- what was kept -----------------------------------------------------------------------------------------
+
+    def places(self) -> list[Place]:
+        return list(self._catalog.places)
+
+    def waiting(self, place: Place) -> Iterator[WaitingMessage]:
+        facts = self._catalog.places.get(place)
+        if facts is None:
+            return iter(())
+        return (
+            WaitingMessage(sequence, entry.expiration, entry.priority, entry.frame_bytes)
+            for sequence, entry in self._catalog.waiting(facts)
+        )
+
+    def durables(self) -> list[DurableRecord]:
+        return [item.value for item in self._catalog.state.values() if isinstance(item.value, DurableRecord)]
+
+    def jobs(self) -> list[ScheduledJob]:
+        return [item.value for item in self._catalog.state.values() if isinstance(item.value, ScheduledJob)]
+
+    def prepared(self) -> list[PreparedTransaction]:
+        records = [item.value for item in self._catalog.state.values() if isinstance(item.value, PreparedRecord)]
+        return [self._prepared(record) for record in records]
+
+    def _prepared(self, record: PreparedRecord) -> PreparedTransaction:
+        acks: list[tuple[Place, Message]] = []
+        for place_id, sequence in record.acks:
+            place = self._catalog.place_of(place_id)
+            message = None if place is None else self.load(place, [sequence])[0]
+            if place is not None and message is not None:
+                acks.append((place, message))
+        sends = tuple(read_message(self._form, frame) for frame in record.frames)
+        return PreparedTransaction(self._form.transaction_from_bytes(record.transaction), sends, tuple(acks))
+
+    def last_counts(self) -> list[tuple[bytes, int]]:
+        return [(producer, count) for producer, (count, _) in self._catalog.counts.items()]
+
+    def commits(self) -> list[Hashable]:
+        return [self._form.transaction_from_bytes(transaction) for transaction in self._catalog.commits]
+
+    def last_sequence(self) -> int:
+        return self._catalog.last_sequence
+
+    # ---- reading -----------------------------------------------------------------------------------------------
+
+    def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
+        facts = self._catalog.places.get(place)
+        if facts is None:
+            return [None] * len(sequences)
+        found: dict[int, Message | None] = {}
+        entries: list[tuple[Entry, int]] = []
+        for sequence in sequences:
+            unwritten = self._unwritten.get(sequence)
+            if isinstance(unwritten, UnwrittenMessage) and facts in unwritten.places:
+                message = read_message(self._form, unwritten.frame)
+                message.redelivery_counter = unwritten.redeliveries
+                found[sequence] = message
+            elif (entry := self._catalog.find(facts, sequence)) is not None:
+                entries.append((entry, sequence))
+        for run in _runs(sorted(entries)):
+            self._read_run(place, run, found)
+        return [found.get(sequence) for sequence in sequences]
+
+    def _read_run(self, place: Place, run: list[tuple[Entry, int]], found: dict[int, Message | None]) -> None:
+        """Read neighbouring messages at once."""
+        first, last = run[0][0], run[-1][0]
+        length = last.offset + last.record_bytes - first.offset
+        try:
+            file = self._writer.file(first.segment)
+            data = memoryview(file.read(first.offset, length))
+            file.expect_read(first.offset + length, _READ_BYTES)
+        except OSError as error:
+            self._report_unreadable(place, run, str(error))
+            return
+        for entry, sequence in run:
+            try:
+                found[sequence] = self._read_message(data, first.offset, entry, sequence)
+            except Damaged as error:
+                self._report_unreadable(place, [(entry, sequence)], str(error))
+
+    def _read_message(self, data: memoryview, base: int, entry: Entry, sequence: int) -> Message:
+        record = read_record(data, base, entry.offset, entry.segment, self._seed)
+        if record is None:
+            raise Damaged("its checksum is wrong")
+        stored = unpack_message(record.payload)
+        if stored.sequence != sequence:
+            raise Damaged(f"message {stored.sequence} is in its place")
+        message = read_message(self._form, bytes(stored.frame))
+        message.redelivery_counter = stored.redeliveries
+        return message
+
+    def _report_unreadable(self, place: Place, run: list[tuple[Entry, int]], reason: str) -> None:
+        for entry, sequence in run:
+            self.report_damage(
+                f"message {sequence} of {place!r}, at {entry.offset} of segment {entry.segment}, is lost: {reason}"
+            )
+
+    def report_damage(self, what: str) -> None:
+        """Say loudly that something is lost, and leave a line beside the data."""
+        _log.error("%s", what)
+        try:
+            self._quarantine.put(what, "")
+        except OSError as error:
+            _log.error("and the report cannot be written: %s", error)
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write and sync everything, let the index catch up, vouch for it."""
+        if self._is_closed:
+            return
+        if self.failure is not None:
+            self.abandon()
+            return
+        self._finish_background()
+        self._compaction.stop()
+        self._record(UnwrittenPayload(RecordKind.CLOSED, pack_numbers((self._catalog.last_sequence,))))
+        if self._write():
+            self._sync_on_the_spot()
+        if self.failure is None:
+            self._begin_checkpoint()
+            self._finish_background()
+        self._let_go(clean=self.failure is None)
+
+    def _finish_background(self) -> None:
+        self._writing.finish()
+        self._indexing.finish()
+
+    def _sync_on_the_spot(self) -> None:
+        waiters, number = self._take_waiters(), self._writer.last_number
+        try:
+            for file in self._writer.unsynced():
+                file.sync()
+        except OSError as error:
+            self._waiters = waiters
+            self._fail("sync", error)
+        else:
+            self._writer.synced_up_to(number)
+            self._answer(waiters)
+
+    def abandon(self) -> None:
+        """Let go of everything, and vouch for nothing."""
+        if not self._is_closed:
+            self._finish_background()
+            self._let_go(clean=False)
+
+    def _let_go(self, *, clean: bool) -> None:
+        self._is_closed = True
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        if clean:
+            self._catalog.index.close()
+        else:
+            self._catalog.index.abandon()
+        self._writer.close()
+        self._lock.release()
+
+
+def _runs(entries: list[tuple[Entry, int]]) -> Iterator[list[tuple[Entry, int]]]:
+    """*entries*, sorted by their place, cut where they are not neighbours or there are too many bytes."""
+    run: list[tuple[Entry, int]] = []
+    for item in entries:
+        entry = item[0]
+        if run:
+            last = run[-1][0]
+            is_neighbour = last.segment == entry.segment and entry.offset - (last.offset + last.record_bytes) <= 4096
+            if not is_neighbour or entry.offset + entry.record_bytes - run[0][0].offset > _READ_BYTES:
+                yield run
+                run = []
+        run.append(item)
+    if run:
+        yield run

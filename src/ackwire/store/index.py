@@ -1,0 +1,210 @@
+"""The journal's index: sorted tables that change only at checkpoints, each whole or not at all.
+
+`LmdbIndex` is the real one. The journal is the truth, so an index that is lost, damaged or strange is simply made anew;
+what must not happen is that a damaged one is believed (`docs/formats/journal.md`).
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final, Protocol, final
+
+import lmdb
+from crc32c import crc32c
+
+_MAP_BYTES: Final = 1 << 40
+"""Address space for the index; only what is used takes memory or disk. A hundred million messages need 8 GB."""
+
+_PUTS_AT_ONCE: Final = 4096
+"""Entries handed over in one call, during which no other thread runs."""
+
+
+class DamagedIndex(Exception):
+    """The index holds something that it was never given, or cannot be opened."""
+
+
+class Table(Enum):
+    """The tables."""
+
+    META = b"meta"
+    MESSAGES = b"messages"
+    PLACES = b"places"
+    COUNTERS = b"counters"
+    REMOVALS = b"removals"
+    STATE = b"state"
+    COUNTS = b"counts"
+    COMMITS = b"commits"
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a checkpoint writes."""
+
+    puts: dict[Table, Iterable[tuple[bytes, bytes]]] = field(default_factory=dict)
+    deletes: dict[Table, Iterable[bytes]] = field(default_factory=dict)
+    ranges: list[tuple[Table, bytes, bytes, frozenset[bytes]]] = field(default_factory=list)
+    """First key, last key, keys that stay: everything else between them goes. Ranges first, then deletes, then puts."""
+
+
+class Index(Protocol):
+    """Sorted tables of bytes. Whatever is found to be wrong with them is `DamagedIndex`."""
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        """As of the last `refresh`."""
+        ...
+
+    def items(self, table: Table, first: bytes = b"", last: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """From *first* to *last*, in order; as of the last `refresh`."""
+        ...
+
+    def commit(self, changes: Changes) -> None:
+        """Carry out all of *changes*, or none; durable when it returns. May run in another thread than the rest."""
+        ...
+
+    def refresh(self) -> None:
+        """Let `get` and `items` see what was committed."""
+        ...
+
+    def clear(self) -> None:
+        """Remove everything: it will be made anew."""
+        ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def close(self) -> None:
+        """Let go of it, and vouch for what it holds."""
+        ...
+
+    def abandon(self) -> None:
+        """Let go of it; after a failure nobody vouches for anything."""
+        ...
+
+
+@final
+class LmdbIndex:
+    """Implements `Index` with LMDB.
+
+    LMDB's pages have no checksums. So `close` leaves the checksum of the whole file beside it, the seal, which the next
+    start compares and takes away. After a crash there is none, and the checksums of the entries have to do.
+    """
+
+    def __init__(self, directory: Path, *, fresh: bool = False, read_only: bool = False) -> None:
+        """Raises `DamagedIndex` if the files are not what was written; *fresh* begins with none."""
+        self._seal = directory.with_name(directory.name + ".sum")
+        self._data = directory / "data.mdb"
+        if fresh:
+            shutil.rmtree(directory, ignore_errors=True)
+            self._seal.unlink(missing_ok=True)
+        self._check_seal()
+        if not read_only:
+            self._seal.unlink(missing_ok=True)
+            directory.mkdir(exist_ok=True)
+        try:
+            self._open(directory, read_only=read_only)
+        except lmdb.Error as error:
+            raise DamagedIndex(f"LMDB cannot open it: {error}") from None
+
+    def _check_seal(self) -> None:
+        if self._seal.exists() and (not self._data.exists() or self._seal.read_text() != _checksum(self._data)):
+            raise DamagedIndex("its file has changed since the last stop")
+
+    def _open(self, directory: Path, *, read_only: bool) -> None:
+        self._environment = lmdb.open(
+            str(directory),
+            map_size=_MAP_BYTES,
+            max_dbs=len(Table),
+            subdir=True,
+            readonly=read_only,
+            lock=not read_only,
+            metasync=True,
+            sync=True,
+            readahead=False,
+        )
+        self._tables = {table: self._environment.open_db(table.value, create=not read_only) for table in Table}
+        self._reading = self._environment.begin()
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        try:
+            return self._reading.get(key, db=self._tables[table])
+        except lmdb.Error as error:
+            raise DamagedIndex(f"LMDB cannot read it: {error}") from None
+
+    def items(self, table: Table, first: bytes = b"", last: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            yield from self._items(table, first, last)
+        except lmdb.Error as error:
+            raise DamagedIndex(f"LMDB cannot read it: {error}") from None
+
+    def _items(self, table: Table, first: bytes, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        with self._reading.cursor(self._tables[table]) as cursor:
+            if not (cursor.set_range(first) if first else cursor.first()):
+                return
+            for key, value in cursor.iternext(keys=True, values=True):
+                if last is not None and key > last:
+                    return
+                yield key, value
+
+    def commit(self, changes: Changes) -> None:
+        with self._environment.begin(write=True) as transaction:
+            for table, first, last, kept in changes.ranges:
+                _delete_range(transaction, self._tables[table], first, last, kept)
+            for table, keys in changes.deletes.items():
+                for key in keys:
+                    transaction.delete(key, db=self._tables[table])
+            for table, items in changes.puts.items():
+                with transaction.cursor(self._tables[table]) as cursor:
+                    _put_all(cursor, items)
+
+    def refresh(self) -> None:
+        self._reading.abort()
+        self._reading = self._environment.begin()
+
+    def clear(self) -> None:
+        self._reading.abort()
+        with self._environment.begin(write=True) as transaction:
+            for table in self._tables.values():
+                transaction.drop(table, delete=False)
+        self._reading = self._environment.begin()
+
+    @property
+    def size_bytes(self) -> int:
+        facts = self._environment.info()
+        return int((facts["last_pgno"] + 1) * self._environment.stat()["psize"])
+
+    def close(self) -> None:
+        self.abandon()
+        self._seal.write_text(_checksum(self._data))
+
+    def abandon(self) -> None:
+        self._reading.abort()
+        self._environment.close()
+
+
+def _checksum(path: Path) -> str:
+    checksum = 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            checksum = crc32c(chunk, checksum)
+    return f"crc32c {checksum:08x}\n"
+
+
+def _delete_range(
+    transaction: "lmdb.Transaction[bytes]", table: "lmdb._Database", first: bytes, last: bytes, kept: frozenset[bytes]
+) -> None:
+    with transaction.cursor(table) as cursor:
+        found = cursor.set_range(first)
+        while found and cursor.key() <= last:
+            found = cursor.next() if cursor.key() in kept else cursor.delete()
+
+
+def _put_all(cursor: "lmdb.Cursor[bytes]", items: Iterable[tuple[bytes, bytes]]) -> None:
+    batch: list[tuple[bytes, bytes]] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == _PUTS_AT_ONCE:
+            cursor.putmulti(batch)
+            batch = []
+    cursor.putmulti(batch)

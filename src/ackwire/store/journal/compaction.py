@@ -1,0 +1,231 @@
+"""Compaction: disk is given back, one segment at a time (SEMANTICS K2).
+
+A segment in which nothing is alive goes. If the closed segments take more than twice what is alive in them, the one
+with the least goes as well, after its survivors were written again at the end of the journal: one old message keeps no
+file alive. Removals are written again too, as long as the segment that they speak of exists; what is known of producers
+and transactions moves with them.
+
+Order: the survivors are on the medium, then the record that the segment is gone, then its file is deleted. A crash in
+between leaves a segment in which nothing is alive, and the next run deletes it.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, final
+
+from ackwire.clock import Clock
+from ackwire.store.background import Background
+from ackwire.store.catalog import Catalog, PlaceFacts, SegmentFacts
+from ackwire.store.checkpoint import GAPS_KEY, job_key, pack_state_payload, prepared_key
+from ackwire.store.contract import DurableKey
+from ackwire.store.journal.record import (
+    Damaged,
+    Record,
+    RecordKind,
+    pack_numbers,
+    pack_place,
+    unpack_message,
+    unpack_place_gone,
+    unpack_purged,
+    unpack_removed,
+)
+from ackwire.store.journal.segment import Damage, SegmentScan
+from ackwire.store.journal.state import job_id_of
+from ackwire.store.journal.unwritten import MovedMessage, UnwrittenCounts, UnwrittenPayload, UnwrittenRemovals
+from ackwire.store.journal.writer import JournalWriter
+
+if TYPE_CHECKING:
+    from ackwire.store.engine import JournalStore
+
+_RECORDS_PER_TURN: Final = 500
+"""Records looked at before others get their turn."""
+
+_LIVE_SHARE_MIN: Final = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class Compaction:
+    """Chooses segments and makes them go."""
+
+    def __init__(
+        self, store: "JournalStore", catalog: Catalog, writer: JournalWriter, background: Background, clock: Clock
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._writer = writer
+        self._background = background
+        self._clock = clock
+        self._victim: SegmentFacts | None = None
+        self._is_stopped = False
+
+    def begin(self) -> None:
+        """Make the next segment go, if one should; then the next."""
+        if self._victim is not None or self._is_stopped or self._store.failure is not None:
+            return
+        victim = self._victim = self._choose()
+        if victim is None:
+            return
+        found: list[Record] = []
+        damages: list[Damage] = []
+        with_messages = victim.live_messages > 0
+
+        def read() -> None:
+            for item in self._scan(victim.number):
+                if isinstance(item, Damage):
+                    damages.append(item)
+                elif with_messages or item.kind != RecordKind.MESSAGE:
+                    found.append(item)
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                _log.error("segment %d cannot be read, and stays: %s", victim.number, error)
+                self._is_stopped = True  # a new start looks again
+                return
+            if damages:
+                self._store.report_damage(f"segment {victim.number} has {len(damages)} damaged places; they go with it")
+            self._move(victim, iter(found))
+
+        self._background.submit(read, done)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def _choose(self) -> SegmentFacts | None:
+        """The segment that should go next."""
+        closed = [
+            segment
+            for segment in self._catalog.segments.values()
+            if segment.number < self._store.checkpoint_segment and segment.number != self._writer.segment
+        ]
+        dead = [segment for segment in closed if segment.live_messages == 0]
+        if dead:
+            return min(dead, key=lambda segment: segment.number)
+        live_bytes = sum(segment.live_bytes for segment in closed)
+        if sum(segment.size_bytes for segment in closed) * _LIVE_SHARE_MIN <= live_bytes:
+            return None
+        return min(closed, key=lambda segment: segment.live_bytes / segment.size_bytes)
+
+    def _scan(self, number: int) -> Iterator[Record | Damage]:
+        file = self._writer.open_to_scan(number)
+        try:
+            yield from SegmentScan(file, number, self._writer.seed, last_number=0, last_epoch=0)
+        finally:
+            file.close()
+
+    # ---- what must be written again ----------------------------------------------------------------------------
+
+    def _move(self, victim: SegmentFacts, records: Iterator[Record]) -> None:
+        """Look at some of the *records*, then let others have their turn."""
+        if self._is_stopped or self._store.failure is not None:
+            return
+        removals = UnwrittenRemovals(self._catalog)
+        looked_at = 0
+        for record in records:
+            self._move_record(victim, record, removals)
+            looked_at += 1
+            if looked_at == _RECORDS_PER_TURN:
+                break
+        if removals.payload_bytes:
+            self._store.record_again(removals)
+        if looked_at == _RECORDS_PER_TURN:
+            self._clock.call_later(0, lambda: self._move(victim, records))
+            return
+        self._move_state(victim.number)
+        self._move_recent(victim.number)
+        self._store.when_durable(lambda: self._survivors_are_safe(victim))
+
+    def _move_record(self, victim: SegmentFacts, record: Record, removals: UnwrittenRemovals) -> None:
+        try:
+            if record.kind == RecordKind.MESSAGE:
+                self._move_message(record)
+            elif record.kind == RecordKind.REMOVED:
+                for place_id, sequence, segment in unpack_removed(record.payload):
+                    if segment != victim.number and segment in self._catalog.segments:
+                        removals.add(place_id, sequence, segment)
+            elif self._is_still_needed(victim, record):
+                self._store.record_again(UnwrittenPayload(RecordKind(record.kind), bytes(record.payload)))
+        except Damaged as error:
+            self._store.report_damage(f"segment {victim.number}: the record at {record.offset} is lost: {error}")
+
+    def _move_message(self, record: Record) -> None:
+        stored = unpack_message(record.payload)
+        places = [
+            facts
+            for facts in map(self._catalog.place_by_id.get, stored.place_ids)
+            if facts is not None and self._is_at(facts, stored.sequence, record)
+        ]
+        if places:
+            self._store.move(MovedMessage(self._catalog, record.payload, stored, places), stored.sequence)
+
+    def _is_at(self, facts: PlaceFacts, sequence: int, record: Record) -> bool:
+        entry = self._catalog.find(facts, sequence)
+        return entry is not None and (entry.segment, entry.offset) == (record.segment, record.offset)
+
+    def _is_still_needed(self, victim: SegmentFacts, record: Record) -> bool:
+        """Whether *record* says that something is gone which an older segment may still hold."""
+        if not any(number < victim.number for number in self._catalog.segments):
+            return False
+        match record.kind:
+            case RecordKind.PLACE_GONE:
+                return unpack_place_gone(record.payload) not in self._catalog.place_by_id
+            case RecordKind.PURGED:
+                return unpack_purged(record.payload)[0] in self._catalog.place_by_id
+            case RecordKind.JOB_GONE:
+                return job_key(job_id_of(record.payload)) not in self._catalog.state
+            case RecordKind.DECIDED:
+                return prepared_key(bytes(record.payload)) not in self._catalog.state
+        return False
+
+    def _move_state(self, number: int) -> None:
+        for facts in [it for it in self._catalog.place_by_id.values() if it.segment == number]:
+            if facts.message_count == 0 and not isinstance(facts.place, DurableKey):
+                self._store.end_place(facts)  # it is made again when a message comes
+            else:
+                payload = pack_place(facts.place_id, facts.place)
+                self._store.record_again(UnwrittenPayload(RecordKind.PLACE, payload, facts.moved_to))
+                self._catalog.changed_places.add(facts.place_id)
+        for key, item in list(self._catalog.state.items()):
+            if number in item.segments:
+                kind, payload = key[0], pack_state_payload(self._catalog, item.value)
+                self._store.record_again(UnwrittenPayload(kind, payload, item.moved_to))
+                self._catalog.changed_state.add(key)
+
+    def _move_recent(self, number: int) -> None:
+        counts = UnwrittenCounts(self._catalog)
+        counts.counts = {producer: last for producer, (last, it) in self._catalog.counts.items() if it == number}
+        if counts.counts:
+            self._store.record_again(counts)
+        for transaction in [it for it, segment in self._catalog.commits.items() if segment == number]:
+            self._store.record_commit(transaction)
+
+    # ---- the end of a segment ----------------------------------------------------------------------------------
+
+    def _survivors_are_safe(self, victim: SegmentFacts) -> None:
+        if self._is_stopped:
+            return
+        if victim.live_messages:
+            self._store.report_damage(f"segment {victim.number}: {victim.live_messages} messages in it cannot be read")
+        numbers = sorted(it for it in self._catalog.segments if it != victim.number)
+        gaps = tuple(it for it in range(numbers[0], numbers[-1]) if it not in set(numbers))
+        known = self._catalog.state.get(GAPS_KEY)
+        if gaps != (() if known is None else known.value):
+            self._store.set_state(GAPS_KEY, gaps, RecordKind.GAPS, pack_numbers(gaps))
+        self._store.when_durable(lambda: self._delete(victim))
+
+    def _delete(self, victim: SegmentFacts) -> None:
+        if self._is_stopped:
+            return
+        self._catalog.end_segment(victim.number)
+        self._writer.forget(victim.number)
+        self._background.submit(lambda: self._writer.remove(victim.number), self._deleted)
+
+    def _deleted(self, error: Exception | None) -> None:
+        if error is not None:
+            _log.error("a segment that nobody needs cannot be deleted: %s", error)
+            self._is_stopped = True
+            return
+        self._victim = None
+        self._store.check_space()
+        self.begin()

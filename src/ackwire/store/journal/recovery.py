@@ -1,0 +1,485 @@
+"""Recovery: what the journal says, from the index's checkpoint on or from its beginning.
+
+How it works. Segments are read in order, and each record is applied to the catalog. A record number that is missing
+opens a hole; what follows is held until a record shows that the missing one had been synced: then it is damage, which
+is reported and skipped. If none does, the journal ends at the hole: nothing behind it was ever promised. A group is
+applied when its last record is there. See `docs/formats/journal.md`.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, final
+
+from ackwire.store.catalog import Catalog, Entry, PlaceFacts
+from ackwire.store.checkpoint import (
+    GAPS_KEY,
+    Checkpoint,
+    Position,
+    durable_key,
+    job_key,
+    load,
+    prepared_key,
+    read_position,
+    unpack_state,
+)
+from ackwire.store.contract import StoredForm
+from ackwire.store.files import Files
+from ackwire.store.index import DamagedIndex
+from ackwire.store.journal.record import (
+    Damaged,
+    Flag,
+    Reader,
+    Record,
+    RecordKind,
+    seed_of,
+    unpack_counts,
+    unpack_durable,
+    unpack_message,
+    unpack_place,
+    unpack_place_gone,
+    unpack_purged,
+    unpack_removed,
+)
+from ackwire.store.journal.segment import (
+    SEGMENT_HEADER_BYTES,
+    Damage,
+    SegmentHeader,
+    SegmentScan,
+    UnreadableSegment,
+    read_header,
+    segment_numbers,
+    segment_path,
+)
+from ackwire.store.journal.state import job_id_of, unpack_prepared
+from ackwire.store.journal.writer import SPARE_NAME
+
+_REPORT_NAME: Final = "report.jsonl"
+_ZEROS: Final = bytes(1 << 20)
+_FRESH_MAX: Final = 200_000
+"""Entries in memory while a long journal is read; beyond it they go to the index."""
+
+
+class UnusableStore(Exception):
+    """The files of a store cannot be used; the text says why and what to do."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What recovery found and did."""
+
+    replayed: int = 0
+    """Records read from the journal."""
+    is_rebuilt: bool = False
+    """The index was made anew, from the whole journal."""
+    cut_bytes: int = 0
+    """The torn end of the last write."""
+    damages: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        source = "the index made anew from the whole journal" if self.is_rebuilt else "the index was good"
+        return f"{source}, {self.replayed} records replayed, {self.cut_bytes} unfinished bytes cut off"
+
+
+@final
+class Quarantine:
+    """Where damaged bytes go, with a line that says what they were."""
+
+    def __init__(self, files: Files, directory: Path, report: Report, now_ms: Callable[[], int]) -> None:
+        self._files = files
+        self._directory = directory
+        self._report = report
+        self._now_ms = now_ms
+
+    def put(self, what: str, name: str, data: bytes = b"") -> None:
+        """Report *what*, and keep *data* under *name* if there is any."""
+        self._report.damages.append(what)
+        self._files.make_directory(self._directory)
+        if data:
+            self._files.replace(self._directory / name, data)
+        path = self._directory / _REPORT_NAME
+        old = self._files.read(path) if self._files.exists(path) else b""
+        line = json.dumps({"at_ms": self._now_ms(), "what": what, "file": name if data else None})
+        self._files.replace(path, old + line.encode() + b"\n")
+
+
+@final
+class Recovery:
+    """Brings a catalog to where the journal ends."""
+
+    def __init__(
+        self,
+        files: Files,
+        data: Path,
+        catalog: Catalog,
+        form: StoredForm,
+        now_ms: Callable[[], int],
+        *,
+        progress: Callable[[int, int], None] = lambda _done, _all: None,
+    ) -> None:
+        self._files = files
+        self._directory = data / "journal"
+        self.catalog = catalog
+        self._form = form
+        self._progress = progress
+        self.report = Report()
+        self.quarantine = Quarantine(files, data / "quarantine", self.report, now_ms)
+        self.store_id = b""
+        self.epoch = 0
+        """The highest that was seen."""
+        self.number = 0
+        """The last record."""
+        self.segment = 0
+        self.offset = 0
+        """The end of the journal."""
+        self.last_segment = 0
+        """The highest number of a segment that was ever used, as far as is known."""
+        self._headers: dict[int, SegmentHeader | None] = {}
+        self._seed = 0
+        self._hole: int | None = None
+        """The number of a missing record, while it is not known whether it had been synced."""
+        self._held: list[Record] = []
+        self._group: list[Record] = []
+        self._damages: list[tuple[Damage, bytes]] = []
+        self._orphans: set[int] = set()
+        self._ended: set[int] = set()
+
+    def run(self) -> None:
+        """Recover. Raises `UnusableStore` where nothing can be said for sure."""
+        self._remove_spare()
+        self._read_headers()
+        position = self._trusted_position()
+        if position is None:
+            self._rebuild()
+        else:
+            self._replay(position)
+        self._settle_end()
+        self._report_orphans()
+
+    # ---- segments ----------------------------------------------------------------------------------------------
+
+    def _remove_spare(self) -> None:
+        if self._files.exists(self._directory / SPARE_NAME):
+            self._files.remove(self._directory / SPARE_NAME)
+
+    def _read_headers(self) -> None:
+        for number in segment_numbers(self._files, self._directory):
+            self._headers[number] = self._header(number)
+            file = self._files.open(segment_path(self._directory, number), writable=False)
+            self.catalog.add_segment(number, file.size_bytes)
+            file.close()
+        self.last_segment = max(self._headers, default=0)
+        ids = {header.store_id for header in self._headers.values() if header is not None}
+        if len(ids) > 1:
+            raise UnusableStore(f"{self._directory} has segments of {len(ids)} different stores: take the others away")
+        if not ids and self._headers and any(map(self._has_bytes, self._headers)):
+            raise UnusableStore(f"{self._directory} has no segment that can be read; restore one from a copy")
+        self.store_id = next(iter(ids), b"")
+        self._seed = seed_of(self.store_id)
+
+    def _header(self, number: int) -> SegmentHeader | None:
+        file = self._files.open(segment_path(self._directory, number), writable=False)
+        data = file.read(0, SEGMENT_HEADER_BYTES)
+        file.close()
+        try:
+            return read_header(data)
+        except UnreadableSegment as error:
+            self.quarantine.put(f"segment {number}: {error}", f"{number:010}-header.bin", data)
+            return None
+
+    def _has_bytes(self, number: int) -> bool:
+        file = self._files.open(segment_path(self._directory, number), writable=False)
+        data = file.read(0, file.size_bytes)
+        file.close()
+        return bool(data.strip(b"\0"))
+
+    # ---- where to begin ----------------------------------------------------------------------------------------
+
+    def _trusted_position(self) -> Position | None:
+        """The index's checkpoint, with the catalog as of then; None if the index cannot be used."""
+        try:
+            position = read_position(self.catalog)
+            if position is None:
+                return None
+            self._check(position)
+            load(self.catalog, self._form)
+        except DamagedIndex as error:
+            self.quarantine.put(f"the index is made anew: {error}", "")
+            self._forget_index()
+            return None
+        return position
+
+    def _check(self, position: Position) -> None:
+        if position.store_id != self.store_id:
+            raise DamagedIndex("it belongs to another journal")
+        segment = self.catalog.segments.get(position.segment)
+        if segment is None or position.offset > segment.size_bytes:
+            raise DamagedIndex(f"it is ahead of the journal: segment {position.segment} is not there")
+
+    def _forget_index(self) -> None:
+        self.catalog.index.clear()
+        fresh = Catalog(self.catalog.index)
+        fresh.segments = {number: type(it)(number, it.size_bytes) for number, it in self.catalog.segments.items()}
+        for name in vars(fresh):
+            setattr(self.catalog, name, getattr(fresh, name))
+
+    def _rebuild(self) -> None:
+        self.report.is_rebuilt = bool(self._headers)
+        first = min(self._headers, default=0)
+        header = self._headers.get(first)
+        self._begin(first, SEGMENT_HEADER_BYTES, 0 if header is None else header.first_record - 1, 0)
+        self._read_from(first)
+        self._report_missing()
+
+    def _replay(self, position: Position) -> None:
+        self.catalog.last_sequence = max(self.catalog.last_sequence, position.last_sequence)
+        self._begin(position.segment, position.offset, position.number, position.epoch)
+        self._read_from(position.segment)
+
+    def _begin(self, segment: int, offset: int, number: int, epoch: int) -> None:
+        self.segment, self.offset, self.number, self.epoch = segment, offset, number, epoch
+
+    # ---- reading -----------------------------------------------------------------------------------------------
+
+    def _read_from(self, first: int) -> None:
+        numbers = sorted(it for it in self._headers if it >= first)
+        last_number, last_epoch = self.number, self.epoch
+        for done, number in enumerate(numbers):
+            self._progress(done, len(numbers))
+            header = self._headers[number]
+            if header is not None:
+                self.catalog.last_sequence = max(self.catalog.last_sequence, header.last_sequence)
+                if number - 1 not in self._headers:  # records of segments that were removed are not missing
+                    last_number = max(last_number, header.first_record - 1)
+                    self.number = max(self.number, last_number) if self._hole is None else self.number
+            start = self.offset if number == first else SEGMENT_HEADER_BYTES
+            last_number, last_epoch = self._read_segment(number, start, last_number, last_epoch)
+            if self.catalog.fresh_count > _FRESH_MAX and self._hole is None and not self._group:
+                self._write_index()
+        self._progress(len(numbers), len(numbers))
+
+    def _write_index(self) -> None:
+        """Let the index have what was read so far: memory is not for millions of entries."""
+        position = Position(
+            self.store_id, self.segment, self.offset, self.number, self.epoch, self.catalog.last_sequence
+        )
+        checkpoint = Checkpoint(self.catalog, position)
+        self.catalog.index.commit(checkpoint.changes())
+        checkpoint.end(self.catalog)
+
+    def _read_segment(self, number: int, start: int, last_number: int, last_epoch: int) -> tuple[int, int]:
+        file = self._files.open(segment_path(self._directory, number), writable=False)
+        try:
+            scan = SegmentScan(file, number, self._seed, start=start, last_number=last_number, last_epoch=last_epoch)
+            for item in scan:
+                if isinstance(item, Damage):
+                    self._damages.append((item, scan.data[item.offset - start : item.offset - start + item.length]))
+                else:
+                    self._feed(item)
+            if scan.torn_bytes:
+                torn = Damage(number, scan.end, scan.torn_bytes)
+                self._damages.append((torn, scan.data[scan.end - start :][: scan.torn_bytes]))
+        finally:
+            file.close()
+        return scan.last_number, scan.last_epoch
+
+    def _feed(self, record: Record) -> None:
+        """Take the next good record; hold it while one before it is missing."""
+        expected = self._held[-1].number + 1 if self._held else self.number + 1
+        if self._hole is None and record.number != expected:
+            self._hole = expected
+        if self._hole is not None and record.synced < self._hole:
+            self._held.append(record)
+            return
+        if self._hole is not None:
+            self._accept_damage(record)
+        self._take(record)
+
+    def _accept_damage(self, witness: Record) -> None:
+        """What is missing had been synced: it is damaged, and what was held is as good as ever."""
+        held, self._held, self._hole = self._held, [], None
+        for damage, data in self._damages:
+            self._report_damage(damage, data)
+        self._damages.clear()
+        if not held and not self.report.damages:
+            self.quarantine.put(f"records from {self.number + 1} to {witness.number - 1} are missing", "")
+        for record in held:
+            self._take(record)
+
+    def _report_damage(self, damage: Damage, data: bytes) -> None:
+        what = f"segment {damage.segment}: {damage.length} damaged bytes at {damage.offset} were skipped"
+        self.quarantine.put(what, f"{damage.segment:010}-{damage.offset}.bin", data)
+
+    def _take(self, record: Record) -> None:
+        """Apply *record*, with the group that it ends."""
+        self.report.replayed += 1
+        self.number, self.epoch = record.number, max(self.epoch, record.epoch)
+        if self._group and not record.flags & Flag.CONTINUES:  # the end of that group was damaged
+            self._apply_group()
+        self._group.append(record)
+        if not record.flags & Flag.GOES_ON:
+            self._apply_group()
+            self.segment, self.offset = record.segment, record.offset + record.size_bytes
+
+    def _apply_group(self) -> None:
+        group, self._group = self._group, []
+        for record in group:
+            try:
+                self._apply(record)
+            except Damaged as error:
+                what = f"segment {record.segment}: the record at {record.offset} cannot be used: {error}"
+                self.quarantine.put(what, f"{record.segment:010}-{record.offset}.bin", bytes(record.payload))
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def _settle_end(self) -> None:
+        """Cut what is behind the last record that counts."""
+        behind = [number for number in self._headers if number > self.segment]
+        doubtful = [*self._held, *self._group]
+        if not self._headers:
+            return
+        if self._held:
+            what = f"{len(self._held)} records behind a missing one were never promised, and are cut off"
+            self.quarantine.put(what, f"{self.segment:010}-{self.offset}-tail.bin", b"".join(map(_payload, doubtful)))
+        for number in behind:
+            self._cut(number, 0)
+            self._files.remove(segment_path(self._directory, number))
+            self.catalog.segments.pop(number)
+        if self.segment:
+            self._cut(self.segment, self.offset)
+
+    def _cut(self, number: int, offset: int) -> None:
+        """Zero a segment from *offset* on."""
+        file = self._files.open(segment_path(self._directory, number))
+        try:
+            data = file.read(offset, max(0, file.size_bytes - offset)).rstrip(b"\0")
+            self.report.cut_bytes += len(data)
+            for start in range(0, len(data), len(_ZEROS)):
+                file.write(_ZEROS[: min(len(_ZEROS), len(data) - start)], offset + start)
+            if data:
+                file.sync()
+        finally:
+            file.close()
+
+    def _report_missing(self) -> None:
+        """Segments between others that are not there, and were not removed on purpose."""
+        gaps = self.catalog.state.get(GAPS_KEY)
+        removed = set(gaps.value) if gaps is not None and isinstance(gaps.value, tuple) else set()
+        numbers = set(self._headers)
+        for number in range(min(numbers, default=0), max(numbers, default=0)):
+            if number not in numbers and number not in removed:
+                self.quarantine.put(f"segment {number} is missing, with all that was in it", "")
+
+    def _report_orphans(self) -> None:
+        """Places whose own record is lost: a queue is known by its messages, others are not."""
+        for place_id in self._orphans:
+            facts = self.catalog.place_by_id.get(place_id)
+            count = 0 if facts is None else facts.message_count
+            if facts is None or self.catalog.places.get(facts.place) is facts:
+                if count:
+                    self.quarantine.put(f"the record of place {place_id} is lost; {count} messages say {facts!r}", "")
+                continue
+            if count:
+                self.quarantine.put(f"the record of place {place_id} is lost, and with it {count} messages", "")
+            self.catalog.end_place(place_id)
+
+    # ---- applying ----------------------------------------------------------------------------------------------
+
+    def _apply(self, record: Record) -> None:
+        catalog, payload, segment = self.catalog, record.payload, record.segment
+        match record.kind:
+            case RecordKind.MESSAGE:
+                self._apply_message(record)
+            case RecordKind.REMOVED:
+                self._apply_removed(record)
+            case RecordKind.OPENED:
+                reader = Reader(payload)
+                reader.u64()
+                catalog.last_sequence = max(catalog.last_sequence, reader.u64())
+            case RecordKind.CLOSED:
+                catalog.last_sequence = max(catalog.last_sequence, Reader(payload).u64())
+            case RecordKind.PLACE:
+                place_id, place = unpack_place(payload)
+                self._orphans.discard(place_id)
+                catalog.add_place(place_id, place, segment)
+            case RecordKind.PLACE_GONE:
+                place_id = unpack_place_gone(payload)
+                self._ended.add(place_id)
+                catalog.end_place(place_id)
+                catalog.end_state(durable_key(place_id))
+            case RecordKind.PURGED:
+                place_id, last_sequence, kept = unpack_purged(payload)
+                facts = self.catalog.place_by_id.get(place_id)
+                if facts is not None:
+                    catalog.purge(facts, last_sequence, kept)
+            case RecordKind.COUNTS:
+                for producer, count in unpack_counts(payload):
+                    catalog.set_count(producer, count, segment)
+            case RecordKind.COMMITTED:
+                catalog.set_commit(bytes(payload), segment)
+            case RecordKind.JOB_GONE:
+                catalog.end_state(job_key(job_id_of(payload)))
+            case RecordKind.DECIDED:
+                catalog.end_state(prepared_key(bytes(payload)))
+            case _:
+                self._apply_state(record)
+
+    def _apply_state(self, record: Record) -> None:
+        catalog, payload = self.catalog, record.payload
+        match record.kind:
+            case RecordKind.DURABLE:
+                key = durable_key(unpack_durable(payload)[0])
+            case RecordKind.JOB | RecordKind.JOB_DUE:
+                key = job_key(job_id_of(payload))
+            case RecordKind.PREPARED:
+                key = prepared_key(unpack_prepared(payload).transaction)
+            case RecordKind.GAPS:
+                key = GAPS_KEY
+            case _:
+                raise Damaged(f"records of type {record.kind} are not known")
+        known = catalog.state.get(key)
+        value = unpack_state(record.kind, payload, self._form, None if known is None else known.value)
+        catalog.set_state(key, value, record.segment, is_update=record.kind == RecordKind.JOB_DUE)
+
+    def _apply_message(self, record: Record) -> None:
+        message = unpack_message(record.payload)
+        catalog = self.catalog
+        catalog.last_sequence = max(catalog.last_sequence, message.sequence)
+        catalog.set_count(message.producer_key, message.producer_count, record.segment)
+        entry = Entry(
+            record.segment,
+            record.offset,
+            len(message.frame),
+            len(message.place_ids),
+            message.priority,
+            message.expiration,
+        )
+        for place_id in message.place_ids:
+            if place_id not in self._ended:
+                facts = catalog.place_by_id.get(place_id)
+                if facts is None:
+                    facts = self._adopt(place_id, bytes(message.frame), record.segment)
+                catalog.move(facts, message.sequence, entry)
+
+    def _adopt(self, place_id: int, frame: bytes, segment: int) -> PlaceFacts:
+        """A place whose record was not seen: it may be gone, as a later record will say, or its record is damaged."""
+        self._orphans.add(place_id)
+        place = self._form.message(frame).destination
+        if place.kind.is_queue and place not in self.catalog.places:
+            return self.catalog.add_place(place_id, place, segment)
+        facts = self.catalog.place_by_id[place_id] = PlaceFacts(place_id, place, segment)
+        return facts
+
+    def _apply_removed(self, record: Record) -> None:
+        for place_id, sequence, segment in unpack_removed(record.payload):
+            facts = self.catalog.place_by_id.get(place_id)
+            entry = None if facts is None else self.catalog.find(facts, sequence)
+            if facts is not None and entry is not None and entry.segment <= segment:
+                self.catalog.take(facts, sequence)
+            if segment in self.catalog.segments:
+                self.catalog.note_removal(record.segment, segment)
+
+
+def _payload(record: Record) -> bytes:
+    return bytes(record.payload)

@@ -1,0 +1,151 @@
+"""Segments: the journal's files, and how one is read back whatever has happened to it.
+
+`SegmentScan` reads records in order. Bytes that are no good record are `Damage` if good ones follow, and the torn end
+if none do: what was being written when the power went.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple, final
+
+from crc32c import crc32c
+
+from ackwire.store.files import DataFile, Files
+from ackwire.store.journal.record import ALIGNMENT, MARKER, Record, read_record
+
+SEGMENT_HEADER: Final = Struct(">8sHBBIQ16sQQII")
+SEGMENT_HEADER_BYTES: Final = SEGMENT_HEADER.size
+_MAGIC: Final = b"ACKWIREJ"
+_VERSION: Final = 1
+_CRC32C: Final = 1
+_NAME: Final = re.compile(r"([0-9]{10,20})\.log")
+
+
+class UnreadableSegment(Exception):
+    """The first bytes of a segment do not say what it is."""
+
+
+class SegmentHeader(NamedTuple):
+    """What a segment says of itself."""
+
+    number: int
+    epoch: int
+    store_id: bytes
+    first_record: int
+    last_sequence: int
+
+    def pack(self) -> bytes:
+        head = SEGMENT_HEADER.pack(
+            _MAGIC,
+            _VERSION,
+            _CRC32C,
+            0,
+            self.epoch,
+            self.number,
+            self.store_id,
+            self.first_record,
+            self.last_sequence,
+            0,
+            0,
+        )[:-4]
+        return head + crc32c(head).to_bytes(4)
+
+
+def read_header(data: bytes) -> SegmentHeader | None:
+    """The header that *data* begins with; None if the segment was made ahead and never used."""
+    head = data[:SEGMENT_HEADER_BYTES]
+    if not head.strip(b"\0"):
+        return None
+    if len(head) < SEGMENT_HEADER_BYTES or head[:8] != _MAGIC:
+        raise UnreadableSegment("it is not a segment of a journal")
+    _, version, algorithm, _, epoch, number, store_id, first_record, last_sequence, _, checksum = SEGMENT_HEADER.unpack(
+        head
+    )
+    if version != _VERSION or algorithm != _CRC32C:
+        raise UnreadableSegment(f"it has version {version} and checksum {algorithm}; this program knows 1 and 1")
+    if crc32c(head[:-4]) != checksum:
+        raise UnreadableSegment("its first 64 bytes are damaged")
+    return SegmentHeader(number, epoch, store_id, first_record, last_sequence)
+
+
+def segment_path(directory: Path, number: int) -> Path:
+    return directory / f"{number:010}.log"
+
+
+def segment_numbers(files: Files, directory: Path) -> list[int]:
+    """The segments there are, in order."""
+    found = (_NAME.fullmatch(name) for name in files.names(directory))
+    return sorted(int(match[1]) for match in found if match is not None)
+
+
+class Damage(NamedTuple):
+    """Bytes of a segment that are no good record, although good ones follow."""
+
+    segment: int
+    offset: int
+    length: int
+
+
+@final
+class SegmentScan:
+    """Reads the records of one segment, from *start* on, that follow the record *last_number* of *last_epoch*."""
+
+    def __init__(
+        self,
+        file: DataFile,
+        number: int,
+        seed: int,
+        *,
+        start: int = SEGMENT_HEADER_BYTES,
+        last_number: int,
+        last_epoch: int,
+    ) -> None:
+        self._seed = seed
+        self._number = number
+        self._start = start
+        self.data = file.read(start, max(0, file.size_bytes - start))
+        self.end = start
+        """Behind the last good record so far."""
+        self.torn_bytes = 0
+        """After the scan: bytes behind the last good record, up to the last that is not zero."""
+        self.last_number = last_number
+        self.last_epoch = last_epoch
+
+    def __iter__(self) -> Iterator[Record | Damage]:
+        view = memoryview(self.data)
+        offset = self._start
+        while True:
+            record = self._good(view, offset)
+            if record is None:
+                following = self._next_good(view, offset)
+                if following is None:
+                    break
+                yield Damage(self._number, offset, following.offset - offset)
+                record = following
+            self.last_number, self.last_epoch = record.number, record.epoch
+            self.end = offset = record.offset + record.size_bytes
+            yield record
+        self.torn_bytes = self._used_end(offset) - offset
+
+    def _good(self, view: memoryview, offset: int) -> Record | None:
+        record = read_record(view, self._start, offset, self._number, self._seed)
+        if record is None or record.number <= self.last_number or record.epoch < self.last_epoch:
+            return None
+        return record
+
+    def _next_good(self, view: memoryview, offset: int) -> Record | None:
+        """The first good record behind *offset*, where there is none."""
+        position = self.data.find(MARKER, offset - self._start + 1)
+        while position >= 0:
+            if position % ALIGNMENT == (-self._start) % ALIGNMENT:
+                record = self._good(view, position + self._start)
+                if record is not None:
+                    return record
+            position = self.data.find(MARKER, position + 1)
+        return None
+
+    def _used_end(self, offset: int) -> int:
+        """Where the bytes from *offset* on are zero to the end."""
+        return max(offset, self._start + len(self.data.rstrip(b"\0")))

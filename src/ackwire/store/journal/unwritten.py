@@ -1,0 +1,163 @@
+"""What waits to be written to the journal, and what becomes known when it is: where it stands."""
+
+from collections.abc import Callable
+from typing import final
+
+from ackwire.message import Message
+from ackwire.store.catalog import Catalog, Entry, PlaceFacts
+from ackwire.store.journal.record import (
+    RecordKind,
+    StoredMessage,
+    message_overhead,
+    pack_counts,
+    pack_message_head,
+    pack_removed,
+    repack_message_head,
+)
+from ackwire.store.journal.writer import Unwritten
+
+_REMOVED_BYTES = len(pack_removed(0, 0, 0))
+
+
+class UnwrittenMessage(Unwritten):
+    """A message for some places; those that it leaves before it is written are taken out again."""
+
+    __slots__ = ("_catalog", "_message", "places")
+
+    def __init__(self, catalog: Catalog, message: Message, places: list[PlaceFacts]) -> None:
+        super().__init__(RecordKind.MESSAGE)
+        self._catalog = catalog
+        self._message = message
+        self.places = places
+
+    @property
+    def frame(self) -> bytes:
+        return self._message.frame
+
+    @property
+    def redeliveries(self) -> int:
+        return self._message.redelivery_counter
+
+    @property
+    def payload_bytes(self) -> int:
+        return message_overhead(len(self.places)) + len(self._message.frame)
+
+    def pieces(self) -> tuple[bytes, ...]:
+        return pack_message_head(self._message, [it.place_id for it in self.places]), self._message.frame
+
+    def written(self) -> None:
+        message = self._message
+        entry = Entry(
+            self.segment, self.offset, len(message.frame), len(self.places), message.priority, message.expiration
+        )
+        for facts in self.places:
+            self._catalog.put(facts, message.sequence, entry)
+        self._catalog.set_count(message.origin.producer_key, message.producer_count, self.segment)
+
+
+@final
+class MovedMessage(Unwritten):
+    """A message that is written again, because the segment that holds it goes."""
+
+    __slots__ = ("_catalog", "_payload", "_stored", "places")
+
+    def __init__(self, catalog: Catalog, payload: memoryview, stored: StoredMessage, places: list[PlaceFacts]) -> None:
+        super().__init__(RecordKind.MESSAGE)
+        self._catalog = catalog
+        self._payload = payload
+        self._stored = stored
+        self.places = places
+
+    @property
+    def payload_bytes(self) -> int:
+        return message_overhead(len(self.places)) + len(self._stored.frame)
+
+    def pieces(self) -> tuple[bytes | memoryview, ...]:
+        return repack_message_head(self._payload, [it.place_id for it in self.places]), self._stored.frame
+
+    def written(self) -> None:
+        stored = self._stored
+        entry = Entry(
+            self.segment, self.offset, len(stored.frame), len(self.places), stored.priority, stored.expiration
+        )
+        for facts in self.places:
+            self._catalog.move(facts, stored.sequence, entry)
+
+
+@final
+class UnwrittenRemovals(Unwritten):
+    """Messages that are gone from their places."""
+
+    __slots__ = ("_catalog", "_removed", "_segments")
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(RecordKind.REMOVED)
+        self._catalog = catalog
+        self._removed: list[bytes] = []
+        self._segments: list[int] = []
+
+    def add(self, place_id: int, sequence: int, segment: int) -> None:
+        self._removed.append(pack_removed(place_id, sequence, segment))
+        self._segments.append(segment)
+
+    @property
+    def payload_bytes(self) -> int:
+        return len(self._removed) * _REMOVED_BYTES
+
+    def pieces(self) -> tuple[bytes, ...]:
+        return (b"".join(self._removed),)
+
+    def written(self) -> None:
+        for segment in self._segments:
+            if segment in self._catalog.segments:
+                self._catalog.note_removal(self.segment, segment)
+
+
+@final
+class UnwrittenCounts(Unwritten):
+    """What producers had counted to, of messages that are not written."""
+
+    __slots__ = ("_catalog", "_packed", "counts")
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(RecordKind.COUNTS)
+        self._catalog = catalog
+        self.counts: dict[bytes, int] = {}
+        self._packed: bytes | None = None
+
+    @property
+    def payload_bytes(self) -> int:
+        if self._packed is None:
+            self._packed = pack_counts(self.counts.items())
+        return len(self._packed)
+
+    def pieces(self) -> tuple[bytes, ...]:
+        assert self._packed is not None
+        return (self._packed,)
+
+    def written(self) -> None:
+        for producer, count in self.counts.items():
+            self._catalog.set_count(producer, count, self.segment)
+
+
+@final
+class UnwrittenPayload(Unwritten):
+    """Anything else; *on_written* is told the segment."""
+
+    __slots__ = ("_on_written", "_payload")
+
+    def __init__(self, kind: RecordKind, payload: bytes, on_written: Callable[[int], None] | None = None) -> None:
+        super().__init__(kind)
+        self._payload = payload
+        self._on_written = on_written
+
+    @property
+    def payload_bytes(self) -> int:
+        return len(self._payload)
+
+    def pieces(self) -> tuple[bytes, ...]:
+        return (self._payload,)
+
+    def written(self) -> None:
+        if self._on_written is not None:
+            self._on_written(self.segment)

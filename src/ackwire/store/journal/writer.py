@@ -1,0 +1,216 @@
+"""Writes records behind all others: into the active segment, and into the next one when it is full.
+
+It only writes; `engine.py` decides when to sync, and who may be told then. A segment is made ahead (`make_spare`), so
+that a full disk is noticed while there is still room for what must be recorded to make space.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, final
+
+from ackwire.store.files import DataFile, Files
+from ackwire.store.journal.record import Flag, RecordKind, pack_record, record_bytes
+from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, SegmentHeader, segment_path
+
+SPARE_NAME: Final = "spare"
+_OPEN_FOR_READING: Final = 64
+"""Segments that are kept open to read from."""
+
+
+class Unwritten:
+    """A record that waits to be written; afterwards it knows where it is."""
+
+    __slots__ = ("flags", "group", "kind", "offset", "segment")
+
+    def __init__(self, kind: RecordKind) -> None:
+        self.kind = kind
+        self.flags = 0
+        self.group = 0
+        """Records with the same number, if it is not 0, take effect together."""
+        self.segment = 0
+        self.offset = 0
+
+    @property
+    def payload_bytes(self) -> int:
+        raise NotImplementedError
+
+    def pieces(self) -> tuple[bytes | memoryview, ...]:
+        """The payload."""
+        raise NotImplementedError
+
+    def written(self) -> None:
+        """It is in the file now."""
+
+
+def mark_groups(records: list[Unwritten]) -> None:
+    """Set the flags of records that take effect together."""
+    for record, following in pairwise(records):
+        if record.group and record.group == following.group:
+            record.flags |= Flag.GOES_ON
+            following.flags |= Flag.CONTINUES
+
+
+@final
+class JournalWriter:
+    """The end of the journal."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        *,
+        store_id: bytes,
+        seed: int,
+        epoch: int,
+        segment_bytes: int,
+        next_segment: int,
+        next_number: int,
+        on_segment: Callable[[int, int], None],
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._store_id = store_id
+        self.seed = seed
+        self.epoch = epoch
+        self._segment_bytes = segment_bytes
+        self._next_segment = next_segment
+        self.next_number = next_number
+        self._on_segment = on_segment
+        """Told number and size of each segment when it begins."""
+        self.synced_number = next_number - 1
+        """Everything up to this record is on the medium."""
+        self.last_sequence = 0
+        """The highest sequence of a message; goes into the header of each new segment."""
+        self._active: DataFile | None = None
+        self.segment = 0
+        self.offset = 0
+        self._end = 0
+        self._spare: DataFile | None = None
+        self._dirty: dict[int, tuple[DataFile, int]] = {}
+        """Segments with something that may not be on the medium, and the number of the last record written to each."""
+        self._reading: OrderedDict[int, DataFile] = OrderedDict()
+
+    @property
+    def last_number(self) -> int:
+        return self.next_number - 1
+
+    def resume(self, segment: int, offset: int) -> None:
+        """Go on in *segment*, which an earlier run has begun, from *offset* on."""
+        self._active = self._files.open(segment_path(self._directory, segment))
+        self.segment, self.offset, self._end = segment, offset, self._active.size_bytes
+        self._dirty[segment] = (self._active, self.last_number)
+
+    # ---- writing -----------------------------------------------------------------------------------------------
+
+    def write(self, records: list[Unwritten]) -> None:
+        """Write *records*; each knows its place when this returns."""
+        pieces: list[bytes | memoryview] = []
+        start = self.offset
+        for record in records:
+            size_bytes = record_bytes(record.payload_bytes)
+            if self._active is None or self.offset + size_bytes > self._end:
+                self._write_pieces(pieces, start)
+                self._begin_segment(size_bytes)
+                pieces, start = [], self.offset
+            record.segment, record.offset = self.segment, self.offset
+            pieces += pack_record(
+                record.kind, record.flags, self.epoch, self.next_number, self.synced_number, record.pieces(), self.seed
+            )
+            self.next_number += 1
+            self.offset += size_bytes
+        self._write_pieces(pieces, start)
+
+    def _write_pieces(self, pieces: list[bytes | memoryview], start: int) -> None:
+        if pieces:
+            assert self._active is not None
+            self._active.write(b"".join(pieces), start)
+            self._dirty[self.segment] = (self._active, self.last_number)
+
+    def _begin_segment(self, needed_bytes: int) -> None:
+        size_bytes = max(self._segment_bytes, SEGMENT_HEADER_BYTES + needed_bytes)
+        number, self._next_segment = self._next_segment, self._next_segment + 1
+        path = segment_path(self._directory, number)
+        if self._spare is not None and size_bytes == self._segment_bytes:
+            file, self._spare = self._spare, None
+            self._files.rename(self._directory / SPARE_NAME, path)
+        else:
+            file = self._files.create(path, size_bytes)
+        header = SegmentHeader(number, self.epoch, self._store_id, self.next_number, self.last_sequence)
+        file.write(header.pack(), 0)
+        self._active, self.segment, self.offset, self._end = file, number, SEGMENT_HEADER_BYTES, size_bytes
+        self._dirty[number] = (file, self.last_number)
+        self._on_segment(number, size_bytes)
+
+    # ---- syncing -----------------------------------------------------------------------------------------------
+
+    def unsynced(self) -> list[DataFile]:
+        """The files that have to be synced for everything written so far to be durable."""
+        return [file for file, _ in self._dirty.values()]
+
+    def synced_up_to(self, number: int) -> None:
+        """All files that were unsynced when *number* was the last record have been synced."""
+        self.synced_number = max(self.synced_number, number)
+        for segment, (file, last_written) in list(self._dirty.items()):
+            if last_written <= number:
+                del self._dirty[segment]
+                if file is not self._active:
+                    file.close()
+
+    # ---- segments made ahead -----------------------------------------------------------------------------------
+
+    @property
+    def has_spare(self) -> bool:
+        return self._spare is not None
+
+    def make_spare(self) -> DataFile:
+        """A segment for later. Runs beside the loop; `keep_spare` takes what it returns."""
+        return self._files.create(self._directory / SPARE_NAME, self._segment_bytes)
+
+    def keep_spare(self, file: DataFile) -> None:
+        self._spare = file
+
+    # ---- reading -----------------------------------------------------------------------------------------------
+
+    def file(self, segment: int) -> DataFile:
+        """*segment*, to read from."""
+        if segment == self.segment and self._active is not None:
+            return self._active
+        file = self._reading.get(segment)
+        if file is None:
+            file = self._reading[segment] = self._files.open(segment_path(self._directory, segment), writable=False)
+            if len(self._reading) > _OPEN_FOR_READING:
+                self._reading.popitem(last=False)[1].close()
+        else:
+            self._reading.move_to_end(segment)
+        return file
+
+    def open_to_scan(self, segment: int) -> DataFile:
+        """*segment*, for another thread."""
+        return self._files.open(segment_path(self._directory, segment), writable=False)
+
+    def remove(self, segment: int) -> None:
+        """Delete a segment that nobody needs. Runs beside the loop, after `forget`."""
+        path = segment_path(self._directory, segment)
+        if self._files.exists(path):
+            self._files.remove(path)
+
+    def forget(self, segment: int) -> None:
+        """*segment* will not be read any more."""
+        file = self._reading.pop(segment, None)
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        """Let go of all files; what was written stays."""
+        for file in (*self._reading.values(), *(it for it, _ in self._dirty.values() if it is not self._active)):
+            file.close()
+        if self._active is not None:
+            self._active.close()
+        if self._spare is not None:
+            self._spare.close()
+            self._files.remove(self._directory / SPARE_NAME)
+        self._active = self._spare = None
+        self._dirty.clear()
+        self._reading.clear()
