@@ -165,6 +165,8 @@ class JournalStore:
         self.checkpoint_segment = 0
         """Replay begins in this segment: no later one may go."""
         self._written_since_checkpoint = 0
+        self._index_trouble: str | None = None
+        """Why the last checkpoint did not succeed."""
         self._is_making_spare = False
         self._spare_failed = False
         """The disk had no space for another segment: the next tick tries again."""
@@ -172,7 +174,11 @@ class JournalStore:
         self._on_room: list[Callable[[], None]] = []
         self._is_closed = False
         self._compaction = Compaction(self, self._catalog, self._writer, indexing, clock)
-        self._open()
+        try:
+            self._open()
+        except BaseException:
+            self.abandon()
+            raise
 
     def _take_lock(self, holder: str) -> Lock:
         try:
@@ -207,7 +213,7 @@ class JournalStore:
             next_number=recovery.number + 1,
             on_segment=catalog.add_segment,
         )
-        if recovery.segment in catalog.segments:
+        if recovery.can_resume:
             writer.resume(recovery.segment, recovery.offset)
         return catalog, recovery.report, writer
 
@@ -217,12 +223,13 @@ class JournalStore:
         now_and_sequence = pack_numbers((self._clock.now_ms(), self._catalog.last_sequence))
         self._record(UnwrittenPayload(RecordKind.OPENED, now_and_sequence))
         self._write()
-        for file in self._writer.unsynced():
-            file.sync()
-        self._writer.synced_up_to(self._writer.last_number)
+        self._sync_on_the_spot()
+        self._require_good()
         self._begin_checkpoint()
         self.check_space()
         self._clock.call_later(_TICK_SECONDS, self._tick)
+        if self._options.sync is SyncPolicy.PERIODIC:
+            self._clock.call_later(self._options.sync_interval_seconds, self._sync_periodically)
 
     # ---- recording ---------------------------------------------------------------------------------------------
 
@@ -258,9 +265,11 @@ class JournalStore:
             self._take_out(unwritten, sequence, facts)
             if isinstance(unwritten, UnwrittenMessage):
                 facts.active.fresh.pop(sequence, None)
-                self._count(message)
                 return
-        entry = self._catalog.take(facts, sequence)
+        try:
+            entry = self._catalog.take(facts, sequence)
+        except DamagedIndex as error:
+            raise self._fail("trust the index of", error) from None
         if entry is not None:
             self._removals().add(facts.place_id, sequence, entry.segment)
 
@@ -269,6 +278,8 @@ class JournalStore:
         record.places = [it for it in record.places if it is not facts]
         if not record.places:
             del self._unwritten[sequence]
+            if isinstance(record, UnwrittenMessage):
+                self._count(record.message)
 
     def _count(self, message: Message) -> None:
         """Its producer is remembered although the message is not written: it may be sent again (J4)."""
@@ -525,6 +536,8 @@ class JournalStore:
             self._fail("sync", error or self.failure)
             return
         self._writer.synced_up_to(number)
+        if not self._buffer and self._writer.synced_number == self._writer.last_number:
+            waiters += self._take_waiters()  # they came later, and nothing new came with them
         self._answer(waiters)
         if self._buffer or self._waiters:
             self._flush_now()
@@ -538,7 +551,7 @@ class JournalStore:
 
     # ---- failures ----------------------------------------------------------------------------------------------
 
-    def _fail(self, what: str, error: Exception | None) -> None:
+    def _fail(self, what: str, error: Exception | None) -> StoreFailed:
         """Promise nothing any more (K7): what is on the medium, only a new start can tell."""
         if self.failure is None:
             self.failure = StoreFailed(
@@ -550,6 +563,7 @@ class JournalStore:
             if on_failed is not None:
                 on_failed(self.failure)
         self._on_failed(self.failure)
+        return self.failure
 
     # ---- time --------------------------------------------------------------------------------------------------
 
@@ -558,6 +572,9 @@ class JournalStore:
             return
         self._clock.call_later(_TICK_SECONDS, self._tick)
         self._make_spare()
+        if self._index_trouble is not None and self._checkpoint is not None:
+            self._index_trouble = None
+            self._write_index(self._checkpoint)
         self.check_space()
         now = self._clock.monotonic()
         has_changed = self._writer.last_number != self._checkpoint_number
@@ -566,10 +583,12 @@ class JournalStore:
             self._begin_checkpoint()
         elif self._checkpoint is None:
             self._compaction.begin()
-        self._sync_periodically()
 
     def _sync_periodically(self) -> None:
-        if self._options.sync is SyncPolicy.PERIODIC and not self._is_syncing and self._writer.unsynced():
+        if self._is_closed or self.failure is not None:
+            return
+        self._clock.call_later(self._options.sync_interval_seconds, self._sync_periodically)
+        if not self._is_syncing and self._writer.unsynced():
             number, files = self._writer.last_number, self._writer.unsynced()
             self._is_syncing = True
             self._writing.submit(partial(self._timed_sync, files), partial(self._synced, [], number))
@@ -592,19 +611,28 @@ class JournalStore:
         self._checkpointed_at = self._clock.monotonic()
         self._checkpoint_number = writer.last_number
 
-        def work() -> None:
+        def sync() -> None:
             for file in files:  # the index must never know more than the journal
                 file.sync()
-            self._catalog.index.commit(checkpoint.changes())
 
-        self._indexing.submit(work, self._checkpoint_done)
+        self._indexing.submit(sync, partial(self._write_index, checkpoint))
 
-    def _checkpoint_done(self, error: Exception | None) -> None:
-        checkpoint, self._checkpoint = self._checkpoint, None
-        if error is not None:
-            self._fail("write the index of", error)
-        elif checkpoint is not None and self.failure is None:
+    def _write_index(self, checkpoint: Checkpoint, error: Exception | None = None) -> None:
+        if error is not None or self.failure is not None:
+            self._fail("sync", error)
+            return
+        self._writer.synced_up_to(checkpoint.position.number)
+        index = self._catalog.index
+        self._indexing.submit(lambda: index.commit(checkpoint.changes()), partial(self._checkpoint_done, checkpoint))
+
+    def _checkpoint_done(self, checkpoint: Checkpoint, error: Exception | None) -> None:
+        self._index_trouble = None if error is None else f"the index in {self._data} cannot be written: {error}"
+        if self._index_trouble is not None:  # the journal has everything: the next tick tries again
+            _log.error("%s", self._index_trouble)
+            return
+        if self.failure is None:
             checkpoint.end(self._catalog)
+            self._checkpoint = None
             self.checkpoint_segment = checkpoint.position.segment
             self._compaction.begin()
 
@@ -654,6 +682,8 @@ class JournalStore:
         free = self._files.free_bytes(self._data)
         if free < self._options.free_bytes_min:
             return f"the disk of {self._data} has {free} bytes left, less than {self._options.free_bytes_min}"
+        if self._index_trouble is not None:
+            return self._index_trouble
         if self._spare_failed:
             return f"the disk of {self._data} has no space for another file of {self._options.segment_bytes} bytes"
         return None
@@ -718,14 +748,20 @@ class JournalStore:
         for sequence in sequences:
             unwritten = self._unwritten.get(sequence)
             if isinstance(unwritten, UnwrittenMessage) and facts in unwritten.places:
-                message = read_message(self._form, unwritten.frame)
-                message.redelivery_counter = unwritten.redeliveries
+                message = read_message(self._form, unwritten.message.frame)
+                message.redelivery_counter = unwritten.message.redelivery_counter
                 found[sequence] = message
-            elif (entry := self._catalog.find(facts, sequence)) is not None:
+            elif (entry := self._find(facts, sequence)) is not None:
                 entries.append((entry, sequence))
         for run in _runs(sorted(entries)):
             self._read_run(place, run, found)
         return [found.get(sequence) for sequence in sequences]
+
+    def _find(self, facts: PlaceFacts, sequence: int) -> Entry | None:
+        try:
+            return self._catalog.find(facts, sequence)
+        except DamagedIndex as error:
+            raise self._fail("trust the index of", error) from None
 
     def _read_run(self, place: Place, run: list[tuple[Entry, int]], found: dict[int, Message | None]) -> None:
         """Read neighbouring messages at once."""
@@ -778,14 +814,13 @@ class JournalStore:
         if self.failure is not None:
             self.abandon()
             return
-        self._finish_background()
         self._compaction.stop()
+        self._finish_background()
         self._record(UnwrittenPayload(RecordKind.CLOSED, pack_numbers((self._catalog.last_sequence,))))
-        if self._write():
-            self._sync_on_the_spot()
-        if self.failure is None:
-            self._begin_checkpoint()
-            self._finish_background()
+        self._write()
+        self._sync_on_the_spot()
+        self._begin_checkpoint()
+        self._finish_background()
         self._let_go(clean=self.failure is None)
 
     def _finish_background(self) -> None:
@@ -793,6 +828,9 @@ class JournalStore:
         self._indexing.finish()
 
     def _sync_on_the_spot(self) -> None:
+        """Sync and answer before anything else happens: at the start, and at the end."""
+        if self.failure is not None:
+            return
         waiters, number = self._take_waiters(), self._writer.last_number
         try:
             for file in self._writer.unsynced():

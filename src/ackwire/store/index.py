@@ -72,6 +72,11 @@ class Index(Protocol):
         ...
 
     @property
+    def is_vouched_for(self) -> bool:
+        """Whether it is known to be just what the last run left."""
+        ...
+
+    @property
     def size_bytes(self) -> int: ...
 
     def close(self) -> None:
@@ -99,6 +104,7 @@ class LmdbIndex:
             shutil.rmtree(directory, ignore_errors=True)
             self._seal.unlink(missing_ok=True)
         self._check_seal()
+        self.is_vouched_for = self._seal.exists()
         if not read_only:
             self._seal.unlink(missing_ok=True)
             directory.mkdir(exist_ok=True)

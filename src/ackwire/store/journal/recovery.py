@@ -7,6 +7,7 @@ applied when its last record is there. See `docs/formats/journal.md`.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,6 +158,11 @@ class Recovery:
         self._settle_end()
         self._report_orphans()
 
+    @property
+    def can_resume(self) -> bool:
+        """Whether the last segment can be written to: one that does not say what it is, is only read."""
+        return self.segment in self.catalog.segments and self._headers[self.segment] is not None
+
     # ---- segments ----------------------------------------------------------------------------------------------
 
     def _remove_spare(self) -> None:
@@ -173,10 +179,20 @@ class Recovery:
         ids = {header.store_id for header in self._headers.values() if header is not None}
         if len(ids) > 1:
             raise UnusableStore(f"{self._directory} has segments of {len(ids)} different stores: take the others away")
-        if not ids and self._headers and any(map(self._has_bytes, self._headers)):
-            raise UnusableStore(f"{self._directory} has no segment that can be read; restore one from a copy")
+        if not ids and any(map(self._has_bytes, self._headers)):
+            ids = {self._store_id_of_index()}
         self.store_id = next(iter(ids), b"")
         self._seed = seed_of(self.store_id)
+
+    def _store_id_of_index(self) -> bytes:
+        """No segment says whose it is; the index may know."""
+        try:
+            position = read_position(self.catalog)
+        except DamagedIndex:
+            position = None
+        if position is None:
+            raise UnusableStore(f"{self._directory} has no segment that can be read; restore one from a copy")
+        return position.store_id
 
     def _header(self, number: int) -> SegmentHeader | None:
         file = self._files.open(segment_path(self._directory, number), writable=False)
@@ -204,11 +220,20 @@ class Recovery:
                 return None
             self._check(position)
             load(self.catalog, self._form)
+            if not self.catalog.index.is_vouched_for:
+                self._verify_index()
         except DamagedIndex as error:
             self.quarantine.put(f"the index is made anew: {error}", "")
             self._forget_index()
             return None
         return position
+
+    def _verify_index(self) -> None:
+        """After a crash: every entry by its checksum, and as many as were counted."""
+        for facts in self.catalog.place_by_id.values():
+            counted: Counter[int] = Counter(entry.segment for _, entry in self.catalog.indexed(facts.place_id))
+            if counted != {number: messages for number, (messages, _) in facts.held.items()}:
+                raise DamagedIndex(f"it has other messages of {facts!r} than it counted")
 
     def _check(self, position: Position) -> None:
         if position.store_id != self.store_id:
@@ -230,12 +255,13 @@ class Recovery:
         header = self._headers.get(first)
         self._begin(first, SEGMENT_HEADER_BYTES, 0 if header is None else header.first_record - 1, 0)
         self._read_from(first)
-        self._report_missing()
+        self._report_missing(first)
 
     def _replay(self, position: Position) -> None:
         self.catalog.last_sequence = max(self.catalog.last_sequence, position.last_sequence)
         self._begin(position.segment, position.offset, position.number, position.epoch)
         self._read_from(position.segment)
+        self._report_missing(position.segment)
 
     def _begin(self, segment: int, offset: int, number: int, epoch: int) -> None:
         self.segment, self.offset, self.number, self.epoch = segment, offset, number, epoch
@@ -298,12 +324,14 @@ class Recovery:
 
     def _accept_damage(self, witness: Record) -> None:
         """What is missing had been synced: it is damaged, and what was held is as good as ever."""
-        held, self._held, self._hole = self._held, [], None
+        first_missing, held = self.number + 1, self._held
+        self._held, self._hole = [], None
         for damage, data in self._damages:
             self._report_damage(damage, data)
+        if not self._damages:
+            following = held[0].number if held else witness.number
+            self.quarantine.put(f"records from {first_missing} to {following - 1} are missing", "")
         self._damages.clear()
-        if not held and not self.report.damages:
-            self.quarantine.put(f"records from {self.number + 1} to {witness.number - 1} are missing", "")
         for record in held:
             self._take(record)
 
@@ -342,11 +370,13 @@ class Recovery:
         if self._held:
             what = f"{len(self._held)} records behind a missing one were never promised, and are cut off"
             self.quarantine.put(what, f"{self.segment:010}-{self.offset}-tail.bin", b"".join(map(_payload, doubtful)))
+        if self._headers[self.segment] is None and self.offset == SEGMENT_HEADER_BYTES:
+            behind.append(self.segment)  # it was made, and never begun
         for number in behind:
             self._cut(number, 0)
             self._files.remove(segment_path(self._directory, number))
             self.catalog.segments.pop(number)
-        if self.segment:
+        if self.segment in self.catalog.segments:
             self._cut(self.segment, self.offset)
 
     def _cut(self, number: int, offset: int) -> None:
@@ -362,12 +392,12 @@ class Recovery:
         finally:
             file.close()
 
-    def _report_missing(self) -> None:
+    def _report_missing(self, first: int) -> None:
         """Segments between others that are not there, and were not removed on purpose."""
         gaps = self.catalog.state.get(GAPS_KEY)
         removed = set(gaps.value) if gaps is not None and isinstance(gaps.value, tuple) else set()
         numbers = set(self._headers)
-        for number in range(min(numbers, default=0), max(numbers, default=0)):
+        for number in range(first, max(numbers, default=0)):
             if number not in numbers and number not in removed:
                 self.quarantine.put(f"segment {number} is missing, with all that was in it", "")
 

@@ -19,34 +19,27 @@ from ackwire.store.journal.writer import Unwritten
 _REMOVED_BYTES = len(pack_removed(0, 0, 0))
 
 
+@final
 class UnwrittenMessage(Unwritten):
     """A message for some places; those that it leaves before it is written are taken out again."""
 
-    __slots__ = ("_catalog", "_message", "places")
+    __slots__ = ("_catalog", "message", "places")
 
     def __init__(self, catalog: Catalog, message: Message, places: list[PlaceFacts]) -> None:
         super().__init__(RecordKind.MESSAGE)
         self._catalog = catalog
-        self._message = message
+        self.message = message
         self.places = places
 
     @property
-    def frame(self) -> bytes:
-        return self._message.frame
-
-    @property
-    def redeliveries(self) -> int:
-        return self._message.redelivery_counter
-
-    @property
     def payload_bytes(self) -> int:
-        return message_overhead(len(self.places)) + len(self._message.frame)
+        return message_overhead(len(self.places)) + len(self.message.frame)
 
     def pieces(self) -> tuple[bytes, ...]:
-        return pack_message_head(self._message, [it.place_id for it in self.places]), self._message.frame
+        return pack_message_head(self.message, [it.place_id for it in self.places]), self.message.frame
 
     def written(self) -> None:
-        message = self._message
+        message = self.message
         entry = Entry(
             self.segment, self.offset, len(message.frame), len(self.places), message.priority, message.expiration
         )
