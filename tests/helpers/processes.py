@@ -109,6 +109,16 @@ class ManagedProcess:
         finally:
             self._release()
 
+    def wait(self) -> int:
+        """Wait until it ends by itself, and return its exit code."""
+        try:
+            return self._popen.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self.failure(f"did not end by itself within {STOP_TIMEOUT_SECONDS} s") from None
+        finally:
+            self._release()
+
     def kill(self) -> None:
         """End the process with SIGKILL: no farewell, as in a crash."""
         self._popen.kill()
@@ -189,6 +199,53 @@ def running_broker(
             raise process.failure("ended by itself")
         if process.terminate() != 0:
             raise process.failure("did not end well after SIGTERM")
+
+
+class RestartableBroker:
+    """`ackwire serve` on a journal that outlives it: stopped, killed and started again on the same port."""
+
+    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
+        self._folder = folder
+        self._options = tuple(options)
+        self.data = folder / "data"
+        self._process: ManagedProcess | None = None
+        self.port = 0
+
+    @property
+    def process(self) -> ManagedProcess:
+        assert self._process is not None, "the broker was not started"
+        return self._process
+
+    @property
+    def url(self) -> str:
+        return f"tcp://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        listen = ("--listen", f"tcp://127.0.0.1:{self.port}")
+        argv = [str(ackwire_program()), "serve", "--data", str(self.data), *listen, *self._options]
+        self._process = ManagedProcess(argv, log_path=self._folder / "broker.log")
+        self.port = wait_until_ready(self._process, 1).ports[0]
+
+    def restart(self, *, kill: bool) -> None:
+        """End it, as it should or as in a crash, and start it again."""
+        if kill:
+            self.process.kill()
+        elif self.process.terminate() != 0:
+            raise self.process.failure("did not end well after SIGTERM")
+        self.start()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
 
 def ackwire_program() -> Path:
