@@ -2,7 +2,8 @@
 
 Every client is a process of its own and writes one line of JSON for each message it sends, receives or acknowledges.
 At the end these events must add up: each queue message acknowledged once, each topic message once by every
-subscriber, and what a killed consumer held received by another one, flagged as redelivered.
+subscriber, what a killed consumer held received by another one, flagged as redelivered, and what a broker had
+acknowledged before it was killed received from the next one.
 
     python examples/demo.py          leaves the broker running until Ctrl-C
     python examples/demo.py --exit   ends by itself; the exit code says whether everything added up
@@ -52,9 +53,11 @@ POLL_SECONDS = 0.05
 ORDERS = "queue://demo.orders"
 SHIPMENTS = "queue://demo.shipments"
 PRICES = "topic://demo.prices"
+INVOICES = "queue://demo.invoices"
 ORDERS_PER_PRODUCER = 500
 SHIPMENT_COUNT = 100
 PRICE_COUNT = 500
+INVOICE_COUNT = 300
 STALL_AFTER = 15  # the doomed consumer acknowledges 10 of these and holds the rest, and all that was prefetched
 
 
@@ -169,9 +172,18 @@ class Run:
         port = USUAL_PORT if is_free(USUAL_PORT) else 0
         if port == 0:
             say(f"port {USUAL_PORT} is taken; the broker will listen on a free one")
+        return self._start_broker(f"tcp://127.0.0.1:{port}")
+
+    def replace_broker(self) -> None:
+        """Kill the broker as a crash would, and start another one on its data and its port."""
+        self.children.pop(0).kill()
+        self._start_broker(self.url)
+
+    def _start_broker(self, listen: str) -> Child:
         program = Path(sys.executable).with_name("ackwire")
-        listen = f"tcp://127.0.0.1:{port}"
-        broker = self.start("broker", [str(program), "serve", "--store", "memory", "--listen", listen])
+        data = str(self.folder / "data")
+        broker = self.start("broker", [str(program), "serve", "--data", data, "--listen", listen])
+        self.children.insert(0, self.children.pop())  # it goes last
         self.url = broker.expect("ackwire").split()[-1]
         return broker
 
@@ -266,6 +278,7 @@ class Audience:
 AUDIENCES = (
     Audience(ORDERS, ("auto", "client", "individual"), "3 consumers, sharing"),
     Audience(SHIPMENTS, ("doomed", "rescuer"), "1 killed, then another", expects_redelivery=True),
+    Audience(INVOICES, ("accountant",), "1, after the broker's crash"),
     Audience(PRICES, ("subscriber-1",), "subscriber-1"),
     Audience(PRICES, ("subscriber-2",), "subscriber-2"),
     Audience(PRICES, ("subscriber-3",), "subscriber-3"),
@@ -352,9 +365,22 @@ def play(run: Run, log: EventLog) -> None:
     rescuer.expect("ready")
 
     say("waiting for the last messages")
-    wait_until(lambda: not any(account.missing for account in accounts(log.read())), SETTLE_SECONDS)
+    wait_until(lambda: not missing(log, but=INVOICES), SETTLE_SECONDS)
     for consumer in (*consumers, rescuer):
         consumer.finish()
+
+    say(f"sending {INVOICE_COUNT} invoices; when the last one is acknowledged, the broker is killed and started again")
+    run.producer("invoices", INVOICES, INVOICE_COUNT).finish()
+    run.replace_broker()
+    accountant = run.consumer("accountant", INVOICES, "client")
+    accountant.expect("ready")
+    wait_until(lambda: not missing(log), SETTLE_SECONDS)
+    accountant.finish()
+
+
+def missing(log: EventLog, but: str | None = None) -> bool:
+    """Whether a message that was sent has not been acknowledged yet, to another destination than *but*."""
+    return any(account.missing for account in accounts(log.read()) if account.audience.destination != but)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:
@@ -442,8 +468,8 @@ def demonstrate(*, stay: bool) -> int:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=OUTPUT))
     with Run(folder) as run:
-        say("starting the broker: ackwire serve --store memory")
-        broker = run.start_broker()
+        say("starting the broker: ackwire serve --data DIRECTORY")
+        run.start_broker()
         say(f"compiling the Java clients for {run.url}")
         run.compile_clients()
         log = EventLog(run.folder / "events")
@@ -453,9 +479,9 @@ def demonstrate(*, stay: bool) -> int:
         print(f"\n{report(found, log.read())}\n", flush=True)
         say(f"events of all clients, as JSON lines: {(run.folder / 'events').relative_to(ROOT)}")
         if stay:
-            keep_serving(broker, run.url)
+            keep_serving(run.children[0], run.url)
         say("stopping the broker")
-        broker.terminate()
+        run.children[0].terminate()
     good = all(account.verdict == "ok" for account in found)
     say("everything adds up" if good else "something does NOT add up")
     return 0 if good else 1
