@@ -74,6 +74,13 @@ class MessageEditor(Protocol):
         """Give *message* its place in the broker's order and its time of arrival, in its bytes too."""
         ...
 
+    def restored(self, frame: bytes) -> Message:
+        """The message whose canonical bytes were kept, with its place in the broker's order, never redelivered.
+
+        Raises `RemoteProtocolError` for bytes that are no message.
+        """
+        ...
+
     def lookup(self, message: Message) -> Callable[[str], Value]:
         """What a selector sees of *message*: header and property values by name, None for what is not there."""
         ...

@@ -65,6 +65,7 @@ class Message:
         "properties_offset",
         "redelivery_counter",
         "sequence",
+        "ticket",
         "timestamp",
     )
 
@@ -96,6 +97,8 @@ class Message:
         self.sequence = 0
         self.dispatched_ms = 0
         """When a queue last sent it to a consumer; 0: when it arrived, if at all."""
+        self.ticket = 0
+        """Where its bytes stand in the temp store, if they were spilled; 0: nowhere."""
 
     def copy(self) -> "Message":
         """The same message once more, with a redelivery count of its own; the bytes are shared."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ackwire.destinations import Destination
-from ackwire.errors import StoreFailed
+from ackwire.errors import AckwireError, StoreFailed
 from ackwire.message import Message
 
 
@@ -213,4 +213,38 @@ class Store(Protocol):
 
     def on_room(self, callback: Callable[[], None]) -> None:
         """Have *callback* called whenever there may be room again after `full`."""
+        ...
+
+
+class SpillDamaged(AckwireError):
+    """Spilled bytes cannot be read, or are not the ones that were written."""
+
+
+class Spill(Protocol):
+    """Room beside memory for messages that nobody expects to find after a restart (SEMANTICS B6, B7)."""
+
+    def append(self, frame: bytes) -> int | None:
+        """Keep *frame*; the answer is a ticket above 0, or None if there is no room."""
+        ...
+
+    def read(self, ticket: int) -> bytes:
+        """What was kept. Raises `SpillDamaged`; the ticket is to be freed all the same."""
+        ...
+
+    def free(self, ticket: int) -> None:
+        """The frame is not needed any more. Each ticket is freed once."""
+        ...
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a frame of that size would be taken now, as far as is known."""
+        ...
+
+    @property
+    def used_bytes(self) -> int: ...
+
+    @property
+    def bytes_max(self) -> int: ...
+
+    def close(self) -> None:
+        """Forget everything."""
         ...

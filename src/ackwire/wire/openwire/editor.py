@@ -315,6 +315,13 @@ class OpenWireEditor:
         """Give *message* its place in the broker's order and its time of arrival, in its bytes too."""
         stamp(message, sequence, in_time_ms)
 
+    def restored(self, frame: bytes) -> Message:
+        """The message whose bytes were kept: `stamp` has written its place in the broker's order into them."""
+        message = self._decoder.message(frame)
+        message.sequence = _LONG.unpack_from(frame, message.origin.id_end)[0]
+        message.redelivery_counter = 0
+        return message
+
     # ---- reading -----------------------------------------------------------------------------------------------
 
     def lookup(self, message: Message) -> Callable[[str], Value]:
