@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import Broker
+from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.clock import ManualClock
@@ -64,6 +65,11 @@ def command_of(message: Message) -> commands.Message:
 def text_of(message: Message) -> str | None:
     """The text of a text message."""
     return decode_text(command_of(message).content)
+
+
+def contents(queue: Queue) -> list[Message]:
+    """Every message of *queue* as a browser sees it."""
+    return [message for batch in queue.browse() for message in batch]
 
 
 @dataclass(slots=True)

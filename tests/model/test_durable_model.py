@@ -10,6 +10,7 @@ from ackwire.errors import BrokerError
 from ackwire.store.contract import DurableKey
 from ackwire.values import Int
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
+from tests.helpers.broker_rig import contents as contents_of
 from tests.simulation.audit import audit
 
 TOPICS = ("topic://t", "topic://u")
@@ -132,7 +133,7 @@ class DurableModel(RuleBasedStateMachine):
         durables = self.rig.broker.registry.durables
         assert {key.name for key in durables} == set(self.terms)
         for name, terms in self.terms.items():
-            contents = durables[DurableKey("client", name)].queue.contents()
+            contents = contents_of(durables[DurableKey("client", name)].queue)
             assert [m.sequence for m in contents] == [waiting.sequence for waiting in terms.waiting]
             assert [m.redelivery_counter for m in contents] == [waiting.counter for waiting in terms.waiting]
         assert {record.key.name for record in self.rig.store.durables()} == set(self.terms)

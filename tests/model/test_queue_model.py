@@ -19,6 +19,7 @@ from ackwire.policy import DestinationPolicy
 from ackwire.values import Int
 from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named
+from tests.helpers.broker_rig import contents as contents_of
 from tests.simulation.audit import audit
 
 QUEUE = "queue://q"
@@ -312,7 +313,7 @@ class QueueModel(RuleBasedStateMachine):
 
     def _take_over_expired(self) -> None:
         """Expiry is noticed when a message would be sent, or by the sweep: the broker may be late, never early."""
-        there = {message.sequence for message in self.queue.contents()}
+        there = {message.sequence for message in contents_of(self.queue)}
         now_ms = self.rig.clock.now_ms()
         delivered = {message.sequence for c in self.consumers for message in c.real.delivered[c.taken_over :]}
         for item in list(self.pending):
@@ -328,7 +329,7 @@ class QueueModel(RuleBasedStateMachine):
             return
         audit(self.rig.broker, self.rig.store)
         expected = sorted(self.pending + [i for c in self.consumers for i in c.held], key=self._order)
-        contents = self.queue.contents()
+        contents = contents_of(self.queue)
         assert [message.sequence for message in contents] == [item.sequence for item in expected]
         assert [message.redelivery_counter for message in contents] == [item.counter for item in expected]
         for consumer in self.consumers:

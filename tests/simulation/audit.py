@@ -8,7 +8,7 @@ from collections import Counter
 
 from ackwire.broker.broker import Broker
 from ackwire.broker.dispatch import Lane
-from ackwire.broker.pending import PendingList
+from ackwire.broker.pending import NO_LIMIT, PagedOut, PendingList
 from ackwire.broker.queue import Queue
 from ackwire.message import Message
 from ackwire.store.memory import MemoryStore
@@ -21,10 +21,10 @@ class Violation(Exception):
 def audit(broker: Broker, store: MemoryStore | None = None) -> None:
     """Raise `Violation` if the broker contradicts itself."""
     in_transactions = _acked_in_transactions(broker)
-    total = 0
+    total = 0  # what is paged out takes no memory
     for queue in broker.registry.queues():
         held = _audit_queue(queue, in_transactions.pop(id(queue), []))
-        total += queue.size_bytes
+        total += queue.size_bytes - _paged_bytes(queue)
         if store is not None:
             _audit_store(queue, held, store)
     uncommitted = sum(m.size_bytes for t in broker.transactor.transactions for _, m in t.sends)
@@ -47,12 +47,12 @@ def _acked_in_transactions(broker: Broker) -> dict[int, list[Message]]:
 
 
 def _audit_queue(queue: Queue, in_transactions: list[Message]) -> list[Message]:
-    pending = [message for level in queue._levels for message in level]
+    pending = list(queue.pending())
     for level in queue._levels:
         _audit_order(queue, level)
     waiting, in_flight = [], []
     for subscription in queue.subscriptions():
-        waiting += [message for message, _ in subscription.waiting_in.get(queue.place, ())]
+        waiting += list(queue.kept_for(subscription))
         in_flight += [message for message in subscription.in_flight if queue.owns(message)]
     everything = pending + waiting + in_flight + in_transactions
     twice = [n for n, times in Counter(message.sequence for message in everything).items() if times > 1]
@@ -70,8 +70,19 @@ def _audit_queue(queue: Queue, in_transactions: list[Message]) -> list[Message]:
     return everything
 
 
+def _paged_bytes(queue: Queue) -> int:
+    waiting = [entry for s in queue.subscriptions() for entry, _ in s.waiting_in.get(queue.place, ())]
+    return sum(level.paged_bytes for level in queue._levels) + sum(
+        entry.size_bytes for entry in waiting if isinstance(entry, PagedOut)
+    )
+
+
 def _audit_order(queue: Queue, level: PendingList) -> None:
-    sequences = [message.sequence for message in level]
+    listed = level.between(0, NO_LIMIT, NO_LIMIT, NO_LIMIT)
+    sequences = [it.sequence for it in listed]
+    paged = [it.size_bytes for it in listed if isinstance(it.entry, int)]
+    if (len(paged), sum(paged)) != (level.paged_count, level.paged_bytes):
+        raise Violation(f"{queue!r}: a list counts {level.paged_count} paged messages, and {len(paged)} are")
     if sequences != sorted(set(sequences)):
         raise Violation(f"{queue!r}: pending messages are out of order: {sequences}")
     if len(sequences) != len(level):
@@ -88,13 +99,13 @@ def _audit_idle(queue: Queue, lane: Lane) -> None:
             continue
         waiting = subscription.waiting_in.get(queue.place)
         if waiting is not None:
-            if not waiting or waiting[0][0].key not in subscription.in_flight:
+            first = next(queue.kept_for(subscription), None)
+            if first is None or first.key not in subscription.in_flight:
                 raise Violation(f"{subscription!r} has room, and messages of {queue!r} wait for it alone: {waiting}")
             continue
-        for level in queue._levels:
-            for message in level:
-                if _may_have(queue, lane, message):
-                    raise Violation(f"{subscription!r} is idle, and {message!r} waits for it in {queue!r}")
+        for message in queue.pending():
+            if _may_have(queue, lane, message):
+                raise Violation(f"{subscription!r} is idle, and {message!r} waits for it in {queue!r}")
 
 
 def _may_have(queue: Queue, lane: Lane, message: Message) -> bool:

@@ -160,9 +160,10 @@ class World:
             return True  # it may have waited for this consumer alone, since before the older one came back
         attached = self.broker.consumption._attached[subscription]
         queue = next(queue for queue in attached.values() if len(attached) == 1 or queue.owns(message))
-        level = queue._levels[queue._level_of(message)]
         now_ms = self.clock.now_ms()
-        for older in level:
+        for older in queue.pending():
+            if queue._level_of(older) != queue._level_of(message):
+                continue
             if older.sequence > message.sequence:
                 return True
             usable = older.group_id is None and not 0 < older.expiration <= now_ms

@@ -17,7 +17,9 @@ from ackwire.broker.advisory import Advisories
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
+from ackwire.broker.paging import Pager
 from ackwire.broker.questions import Questions
+from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.restore import restore
 from ackwire.broker.scheduler import Scheduler
@@ -32,7 +34,7 @@ from ackwire.editing import Advisory, MessageEditor
 from ackwire.errors import AckwireError, BrokerError, InvalidClientId, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
-from ackwire.store.contract import Store
+from ackwire.store.contract import Spill, Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
 
@@ -51,6 +53,7 @@ class Broker:
         editor: MessageEditor,
         settings: Settings,
         policies: Policies | None = None,
+        temp: Spill | None = None,
     ) -> None:
         self.clock = clock
         self.editor = editor
@@ -61,7 +64,8 @@ class Broker:
         self._connections: dict[str, Connection] = {}
         self._client_ids: dict[str, Connection] = {}
         self.advisories = Advisories(self)
-        self.flow = FlowControl(clock, settings.limits, self._has_undecided_acks)
+        self.flow = FlowControl(clock, settings.limits, store, temp, self._has_undecided_acks)
+        self.pager = Pager(store, editor, self.flow, temp)
         self.registry = Registry(self, store, policies or Policies())
         self.intake = Intake(self, store)
         self.consumption = Consumption(self, store)
@@ -289,9 +293,12 @@ class Broker:
 
     def _sweep(self) -> None:
         self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
-        now_ms = self.clock.now_ms()
         for queue in self.registry.queues():
-            try:
-                queue.expire_due(now_ms)
-            except AckwireError:
-                _log.exception("expired messages of %r stay where they are for now", queue)
+            self._expire_due(queue)
+
+    def _expire_due(self, queue: Queue) -> None:
+        try:
+            if queue.expire_due(self.clock.now_ms()):
+                self.clock.call_later(0, lambda: self._expire_due(queue))
+        except AckwireError:
+            _log.exception("expired messages of %r stay where they are for now", queue)

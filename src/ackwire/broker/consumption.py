@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.acks import AckKind, InFlight
@@ -201,13 +202,27 @@ class Consumption:
         parts: tuple[Destination, ...],
     ) -> BrowserSubscription:
         queues = [self._broker.registry.get_or_make(part) for part in parts]
-        found = [m for queue in queues if isinstance(queue, Queue) for m in queue.contents()]
-        if selector is not None:
-            found = [m for m in found if selector.matches(self._broker.editor.lookup(m))]
-        subscription = BrowserSubscription(request, connection, port, selector, found)
+        snapshots = [queue.browse() for queue in queues if isinstance(queue, Queue)]
+        batches = (self._matching(selector, batch) for batch in chain.from_iterable(snapshots))
+        subscription = BrowserSubscription(request, connection, port, selector, batches)
         connection.subscriptions[request.consumer_id] = subscription
-        subscription.pump()
+        self.pump(subscription)
         return subscription
+
+    def _matching(self, selector: Selector | None, messages: list[Message]) -> list[Message]:
+        if selector is None:
+            return messages
+        return [message for message in messages if selector.matches(self._broker.editor.lookup(message))]
+
+    def _show(self, browser: BrowserSubscription) -> None:
+        """Show *browser* more; a long search gives way to others in between."""
+        if browser.pump() and not browser.is_continuing:
+            browser.is_continuing = True
+            self._broker.clock.call_later(0, lambda: self._show_on(browser))
+
+    def _show_on(self, browser: BrowserSubscription) -> None:
+        browser.is_continuing = False
+        self._show(browser)
 
     # ---- durable subscriptions ---------------------------------------------------------------------------------
 
@@ -511,6 +526,14 @@ class Consumption:
         for message in messages:
             self._broker.advisories.consumed(message.destination, message)
 
+    def undecided(self, queue: Queue) -> Iterator[Message]:
+        """What open transactions have acknowledged of *queue*: it goes or comes back when they end."""
+        for transaction in self._broker.transactor.transactions:
+            for acked in transaction.acks:
+                for of_queue, messages in acked.by_queue:
+                    if of_queue is queue:
+                        yield from messages
+
     def on_slow(self, queue: Queue, subscription: QueueSubscription) -> None:
         if queue.policy.advise_slow_consumers and isinstance(queue.place, Destination):
             self._broker.advisories.slow_consumer(queue.place, subscription)
@@ -552,7 +575,7 @@ class Consumption:
             for message in subscription.pump(self._broker.clock.now_ms()):
                 self._broker.advisories.expired(message.destination, message)
         elif isinstance(subscription, BrowserSubscription):
-            subscription.pump()
+            self._show(subscription)
 
 
 def _lower(asked: int, limit: int | None) -> int | None:

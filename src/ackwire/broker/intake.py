@@ -71,7 +71,7 @@ class Intake:
 
     def _no_space(self, message: Message) -> str | None:
         """Why *message* has to wait: the broker's limit, or that of the queue it is for; None if it need not."""
-        reason = self._broker.flow.memory_is_full()
+        reason = self._broker.flow.no_space(message)
         registry = self._broker.registry
         if reason is not None or not registry.has_memory_limits:
             return reason

@@ -1,5 +1,8 @@
 """Space: how much the broker may hold, and what producers feel when it is full (SEMANTICS B6).
 
+What waits leaves memory when that gets tight (`paging.py`). So a persistent message needs room in the store, if that is
+one that pages, and any other message needs room in memory or in the temp store.
+
 A send that finds no space is held, with its answer, until there is some; or refused, at once or after a time, as
 configured. Only sends are ever held: acks, consumers and heartbeats go on, so what is full can always drain. A
 connection whose held sends pass a limit of their own is not read from any more, unless it has messages in flight:
@@ -9,7 +12,7 @@ then its acks may be what everybody waits for, and further sends are refused ins
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from ackwire.broker.session import Connection
 from ackwire.clock import Clock, Timer
@@ -17,6 +20,10 @@ from ackwire.config import LimitSettings
 from ackwire.errors import AckwireError, BrokerError, ResourceLimit
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy, WhenFull
+from ackwire.store.contract import Spill, Store
+
+_TIGHT_PERCENT: Final = 70
+"""The share of memory above which what waits is paged out; the rest is for what is in flight and about to be."""
 
 
 @dataclass(slots=True)
@@ -57,33 +64,71 @@ class FlowControl:
     """Counts bytes and holds back producers."""
 
     def __init__(
-        self, clock: Clock, settings: LimitSettings, has_undecided_acks: Callable[[Connection], bool] = lambda _: False
+        self,
+        clock: Clock,
+        settings: LimitSettings,
+        store: Store,
+        temp: Spill | None = None,
+        has_undecided_acks: Callable[[Connection], bool] = lambda _: False,
     ) -> None:
         self._clock = clock
         self._has_undecided_acks = has_undecided_acks
         self._settings = settings
+        self._store = store
+        self.temp = temp
+        self.memory_bytes_max = settings.memory_bytes_max
+        self._tight_above_bytes = settings.memory_bytes_max * _TIGHT_PERCENT // 100
         self._held: dict[Connection, deque[HeldSend]] = {}
         self._held_bytes: dict[Connection, int] = {}
         self._held_sessions: Counter[tuple[Connection, bytes]] = Counter()
         self._is_releasing = False
         self.used_bytes = 0
+        """Bytes of messages in memory: what is paged out takes none."""
         self.uncommitted_bytes = 0
         """The part of them that was sent in open transactions."""
+        store.on_room(self.release)
 
-    def memory_is_full(self) -> str | None:
-        """The sentence that says so, or None.
+    @property
+    def is_tight(self) -> bool:
+        """Whether what waits should leave memory."""
+        return self.used_bytes > self._tight_above_bytes
+
+    def memory_is_full(self, size_bytes: int = 1) -> str | None:
+        """The sentence that says so, or None: also if *size_bytes* more could be spilled.
 
         Only what consumers can drain counts: a send that waited for the end of a transaction might wait for one whose
         commit stands behind it.
         """
-        if self.used_bytes - self.uncommitted_bytes < self._settings.memory_bytes_max:
+        if self.used_bytes - self.uncommitted_bytes < self.memory_bytes_max:
             return None
-        return f"memory is full: {self.used_bytes} of {self._settings.memory_bytes_max} bytes (limits.memory_bytes_max)"
+        temp = self.temp
+        if temp is not None and temp.has_room(size_bytes):
+            return None
+        full = f"memory is full: {self.used_bytes} of {self.memory_bytes_max} bytes (limits.memory_bytes_max)"
+        if temp is None:
+            return full
+        return f"{full}, and so is the temp store: {temp.used_bytes} of {temp.bytes_max} bytes (limits.temp_bytes_max)"
+
+    def store_is_full(self) -> str | None:
+        """The store's own sentence, or None."""
+        return self._store.full()
+
+    def no_space(self, message: Message) -> str | None:
+        """Why there is no space for *message*, as a sentence with the limit; None if there is."""
+        if message.persistent and not message.destination.kind.is_temporary:
+            full = self._store.full()
+            if full is not None or self._store.pages:
+                return full
+        return self.memory_is_full(message.size_bytes)
 
     @property
     def has_space(self) -> bool:
-        """Whether any send can go on at once: nobody waits, and memory is not full."""
-        return not self._held and self.used_bytes - self.uncommitted_bytes < self._settings.memory_bytes_max
+        """Whether any send can go on at once: nobody waits, and nothing is full."""
+        return (
+            not self._held
+            and self.used_bytes - self.uncommitted_bytes < self.memory_bytes_max
+            and self._store.full() is None
+        )
 
     def must_wait(self, connection: Connection, message: Message) -> bool:
         """Whether earlier sends of the same session are still held: order is kept."""

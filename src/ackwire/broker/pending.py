@@ -3,121 +3,299 @@
 Positions count from the first message ever appended, so they stay valid while the list is consumed from the front. A
 message that is taken leaves a gap; if it comes back it goes into its gap, in front of all that came later (H1). The
 list of sequences beside the messages is what makes finding a gap a binary search.
+
+A message that is paged out (`paging.py`) leaves a number in its place: its ticket in the temp store, or 0 for what the
+store has. Beside it stand its sequence, its expiration and its size, so that nothing is read to order, to expire or to
+count: some 30 bytes for each, so that millions may wait.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator
-from typing import Final, final
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import Final, NamedTuple, final
 
 from ackwire.message import Message
+from ackwire.store.contract import WaitingMessage
 
 _COMPACT_FROM: Final = 1024
 """Gaps at the front are given back when there are more of them than this, and more than messages."""
+_WINDOW: Final = 4
+"""How far a look for paged-out messages goes, in multiples of what it is to find."""
+_NEVER: Final = (1 << 63) - 1
+_SEQUENCE, _EXPIRATION, _SIZE = (WaitingMessage._fields.index(it) for it in ("sequence", "expiration", "size_bytes"))
+
+NO_LIMIT: Final = 1 << 62
+
+Entry = Message | int
+"""A message, or the number that stands for one that is paged out."""
+
+
+class PagedOut(NamedTuple):
+    """What stays in memory of a message that is paged out and in no list."""
+
+    sequence: int
+    expiration: int
+    priority: int
+    size_bytes: int
+    ticket: int
+
+
+class Listed(NamedTuple):
+    """An entry of a list, with what the list knows of it."""
+
+    position: int
+    sequence: int
+    entry: Entry
+    size_bytes: int
+
+
+class Cleared(NamedTuple):
+    """What was in a list that was cleared."""
+
+    messages: int
+    size_bytes: int
+    in_memory_bytes: int
+    last_sequence: int
+    tickets: list[int]
 
 
 @final
 class PendingList:
     """An ordered list with cheap ends, gaps, and positions."""
 
-    __slots__ = ("_base", "_count", "_head", "_items", "_sequences")
+    __slots__ = (
+        "_base",
+        "_count",
+        "_earliest",
+        "_expirations",
+        "_head",
+        "_items",
+        "_sequences",
+        "_sizes",
+        "paged_bytes",
+        "paged_count",
+    )
 
     def __init__(self) -> None:
-        self._items: list[Message | None] = []
-        self._sequences: list[int] = []
+        self._items: list[Entry | None] = []
+        self._sequences = array("q")
+        self._expirations = array("q")
+        self._sizes = array("I")
         self._base = 0
         self._head = 0
         self._count = 0
+        self._earliest = _NEVER
+        """Nothing here expires before this."""
+        self.paged_count = 0
+        self.paged_bytes = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Message]:
-        return (message for message in self._items[self._head :] if message is not None)
+    def in_memory(self) -> list[Message]:
+        """The messages that are not paged out, in order."""
+        return [entry for entry in self._items[self._head :] if isinstance(entry, Message)]
 
     @property
     def first_position(self) -> int:
         return self._base + self._head
 
+    @property
+    def last_sequence(self) -> int:
+        """The highest sequence that is here or has left a gap; 0 if nothing is."""
+        return self._sequences[-1] if self._sequences else 0
+
+    # ---- coming and going --------------------------------------------------------------------------------------
+
     def append(self, message: Message) -> None:
         """Add the newest message; its sequence is above all others."""
-        assert not self._sequences or message.sequence > self._sequences[-1], "messages arrive in order"
+        sequence, expiration = message.sequence, message.expiration
+        assert not self._sequences or sequence > self._sequences[-1], "messages arrive in order"
         self._items.append(message)
-        self._sequences.append(message.sequence)
+        self._sequences.append(sequence)
+        self._expirations.append(expiration)
+        self._sizes.append(message.size_bytes)
         self._count += 1
+        if 0 < expiration < self._earliest:
+            self._earliest = expiration
 
-    def next_from(self, position: int) -> tuple[int, Message] | None:
-        """The first message at or behind *position*, and where it is."""
+    def restore(self, waiting: Sequence[WaitingMessage]) -> None:
+        """Add messages of an earlier run, which the store has, in their order."""
+        # No object for each and no loop in Python: there may be millions, and nobody can connect before.
+        self._sequences.extend(map(itemgetter(_SEQUENCE), waiting))
+        self._expirations.extend(map(itemgetter(_EXPIRATION), waiting))
+        self._sizes.extend(map(itemgetter(_SIZE), waiting))
+        self._items.extend(repeat(0, len(waiting)))
+        self._count += len(waiting)
+        self.paged_count += len(waiting)
+        self.paged_bytes += sum(map(itemgetter(_SIZE), waiting))
+        self._earliest = min(chain((self._earliest,), filter(_is_time, map(itemgetter(_EXPIRATION), waiting))))
+
+    def next_from(self, position: int) -> tuple[int, Entry] | None:
+        """The first entry at or behind *position*, and where it is."""
         items = self._items
         index = max(position - self._base, self._head)
         while index < len(items):
-            message = items[index]
-            if message is not None:
-                return self._base + index, message
+            entry = items[index]
+            if entry is not None:
+                return self._base + index, entry
             index += 1
         return None
 
-    def take(self, position: int) -> Message:
-        """Remove the message at *position*, leaving a gap."""
+    def take(self, position: int) -> Entry:
+        """Remove the entry at *position*, leaving a gap."""
         index = position - self._base
-        message = self._items[index]
-        assert message is not None, "there is a message at every position that next_from returned"
+        entry = self._items[index]
+        assert entry is not None, "there is an entry at every position that next_from returned"
+        if isinstance(entry, int):
+            self.paged_count -= 1
+            self.paged_bytes -= self._sizes[index]
         self._items[index] = None
         self._count -= 1
         if index == self._head:
             self._advance_head()
-        return message
+        return entry
 
     def _advance_head(self) -> None:
         items, head = self._items, self._head
         while head < len(items) and items[head] is None:
             head += 1
         self._head = head
-        if head == len(items):
-            self._base += head
-            items.clear()
-            self._sequences.clear()
-            self._head = 0
-        elif head > _COMPACT_FROM and head * 2 > len(items):
-            del items[:head]
-            del self._sequences[:head]
-            self._base += head
-            self._head = 0
+        if head == len(items) or (head > _COMPACT_FROM and head * 2 > len(items)):
+            self._cut_front(head)
 
-    def put_back(self, messages: list[Message]) -> int:
-        """Return *messages* to their places; the answer is the foremost position that changed."""
-        ordered = sorted(messages, key=lambda message: message.sequence)
+    def _cut_front(self, count: int) -> None:
+        del self._items[:count]
+        del self._sequences[:count]
+        del self._expirations[:count]
+        del self._sizes[:count]
+        self._base += count
+        self._head = 0
+
+    def put_back(self, returned: Sequence[Message | PagedOut]) -> int:
+        """Return messages to their places; the answer is the foremost position that changed."""
+        ordered = sorted(returned, key=_sequence_of)
         first_known = self._sequences[0] if self._sequences else None
-        front = [m for m in ordered if first_known is None or m.sequence < first_known]
+        front = [it for it in ordered if first_known is None or it.sequence < first_known]
         foremost = self._base + len(self._items)
         if front:
-            self._items[:0] = front
-            self._sequences[:0] = [message.sequence for message in front]
+            self._items[:0] = [_entry_of(it) for it in front]
+            self._sequences[:0] = array("q", [it.sequence for it in front])
+            self._expirations[:0] = array("q", [it.expiration for it in front])
+            self._sizes[:0] = array("I", [it.size_bytes for it in front])
             self._base -= len(front)
             self._head = 0
             foremost = self._base
-        for message in ordered[len(front) :]:
-            foremost = min(foremost, self._fill_gap(message))
-        self._count += len(ordered)
+        for it in ordered[len(front) :]:
+            foremost = min(foremost, self._fill_gap(it))
+        for it in ordered:
+            self._count_returned(it)
         return foremost
 
-    def _fill_gap(self, message: Message) -> int:
-        index = bisect_left(self._sequences, message.sequence)
-        if index < len(self._sequences) and self._sequences[index] == message.sequence:
+    def _count_returned(self, returned: Message | PagedOut) -> None:
+        self._count += 1
+        if 0 < returned.expiration < self._earliest:
+            self._earliest = returned.expiration
+        if isinstance(returned, PagedOut):
+            self.paged_count += 1
+            self.paged_bytes += returned.size_bytes
+
+    def _fill_gap(self, returned: Message | PagedOut) -> int:
+        sequence = returned.sequence
+        index = bisect_left(self._sequences, sequence)
+        if index < len(self._sequences) and self._sequences[index] == sequence:
             assert self._items[index] is None, "a message is in one place only"
-            self._items[index] = message
+            self._items[index] = _entry_of(returned)
+            self._expirations[index] = returned.expiration
+            self._sizes[index] = returned.size_bytes  # other bytes may have taken its place
         else:
-            self._items.insert(index, message)
-            self._sequences.insert(index, message.sequence)
+            self._items.insert(index, _entry_of(returned))
+            self._sequences.insert(index, sequence)
+            self._expirations.insert(index, returned.expiration)
+            self._sizes.insert(index, returned.size_bytes)
         self._head = min(self._head, index)
         return self._base + index
 
-    def remove(self, message: Message) -> bool:
-        """Remove *message* wherever it stands; False if it is not here."""
-        index = bisect_left(self._sequences, message.sequence)
-        if index >= len(self._items) or self._items[index] is not message:
-            return False
-        self.take(self._base + index)
-        return True
+    # ---- finding -----------------------------------------------------------------------------------------------
+
+    def position_of(self, sequence: int) -> int | None:
+        """Where the message of that sequence stands; None if it is not here."""
+        index = bisect_left(self._sequences, sequence)
+        if index < len(self._items) and self._sequences[index] == sequence and self._items[index] is not None:
+            return self._base + index
+        return None
+
+    def at(self, position: int) -> Entry | None:
+        """What stands at *position* now."""
+        index = position - self._base
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def between(self, after: int, last: int, count_max: int, bytes_max: int) -> list[Listed]:
+        """The entries with sequences above *after*, up to *last*: at most *count_max*, and *bytes_max* paged out."""
+        start = max(bisect_right(self._sequences, after), self._head)
+        found: list[Listed] = []
+        for index in range(start, bisect_right(self._sequences, last)):
+            entry = self._items[index]
+            if entry is None:
+                continue
+            size_bytes = self._sizes[index]
+            if isinstance(entry, int):
+                bytes_max -= size_bytes
+            if found and (bytes_max < 0 or len(found) >= count_max):
+                break
+            found.append(Listed(self._base + index, self._sequences[index], entry, size_bytes))
+        return found
+
+    def due(self, now_ms: int) -> list[int]:
+        """The sequences of all whose time is over."""
+        if now_ms < self._earliest:
+            return []
+        entries = zip(self._items, self._expirations, strict=True)
+        self._earliest = min((it for entry, it in entries if it > 0 and entry is not None), default=_NEVER)
+        if now_ms < self._earliest:
+            return []
+        return [
+            sequence
+            for entry, expiration, sequence in zip(self._items, self._expirations, self._sequences, strict=True)
+            if 0 < expiration <= now_ms and entry is not None
+        ]
+
+    # ---- paging ------------------------------------------------------------------------------------------------
+
+    def page_out(self, position: int, ticket: int) -> None:
+        """*ticket* takes the place of the message at *position*."""
+        index = position - self._base
+        assert isinstance(self._items[index], Message), "only what is in memory can be paged out"
+        self._items[index] = ticket
+        self.paged_count += 1
+        self.paged_bytes += self._sizes[index]
+
+    def page_in(self, position: int, message: Message) -> None:
+        """*message* is in its place at *position* again."""
+        index = position - self._base
+        assert isinstance(self._items[index], int), "only what was paged out can be paged in"
+        self._items[index] = message
+        self.paged_count -= 1
+        self.paged_bytes -= self._sizes[index]
+
+    def paged_from(self, position: int, count_max: int, bytes_max: int) -> list[Listed]:
+        """Paged-out entries from *position* on, where there is one: at most *count_max*, and *bytes_max* in sum."""
+        start = position - self._base
+        found: list[Listed] = []
+        for index in range(start, min(start + _WINDOW * count_max, len(self._items))):
+            entry = self._items[index]
+            if not isinstance(entry, int):
+                continue
+            size_bytes = self._sizes[index]
+            bytes_max -= size_bytes
+            if found and (bytes_max < 0 or len(found) >= count_max):
+                break
+            found.append(Listed(self._base + index, self._sequences[index], entry, size_bytes))
+        return found
+
+    # ---- tidying -----------------------------------------------------------------------------------------------
 
     @property
     def is_sparse(self) -> bool:
@@ -127,19 +305,35 @@ class PendingList:
 
     def compact(self, positions: list[int]) -> list[int]:
         """Close all gaps; the answer is where each of *positions* has moved to."""
-        kept = [index for index, message in enumerate(self._items) if message is not None]
+        kept = [index for index, entry in enumerate(self._items) if entry is not None]
         moved = [self._base + bisect_left(kept, position - self._base) for position in positions]
         self._items = [self._items[index] for index in kept]
-        self._sequences = [self._sequences[index] for index in kept]
+        self._sequences = array("q", [self._sequences[index] for index in kept])
+        self._expirations = array("q", [self._expirations[index] for index in kept])
+        self._sizes = array("I", [self._sizes[index] for index in kept])
         self._head = 0
         return moved
 
-    def clear(self) -> list[Message]:
-        """Remove everything, in order."""
-        messages = list(self)
-        self._base += len(self._items)
-        self._items.clear()
-        self._sequences.clear()
-        self._head = 0
-        self._count = 0
-        return messages
+    def clear(self) -> Cleared:
+        """Remove everything."""
+        messages = self.in_memory()
+        in_memory_bytes = sum(message.size_bytes for message in messages)
+        tickets = [entry for entry in self._items if isinstance(entry, int) and entry]
+        tickets += [message.ticket for message in messages if message.ticket]
+        size_bytes = in_memory_bytes + self.paged_bytes
+        cleared = Cleared(self._count, size_bytes, in_memory_bytes, self.last_sequence, tickets)
+        self._cut_front(len(self._items))
+        self._count = self.paged_count = self.paged_bytes = 0
+        return cleared
+
+
+def _is_time(expiration: int) -> bool:
+    return expiration > 0
+
+
+def _sequence_of(it: Message | PagedOut) -> int:
+    return it.sequence
+
+
+def _entry_of(it: Message | PagedOut) -> Entry:
+    return it.ticket if isinstance(it, PagedOut) else it

@@ -5,29 +5,35 @@ Consumers are grouped into lanes by selector (`dispatch.py`); each lane remember
 held against a selector once, and a match is found however deep it lies. Long scans are cut into turns, so they hold up
 nobody. What a consumer gives back goes to its old place.
 
+When memory gets tight, what waits leaves it (`paging.py`) and only a number stays in the list; who meets the number
+brings the message back. A message is offered to consumers before it is let go.
+
 The same class serves durable subscriptions: each is a queue with at most one consumer.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol, final
 
+from ackwire.broker.browsing import Snapshot
 from ackwire.broker.dispatch import Lane
 from ackwire.broker.groups import MessageGroups
-from ackwire.broker.limits import FlowControl
-from ackwire.broker.pending import PendingList
+from ackwire.broker.paging import BATCH_MESSAGES, Pager, QueuePages
+from ackwire.broker.pending import Cleared, PagedOut, PendingList
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.clock import Clock, Timer
 from ackwire.destinations import Destination
 from ackwire.editing import MessageEditor
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy
-from ackwire.store.contract import Place, Store
+from ackwire.store.contract import Place, Store, WaitingMessage
 
 _PRIORITY_LEVELS: Final = 10
 _NO_LIMIT: Final = 1 << 62
 _EXAMINED_PER_TURN: Final = 2000
-"""Messages held against selectors before others get their turn."""
+"""Messages held against selectors, or brought back into memory, before others get their turn."""
+_EXPIRED_PER_TURN: Final = 2000
+"""Expired messages that are dealt with before others get their turn."""
 
 
 class QueueEvents(Protocol):
@@ -45,6 +51,10 @@ class QueueEvents(Protocol):
         """*subscription* is full, and there is more for it."""
         ...
 
+    def undecided(self, queue: "Queue") -> Iterator[Message]:
+        """The messages of *queue* whose acks wait for the end of a transaction."""
+        ...
+
 
 @final
 class Queue:
@@ -59,7 +69,7 @@ class Queue:
         editor: MessageEditor,
         policy: DestinationPolicy,
         events: QueueEvents,
-        flow: FlowControl,
+        pager: Pager,
     ) -> None:
         self.place = place
         self.policy = policy
@@ -67,7 +77,7 @@ class Queue:
         self._clock = clock
         self._editor = editor
         self._events = events
-        self._flow = flow
+        self._flow = pager.flow
         levels = _PRIORITY_LEVELS if policy.prioritized else 1
         self._levels = [PendingList() for _ in range(levels)]
         self._lanes: dict[str | None, Lane] = {}
@@ -78,6 +88,9 @@ class Queue:
         self._changes = 0
         self.is_stored = not (isinstance(place, Destination) and place.kind.is_temporary)
         """Temporary queues end with their connection, so nothing of them is kept."""
+        self._pages = QueuePages(place, pager, is_stored=self.is_stored, on_lost=self._lose)
+        self._set_aside: set[int] = set()
+        """Sequences of messages that are to be offered again later, and are in nobody's hands until then."""
         self._has_enough_consumers = policy.consumers_before_dispatch <= 1
         self._wait_for_consumers: Timer | None = None
         self._is_gone = False
@@ -85,6 +98,8 @@ class Queue:
         self.enqueued = 0
         self.dequeued = 0
         self.expired = 0
+        self.lost = 0
+        """Messages that could not be read again."""
 
     def __repr__(self) -> str:
         return f"{self.place!r}"
@@ -95,6 +110,12 @@ class Queue:
     def pending_count(self) -> int:
         """Messages that wait for a consumer."""
         return sum(map(len, self._levels)) + sum(len(s.waiting_in.get(self.place, ())) for s in self.subscriptions())
+
+    @property
+    def paged_count(self) -> int:
+        """Those of them that are not in memory."""
+        waiting = (entry for s in self.subscriptions() for entry, _ in s.waiting_in.get(self.place, ()))
+        return sum(level.paged_count for level in self._levels) + sum(isinstance(it, PagedOut) for it in waiting)
 
     @property
     def in_flight_count(self) -> int:
@@ -121,9 +142,17 @@ class Queue:
         return self._groups.holder(group_id)
 
     def pending(self) -> Iterator[Message]:
-        """The messages that wait for any consumer, in the order in which they are dispatched."""
+        """The messages that wait for any consumer, in the order in which they are dispatched; those that are paged out
+        are read for the caller, a batch at a time, and stay out."""
         for level in reversed(self._levels):
-            yield from level
+            after = 0
+            while after < level.last_sequence:
+                messages, after = self._pages.look(level, after)
+                yield from messages
+
+    def kept_for(self, subscription: QueueSubscription) -> Iterator[Message]:
+        """The messages of this queue that wait for *subscription* alone."""
+        return self._pages.peek([entry for entry, _ in subscription.waiting_in.get(self.place, ())])
 
     def subscriptions(self) -> Iterator[QueueSubscription]:
         for lane in self._lanes.values():
@@ -133,27 +162,29 @@ class Queue:
         """Whether a message held by a consumer of several queues came from this one."""
         return not isinstance(self.place, Destination) or message.destination == self.place
 
-    def contents(self) -> list[Message]:
-        """Every message of the queue, in order, those in flight included: what a browser sees."""
-        messages = [message for level in self._levels for message in level]
+    def browse(self) -> Iterator[list[Message]]:
+        """Every message that is here now, in order, those in flight included: what a browser sees, in batches."""
+        return Snapshot(self._levels, self._pages, self._in_hand).batches()
+
+    def _in_hand(self, level: int) -> list[Message | PagedOut]:
+        """What consumers have of a level, or what waits for one of them alone."""
+        found: list[Message | PagedOut] = []
         for subscription in self.subscriptions():
-            messages += [message for message, _ in subscription.waiting_in.get(self.place, ())]
-            messages += [message for message in subscription.in_flight if self.owns(message)]
-        return sorted(messages, key=self._browse_order)
+            found += [entry for entry, _ in subscription.waiting_in.get(self.place, ())]
+            found += [message for message in subscription.in_flight if self.owns(message)]
+        return [entry for entry in found if self._level_of(entry) == level]
 
-    def _browse_order(self, message: Message) -> tuple[int, int]:
-        return (-self._level_of(message), message.sequence)
-
-    def _level_of(self, message: Message) -> int:
+    def _level_of(self, message: Message | PagedOut | WaitingMessage) -> int:
         return min(max(message.priority, 0), _PRIORITY_LEVELS - 1) if len(self._levels) > 1 else 0
 
     # ---- messages come back after a restart --------------------------------------------------------------------
 
-    def restore(self, messages: list[Message]) -> None:
-        """Messages of an earlier run, in their order; no consumer is here yet."""
-        for message in messages:
-            self.count_restored(message)
-            self._levels[self._level_of(message)].append(message)
+    def restore(self, waiting: list[WaitingMessage]) -> None:
+        """Messages of an earlier run, in their order: the store has them; no consumer is here yet."""
+        for number, level in enumerate(self._levels):
+            mine = waiting if len(self._levels) == 1 else [it for it in waiting if self._level_of(it) == number]
+            level.restore(mine)
+        self.size_bytes += sum(it.size_bytes for it in waiting)
 
     def count_restored(self, message: Message) -> None:
         """*message* takes space again, here or in a transaction that will decide about it."""
@@ -170,8 +201,13 @@ class Queue:
         self._flow.used_bytes += size_bytes
         if message.group_id is None and message.expiration == 0 and self._deliver_directly(message):
             return
-        self._levels[self._level_of(message)].append(message)
+        pending = self._levels[self._level_of(message)]
+        pending.append(message)
         self.dispatch()
+        if self._flow.is_tight:
+            position = pending.position_of(message.sequence)
+            if position is not None and pending.at(position) is message:
+                self._pages.page_out(pending, position, message)
 
     def _deliver_directly(self, message: Message) -> bool:
         """The usual case needs no list: nothing waits, nobody selects, and someone has room."""
@@ -243,28 +279,44 @@ class Queue:
             if found is None:
                 break
             position, message = found
+            subscription = None
+            if isinstance(message, int):
+                subscription = self._whose_turn(lane)
+                if subscription is None:  # it is brought back for someone, or not at all
+                    self._mark_slow(lane)
+                    break
+                budget -= self._pages.page_in(pending, position)
+                loaded = pending.at(position)
+                if not isinstance(loaded, Message):
+                    continue
+                message = loaded
             if 0 < message.expiration <= now_ms:
                 pending.take(position)
                 self._expire(message)
                 continue
-            subscription = self._whose_turn(lane)
             if subscription is None:
-                self._mark_slow(lane)
-                break
-            if not self._is_for(lane, message):
-                lane.positions[level] = position + 1
-                budget -= 1
-                continue
+                subscription = self._whose_turn(lane)
+                if subscription is None:
+                    self._mark_slow(lane)
+                    break
             lane.positions[level] = position + 1
+            if not self._is_for(lane, message):
+                budget -= 1
+                if self._flow.is_tight:
+                    self._pages.page_out(pending, position, message)
+                continue
             pending.take(position)
-            message.dispatched_ms = now_ms
-            self._hand_over(message, subscription)
+            self._hand_over(message, subscription, now_ms)
             handed_over += 1
+        self._close_gaps(level)
+        return budget, handed_over
+
+    def _close_gaps(self, level: int) -> None:
+        pending = self._levels[level]
         if pending.is_sparse:
             lanes = list(self._lanes.values())
-            for served, moved in zip(lanes, pending.compact([it.positions[level] for it in lanes]), strict=True):
-                served.positions[level] = moved
-        return budget, handed_over
+            for lane, moved in zip(lanes, pending.compact([it.positions[level] for it in lanes]), strict=True):
+                lane.positions[level] = moved
 
     def _whose_turn(self, lane: Lane) -> QueueSubscription | None:
         exclusive = self._exclusive
@@ -281,7 +333,7 @@ class Queue:
         owner = self._groups.owner(message.group_id)
         return owner is None or self._lane_of(owner) is lane
 
-    def _hand_over(self, message: Message, subscription: QueueSubscription) -> None:
+    def _hand_over(self, message: Message, subscription: QueueSubscription, now_ms: int) -> None:
         """Send *message* to *subscription*, or to the owner of its group (H3)."""
         owner, first = subscription, False
         if message.group_id is not None:
@@ -293,11 +345,13 @@ class Queue:
                 owner = holder
         # A copy of a message that it holds from another queue waits: acks could not tell the two apart.
         if owner.has_room and self.place not in owner.waiting_in and message.key not in owner.in_flight:
-            self._deliver(message, owner, first)
+            self._deliver(message, owner, first, now_ms)
         else:
-            owner.waiting_in.setdefault(self.place, deque()).append((message, first))
+            owner.waiting_in.setdefault(self.place, deque()).append((self._pages.shelved(message), first))
+            self._flow.release()
 
-    def _deliver(self, message: Message, owner: QueueSubscription, first: bool) -> None:
+    def _deliver(self, message: Message, owner: QueueSubscription, first: bool, now_ms: int) -> None:
+        message.dispatched_ms = now_ms
         if message.group_id is not None:
             if self._groups.holder(message.group_id) is None:  # it was closed while this one waited
                 first = True
@@ -323,13 +377,18 @@ class Queue:
         if waiting is None:
             return
         now_ms = self._clock.now_ms()
-        while waiting and subscription.has_room and waiting[0][0].key not in subscription.in_flight:
-            message, first = waiting.popleft()
+        while waiting and subscription.has_room:
+            message, first = waiting[0]
+            if isinstance(message, PagedOut):
+                self._pages.unshelve(waiting, room=subscription.room)
+                continue
+            if message.key in subscription.in_flight:
+                break
+            waiting.popleft()
             if 0 < message.expiration <= now_ms:
                 self._expire(message)
             else:
-                message.dispatched_ms = now_ms
-                self._deliver(message, subscription, first)
+                self._deliver(message, subscription, first, now_ms)
         if not waiting:
             del subscription.waiting_in[self.place]
 
@@ -360,22 +419,26 @@ class Queue:
         if not lane.rotation.subscriptions:
             del self._lanes[None if lane.selector is None else lane.selector.text]
         self._groups.release(subscription)
-        returned = [message for message in subscription.in_flight if self.owns(message)]
-        for message in returned:
+        in_flight = [message for message in subscription.in_flight if self.owns(message)]
+        for message in in_flight:
             subscription.in_flight.take_one(message.key)
             if was_delivered(message):
                 message.redelivery_counter += 1
-        returned += [message for message, _ in subscription.waiting_in.pop(self.place, ())]
+        returned = in_flight + [entry for entry, _ in subscription.waiting_in.pop(self.place, ())]
         if subscription is self._exclusive:
             self._choose_exclusive()
         self._look_at_all_again()  # groups it owned are free for other lanes now
-        self.put_back(returned)
+        self._return(returned)
 
     def put_back(self, messages: list[Message]) -> None:
         """Messages return to their places and are offered again."""
+        self._set_aside.difference_update(message.sequence for message in messages)
         if self._is_gone:
             self._forget(messages)
-            return
+        else:
+            self._return(messages)
+
+    def _return(self, messages: Sequence[Message | PagedOut]) -> None:
         for level, pending in enumerate(self._levels):
             mine = [message for message in messages if self._level_of(message) == level]
             if mine:
@@ -458,10 +521,21 @@ class Queue:
             self._flow.used_bytes -= size_bytes
             if message.persistent and self.is_stored:
                 self._store.remove(self.place, message)
+            if message.ticket:
+                self._pages.free((message.ticket,))
         self._flow.release()
 
+    def _lose(self, size_bytes: int) -> None:
+        """A message that waited cannot be read any more; the store has said why."""
+        self.lost += 1
+        self.size_bytes -= size_bytes
+
     def replace(self, old: Message, new: Message) -> None:
-        """*new* takes the place of *old*, which is in nobody's hands: it has the same key and other bytes."""
+        """*new* takes the place of *old*, which is in nobody's hands: it has the same key and other bytes. It is to be
+        `put_back` later."""
+        self._set_aside.add(new.sequence)
+        if old.ticket:
+            self._pages.free((old.ticket,))
         growth = new.size_bytes - old.size_bytes
         self.size_bytes += growth
         self._flow.used_bytes += growth
@@ -481,14 +555,36 @@ class Queue:
         for message in messages:
             self._expire(message)
 
-    def expire_due(self, now_ms: int) -> None:
-        """Remove the pending messages whose time is over (A6)."""
+    def expire_due(self, now_ms: int) -> bool:
+        """Remove the pending messages whose time is over (A6); True if there are so many that the rest must wait."""
+        left = _EXPIRED_PER_TURN
         for level in self._levels:
-            for message in [m for m in level if 0 < m.expiration <= now_ms]:
-                if level.remove(message):  # what an earlier one set in motion may have found it first
-                    self._expire(message)
+            due = level.due(now_ms)
+            self._expire_these(level, due[:left])
+            left -= len(due)
+            if left < 0:
+                return True
         for subscription in list(self.subscriptions()):
             self._expire_waiting(subscription, now_ms)
+        return False
+
+    def _expire_these(self, level: PendingList, sequences: list[int]) -> None:
+        for start in range(0, len(sequences), BATCH_MESSAGES):
+            batch = sequences[start : start + BATCH_MESSAGES]
+            self._bring_back(level, batch)
+            for sequence in batch:
+                position = level.position_of(sequence)
+                message = None if position is None else level.at(position)
+                if position is not None and isinstance(message, int):  # paged out again meanwhile
+                    self._bring_back(level, [sequence])
+                    message = level.at(position)
+                if position is not None and isinstance(message, Message):  # nobody has found it first
+                    level.take(position)
+                    self._expire(message)
+
+    def _bring_back(self, level: PendingList, sequences: list[int]) -> None:
+        listed = [it for sequence in sequences for it in level.between(sequence - 1, sequence, 1, 0)]
+        self._pages.page_in_these(level, [it for it in listed if isinstance(it.entry, int)])
 
     def _expire_waiting(self, subscription: QueueSubscription, now_ms: int) -> None:
         waiting = subscription.waiting_in.get(self.place, deque())
@@ -496,22 +592,48 @@ class Queue:
         for entry in due:
             if entry in waiting:
                 waiting.remove(entry)
-                self._expire(entry[0])
+                message = self._pages.unshelved(entry[0]) if isinstance(entry[0], PagedOut) else entry[0]
+                if message is not None:
+                    self._expire(message)
         if due:
             self.resume(subscription)
 
     def purge(self) -> int:
-        """Delete all pending messages; the answer is how many."""
-        messages = [message for level in self._levels for message in level.clear()]
+        """Delete all pending messages; the answer is how many. Nothing is read, and the store writes it down once."""
+        cleared = [level.clear() for level in self._levels]
         for subscription in self.subscriptions():
-            messages += [message for message, _ in subscription.waiting_in.pop(self.place, ())]
-        self._forget(messages)
-        return len(messages)
+            cleared.append(_cleared([entry for entry, _ in subscription.waiting_in.pop(self.place, ())]))
+        count = sum(it.messages for it in cleared)
+        self.size_bytes -= sum(it.size_bytes for it in cleared)
+        self._flow.used_bytes -= sum(it.in_memory_bytes for it in cleared)
+        if count and self.is_stored:
+            self._store.purge(self.place, max(it.last_sequence for it in cleared), self._out_of_reach())
+        for it in cleared:
+            self._pages.free(it.tickets)
+        self._flow.release()
+        return count
+
+    def _out_of_reach(self) -> set[int]:
+        """The sequences of what does not wait: in flight, acknowledged in open transactions, to be offered later."""
+        in_flight = {message.sequence for s in self.subscriptions() for message in s.in_flight if self.owns(message)}
+        return in_flight | {message.sequence for message in self._events.undecided(self)} | self._set_aside
 
     def close(self) -> None:
         """The queue ceases to exist; what is undecided, in transactions or awaiting redelivery, ends when it is."""
         self._is_gone = True
         self.purge()
+
+
+def _cleared(entries: list[Message | PagedOut]) -> Cleared:
+    """What `PendingList.clear` says of a list, for what waited for one consumer."""
+    in_memory_bytes = sum(it.size_bytes for it in entries if isinstance(it, Message))
+    return Cleared(
+        len(entries),
+        sum(it.size_bytes for it in entries),
+        in_memory_bytes,
+        max((it.sequence for it in entries), default=0),
+        [it.ticket for it in entries if it.ticket],
+    )
 
 
 def _by_priority(entry: tuple[str | None, Lane]) -> int:

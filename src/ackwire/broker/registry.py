@@ -114,7 +114,7 @@ class Registry:
             editor=self._broker.editor,
             policy=self._policies.for_destination(policy_from),
             events=self._broker.consumption,
-            flow=self._broker.flow,
+            pager=self._broker.pager,
         )
 
     def _topic(self, destination: Destination) -> Topic:

@@ -1,21 +1,27 @@
 """Begin where the last run of the broker ended: what the store has kept comes back (SEMANTICS K1, G3, I2).
 
-Messages return to their queues in their order, durable subscriptions to their topics with what waits for them, prepared
+Messages return to their queues in their order, but their bytes stay in the store until their turn comes, so that a
+start takes no longer for their number. Durable subscriptions return to their topics with what waits for them, prepared
 transactions to the list that `recover` shows. What a prepared transaction had acknowledged stays out of everybody's
 reach until it is decided.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from ackwire.broker.queue import Queue
 from ackwire.broker.transactions import AckedMessages, Transaction, TransactionState
 from ackwire.message import Message
-from ackwire.store.contract import DurableKey, Place, PreparedTransaction, Store
+from ackwire.store.contract import DurableKey, Place, PreparedTransaction, Store, WaitingMessage
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
+
+
+_PORTION: Final = 65_536
+"""Messages that are taken over at once: a long queue need not be in memory twice."""
 
 
 def restore(broker: "Broker", store: Store) -> None:
@@ -23,11 +29,13 @@ def restore(broker: "Broker", store: Store) -> None:
     for record in store.durables():
         broker.registry.durable(record)
     prepared = list(store.prepared())
-    undecided = {(place, message.sequence) for transaction in prepared for place, message in transaction.acks}
+    undecided: dict[Place, set[int]] = {}
+    for place, message in (ack for transaction in prepared for ack in transaction.acks):
+        undecided.setdefault(place, set()).add(message.sequence)
     for place in list(store.places()):
-        messages = [message for message in store.load(place, [it.sequence for it in store.waiting(place)]) if message]
-        waiting = [message for message in messages if (place, message.sequence) not in undecided]
-        _queue_at(broker, place).restore([_own_copy(place, message) for message in waiting])
+        queue, waiting = _queue_at(broker, place), iter(store.waiting(place))
+        while portion := list(islice(waiting, _PORTION)):
+            queue.restore(_without(portion, undecided.get(place)))
     broker.intake.restore()
     broker.transactor.transactions.restore_commits(store.commits())
     for transaction in prepared:
@@ -35,9 +43,8 @@ def restore(broker: "Broker", store: Store) -> None:
     broker.scheduler.restore()
 
 
-def _own_copy(place: Place, message: Message) -> Message:
-    """Durable subscriptions to one topic share the stored message, and count redeliveries each for itself."""
-    return message.copy() if isinstance(place, DurableKey) else message
+def _without(waiting: list[WaitingMessage], undecided: set[int] | None) -> list[WaitingMessage]:
+    return [it for it in waiting if it.sequence not in undecided] if undecided else waiting
 
 
 def _queue_at(broker: "Broker", place: Place) -> Queue:

@@ -4,10 +4,12 @@ Room is `prefetch + extension - dispatched`. Prefetch 0 means pull: room is what
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from ackwire.broker.acks import InFlight
+from ackwire.broker.pending import PagedOut
 from ackwire.broker.session import Connection, ConsumerPort
 from ackwire.clock import Timer
 from ackwire.destinations import Destination
@@ -15,6 +17,9 @@ from ackwire.message import Message
 from ackwire.policy import Eviction
 from ackwire.selector import Selector
 from ackwire.store.contract import Place
+
+_BATCHES_PER_TURN: Final = 8
+"""Batches of messages that a browser goes through before others get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,11 @@ class Subscription:
             return self.pulls > 0 and self.connection.port.is_ready
         return self.dispatched < self.prefetch + self.extension and self.connection.port.is_ready
 
+    @property
+    def room(self) -> int:
+        """How many messages it may be sent, as far as it is concerned."""
+        return self.pulls if self.is_pull else max(0, self.prefetch + self.extension - self.dispatched)
+
     def deliver(self, message: Message, group_first: bool = False) -> None:
         """Send *message*, which the caller has recorded as dispatched."""
         if self.is_pull:
@@ -136,14 +146,14 @@ class QueueSubscription(Subscription):
     ) -> None:
         super().__init__(request, connection, port, selector)
         self.in_flight = InFlight()
-        self.waiting_in: dict[Place, deque[tuple[Message, bool]]] = {}
+        self.waiting_in: dict[Place, deque[tuple[Message | PagedOut, bool]]] = {}
         """For each of its queues, messages that are its alone and must wait: for room, because it owns their group, or
         for the end of another copy. Beside each, whether it is the first of its group for this consumer."""
 
     @property
-    def waiting(self) -> list[Message]:
-        """All that waits for it alone."""
-        return [message for waiting in self.waiting_in.values() for message, _ in waiting]
+    def waiting_count(self) -> int:
+        """How many wait for it alone."""
+        return sum(map(len, self.waiting_in.values()))
 
     @property
     def dispatched(self) -> int:
@@ -260,7 +270,7 @@ class TopicSubscription(Subscription):
 class BrowserSubscription(Subscription):
     """A queue browser: it is shown what is there, in order, takes nothing, and is told the end."""
 
-    __slots__ = ("_dispatched", "_ended", "_snapshot")
+    __slots__ = ("_batches", "_dispatched", "_ended", "_ready", "is_continuing")
 
     def __init__(
         self,
@@ -268,25 +278,43 @@ class BrowserSubscription(Subscription):
         connection: Connection,
         port: ConsumerPort,
         selector: Selector | None,
-        snapshot: list[Message],
+        batches: Iterator[list[Message]],
     ) -> None:
         super().__init__(request, connection, port, selector)
-        self._snapshot = deque(snapshot)
+        self._batches = batches
+        self._ready: deque[Message] = deque()
         self._dispatched = 0
         self._ended = False
+        self.is_continuing = False
+        """It has given way to others, and goes on when it is called again."""
 
     @property
     def dispatched(self) -> int:
         return self._dispatched
 
-    def pump(self) -> None:
-        """Show more, as far as there is room; then the end."""
-        while self._snapshot and self.has_room:
-            self._dispatched += 1
-            self.deliver(self._snapshot.popleft())
-        if not self._snapshot and not self._ended:
+    def pump(self) -> bool:
+        """Show more, as far as there is room; then the end. True: it has done enough for one turn, and is not there."""
+        batches_left = _BATCHES_PER_TURN
+        while not self._ended and not self.is_leaving:
+            if self._ready:
+                if not self.has_room:
+                    return False
+                self._dispatched += 1
+                self.deliver(self._ready.popleft())
+            elif batches_left == 0:
+                return True
+            else:
+                batches_left -= 1
+                self._look_on()
+        return False
+
+    def _look_on(self) -> None:
+        batch = next(self._batches, None)
+        if batch is None:
             self._ended = True
             self.port.end_of_messages()
+        else:
+            self._ready.extend(batch)
 
     def finished(self, count: int) -> None:
         self._dispatched = max(0, self._dispatched - count)

@@ -26,6 +26,8 @@ _LINES_MAX: Final = 20
 """Consumers, transactions and the like that get a sentence of their own in an answer about a queue."""
 _EXAMINED_MAX: Final = 1000
 """Messages held against a selector to tell whether it matches any."""
+_SEARCHED_MAX: Final = 10_000
+"""Messages of one queue that are searched for one if some must be read from disk for it."""
 _DIGITS_MAX: Final = 19
 """Digits of the largest number that a message can have."""
 
@@ -50,13 +52,14 @@ def _about_queue(broker: "Broker", queue: Queue) -> list[str]:
     holders = [(transaction, messages) for transaction, messages in in_transactions if messages]
     acked = sum(len(messages) for _, messages in holders)
     lines = [
-        f"{queue!r}: {_count(queue.pending_count, 'message')} waiting, {queue.in_flight_count} in flight to "
+        f"{queue!r}: {_count(queue.pending_count, 'message')} waiting{_on_disk(queue)}, "
+        f"{queue.in_flight_count} in flight to "
         f"{_count(queue.consumer_count, 'consumer')}, {acked} acknowledged in open transactions; "
         f"{queue.size_bytes} bytes"
     ]
     consumers = list(queue.subscriptions())
     first = next(queue.pending(), None)
-    kept = next(((m, c) for c in consumers for m in c.waiting if queue.owns(m)), None)
+    kept = next(((m, c) for c in consumers for m in queue.kept_for(c)), None)
     if first is not None:
         lines.append(_waiting(broker, queue, first, ahead=0))
     elif kept is not None:
@@ -89,9 +92,13 @@ def why_message(broker: "Broker", message_id: str) -> list[str]:
     """
     is_it = _matcher(broker, message_id)
     lines = list(_where(broker, is_it))
-    if not lines:
-        return [f"message {message_id} is not here: it was consumed, moved, expired or discarded, or it never came"]
-    return lines
+    if lines:
+        return lines
+    deep = [queue for queue in broker.registry.queues() if queue.paged_count and queue.pending_count > _SEARCHED_MAX]
+    if deep:
+        names = f"{', '.join(map(repr, deep[:_NAMED_MAX]))}{_and_more(deep)}"
+        return [f"message {message_id} was not found in the first {_SEARCHED_MAX} messages of {names}; more are on disk"]
+    return [f"message {message_id} is not here: it was consumed, moved, expired or discarded, or it never came"]
 
 
 def _where(broker: "Broker", is_it: Callable[[Message], bool]) -> Iterator[str]:
@@ -115,13 +122,13 @@ def _where(broker: "Broker", is_it: Callable[[Message], bool]) -> Iterator[str]:
 
 
 def _in_queue(broker: "Broker", queue: Queue, is_it: Callable[[Message], bool]) -> Iterator[str]:
-    for ahead, message in enumerate(queue.pending()):
+    searched = queue.pending() if not queue.paged_count else islice(queue.pending(), _SEARCHED_MAX)
+    for ahead, message in enumerate(searched):
         if is_it(message):
             yield _waiting(broker, queue, message, ahead=ahead)
     for consumer in queue.subscriptions():
-        for message in filter(is_it, consumer.waiting):
-            if queue.owns(message):
-                yield f"message {message.sequence} of {queue!r} waits: {_kept_for(broker, message, consumer)}"
+        for message in filter(is_it, islice(queue.kept_for(consumer), _SEARCHED_MAX)):
+            yield f"message {message.sequence} of {queue!r} waits: {_kept_for(broker, message, consumer)}"
         for message in filter(is_it, consumer.in_flight):
             if queue.owns(message):
                 yield (
@@ -223,7 +230,7 @@ def _none_has_room(broker: "Broker", takers: list[QueueSubscription], total: int
 def _kept_for(broker: "Broker", message: Message, consumer: QueueSubscription) -> str:
     if message.key in consumer.in_flight:
         return f"consumer {consumer.consumer_id} holds a copy of it from another queue, and gets this one afterwards"
-    room = _no_room(broker, consumer) or f"takes its turn: {len(consumer.waiting)} wait for it alone"
+    room = _no_room(broker, consumer) or f"takes its turn: {consumer.waiting_count} wait for it alone"
     group = "" if message.group_id is None else f"it belongs to group {message.group_id}, "
     return f"{group}owned by consumer {consumer.consumer_id}, which {room}"
 
@@ -330,8 +337,7 @@ def _blocked(broker: "Broker", connection: Connection, producer_id: str | None) 
     sends = [s for s in of_connection if producer_id is None or _producer_of(broker, s.message) == producer_id]
     limits = broker.settings.limits
     if not sends:
-        used = f"{broker.flow.used_bytes} of {limits.memory_bytes_max} bytes of memory are in use"
-        return f"{who} is not blocked: no send of it waits, {used}"
+        return f"{who} is not blocked: no send of it waits, {_space(broker)}"
     first = sends[0]
     size_bytes = sum(send.message.size_bytes for send in sends)
     reason = first.reason() or "earlier sends of the same connection wait"
@@ -340,6 +346,15 @@ def _blocked(broker: "Broker", connection: Connection, producer_id: str | None) 
         f"{who} is blocked for {_since(broker, first.since_ms)}: {reason}; {_largest_holder(broker)}; "
         f"{_count(len(sends), 'send')} waiting ({size_bytes} bytes){unread}"
     )
+
+
+def _space(broker: "Broker") -> str:
+    flow = broker.flow
+    used = f"{flow.used_bytes} of {flow.memory_bytes_max} bytes of memory are in use"
+    if flow.temp is not None and flow.temp.used_bytes:
+        used += f" and {flow.temp.used_bytes} of {flow.temp.bytes_max} bytes of the temp store"
+    full = flow.store_is_full()
+    return used if full is None else f"{used}; {full}"
 
 
 def _producer_of(broker: "Broker", message: Message) -> str:
@@ -400,6 +415,10 @@ def _scheduled(broker: "Broker", job_id: str, where: Destination, due_ms: int) -
         return f"a message to {where!r} is scheduled: job {job_id} is due in {_duration(due_ms - now_ms)}"
     reason = broker.flow.memory_is_full() or "it is its turn"
     return f"a message to {where!r} is scheduled: job {job_id} was due {_duration(now_ms - due_ms)} ago: {reason}"
+
+
+def _on_disk(queue: Queue) -> str:
+    return f" ({queue.paged_count:,} of them on disk)" if queue.paged_count else ""
 
 
 def _redeliveries(message: Message) -> str:
