@@ -27,6 +27,7 @@ from ackwire.config import Settings
 from ackwire.destinations import Destination, Kind, destination, parse_destination
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy, Policies
+from ackwire.store.contract import Spill
 from ackwire.store.memory import MemoryStore
 from ackwire.values import Value
 from ackwire.wire.openwire import commands
@@ -35,6 +36,7 @@ from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, destination_to_wire
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.primitives import encode_map
+from tests.helpers.paging_store import FakeSpill, PagingStore
 
 SESSION: Final = 1
 """The session of every producer and consumer of a rig."""
@@ -275,6 +277,7 @@ class BrokerRig:
         policies: tuple[DestinationPolicy, ...] = (),
         clock: ManualClock | None = None,
         store: MemoryStore | None = None,
+        temp: Spill | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.store = store or MemoryStore()
@@ -287,6 +290,7 @@ class BrokerRig:
             editor=self.editor,
             settings=self.settings,
             policies=Policies(policies),
+            temp=temp,
         )
         self.broker.start()
         self._names = count(1)
@@ -309,6 +313,16 @@ class BrokerRig:
         """Another broker on the same store, as after a restart; this one must not be used any more."""
         start_ms = self.clock.now_ms() + round(after_seconds * 1000)
         return BrokerRig(clock=ManualClock(start_ms), store=self.store)
+
+
+def paging_rig(
+    memory_bytes_max: int, *, temp_bytes_max: int | None = None, policies: tuple[DestinationPolicy, ...] = ()
+) -> tuple[BrokerRig, PagingStore, FakeSpill | None]:
+    """A rig with little memory on a store that pages, and perhaps a temp store."""
+    store = PagingStore(OpenWireEditor("ID:store", "store", ManualClock()).restored)
+    temp = None if temp_bytes_max is None else FakeSpill(temp_bytes_max)
+    limits = {"limits": {"memory_bytes_max": memory_bytes_max}}
+    return BrokerRig(settings=limits, policies=policies, store=store, temp=temp), store, temp
 
 
 def _settings(changes: Mapping[str, Mapping[str, object]]) -> Settings:

@@ -18,7 +18,7 @@ from ackwire.message import Message
 from ackwire.policy import DestinationPolicy
 from ackwire.values import Int
 from ackwire.wire.openwire import commands
-from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named
+from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, paging_rig
 from tests.helpers.broker_rig import contents as contents_of
 from tests.simulation.audit import audit
 
@@ -73,7 +73,7 @@ class QueueModel(RuleBasedStateMachine):
     def start(self, prioritized: bool) -> None:
         self.prioritized = prioritized
         policy = DestinationPolicy(match="q", prioritized=prioritized, groups_max=2)
-        self.rig = BrokerRig(policies=(policy,))
+        self.rig = self._rig(policy)
         self.producer = self.rig.connect("producer")
         made = self.rig.broker.registry.get_or_make(named(QUEUE))
         assert isinstance(made, Queue)
@@ -82,7 +82,10 @@ class QueueModel(RuleBasedStateMachine):
         self.consumers: list[Model] = []
         self.dead: list[int] = []
         self.transactions = 0
-        self.enqueued = self.dequeued = self.expired = 0
+        self.enqueued = self.dequeued = self.expired = self.purged = 0
+
+    def _rig(self, policy: DestinationPolicy) -> BrokerRig:
+        return BrokerRig(policies=(policy,))
 
     # ---- commands ----------------------------------------------------------------------------------------------
 
@@ -252,6 +255,13 @@ class QueueModel(RuleBasedStateMachine):
         consumer.client.disconnect()
         self._take_over()
 
+    @rule()
+    def purge(self) -> None:
+        """What waits goes; what is in flight or acknowledged in a transaction stays (the store agrees, see `agrees`)."""
+        assert self.queue.purge() == len(self.pending)
+        self.purged += len(self.pending)
+        self.pending = []
+
     @rule(seconds=st.sampled_from((0.1, 0.6, 31.0)))
     def time_passes(self, seconds: float) -> None:
         self.rig.clock.advance(seconds)
@@ -340,7 +350,7 @@ class QueueModel(RuleBasedStateMachine):
         assert counts == (len(self.pending), len(expected) - len(self.pending))
         assert (self.queue.enqueued, self.queue.dequeued) == (self.enqueued, self.dequeued)
         assert self.queue.expired == self.expired
-        assert self.enqueued == self.dequeued + self.expired + len(expected) + collected
+        assert self.enqueued == self.dequeued + self.expired + self.purged + len(expected) + collected
 
     @invariant()
     def dead_letters_agree(self) -> None:
@@ -372,5 +382,28 @@ class QueueModel(RuleBasedStateMachine):
         return sorted(everything, key=self._order)
 
 
+class PagedQueueModel(QueueModel):
+    """The same with hardly any memory: nearly all that waits is paged out, and the reference does not notice (B6)."""
+
+    def _rig(self, policy: DestinationPolicy) -> BrokerRig:
+        rig, _, self.temp = paging_rig(memory_bytes_max=1, temp_bytes_max=1 << 30, policies=(policy,))
+        return rig
+
+    @invariant()
+    def what_waits_is_paged_out(self) -> None:
+        if hasattr(self, "rig"):
+            for level in self.queue._levels:
+                fresh = [it for it in level.in_memory() if not it.redelivery_counter and not it.dispatched_ms]
+                assert not fresh or self.queue.consumer_count, "nobody asked for them"
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "rig"):
+            assert self.temp is not None
+            assert not self.temp.frames, "what has gone takes no space in the temp store"
+
+
 TestQueueModel = QueueModel.TestCase
+TestPagedQueueModel = PagedQueueModel.TestCase
+TestPagedQueueModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestQueueModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -21,6 +21,7 @@ from ackwire.store.memory import MemoryStore
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.negotiation import Preferences
 from ackwire.wire.openwire.protocol import Consumer as WireConsumer
+from tests.helpers.paging_store import FakeSpill, PagingStore
 from tests.simulation.audit import Violation, audit
 from tests.simulation.clients import Browser, Client, Consumer, Drain, DurableSubscriber, Producer, Subscriber
 from tests.simulation.ledger import DEAD_LETTERS, Ledger
@@ -63,6 +64,8 @@ class World:
         chance = self.random.random
         self._fault_rate = self.random.choice((0.0, 0.01, 0.03))
         self.has_limits = chance() < 0.25
+        self.pages = self.seed % 2 == 0
+        """Whether the store is one that pages, with so little memory that it always does."""
         self.grouped = 0.5 if chance() < 0.3 else 0.0
         self.exclusive = 0.5 if chance() < 0.2 else 0.0
         self.prioritized = {"queue://q.c"} if chance() < 0.5 else set[str]()
@@ -71,7 +74,11 @@ class World:
 
     def _build_broker(self) -> None:
         self.clock = ManualClock()
-        self.store = MemoryStore()
+        self.store = (
+            PagingStore(OpenWireEditor("ID:store", "store", self.clock).restored) if self.pages else MemoryStore()
+        )
+        self.temp = FakeSpill(self.random.choice((0, 1500, 1 << 30))) if self.pages else None
+        tight_above_bytes = self.random.choice((0, 300, 1000)) if self.pages else None
         self.settings = Settings()
         if self.has_limits:
             limits = replace(
@@ -88,7 +95,10 @@ class World:
             editor=OpenWireEditor("ID:simulated", "simulated", self.clock),
             settings=self.settings,
             policies=Policies(self._policies()),
+            temp=self.temp,
         )
+        if tight_above_bytes is not None:
+            self.broker.flow._tight_above_bytes = tight_above_bytes
         self.broker.start()
         for name in self.queues:
             self.broker.registry.get_or_make(parse_destination(name))
@@ -299,6 +309,8 @@ class World:
         kept = [place for place in self.store._places if list(self.store.waiting(place))]
         if kept:
             raise Violation(f"the store still has messages in {kept}")
+        if self.temp is not None and self.temp.frames:
+            raise Violation(f"{len(self.temp.frames)} spilled messages are left at the end")
 
 
 def run_seed(seed: int, steps: int = STEPS) -> None:

@@ -1,0 +1,90 @@
+"""A memory store that behaves as one on disk: it keeps bytes, and what is loaded is a new message every time."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from ackwire.message import Message
+from ackwire.store.contract import Place
+from ackwire.store.memory import MemoryStore
+
+
+class PagingStore(MemoryStore):
+    """`load` makes messages of their bytes, by *restored* (`MessageEditor.restored`)."""
+
+    pages = True
+
+    def __init__(self, restored: Callable[[bytes], Message]) -> None:
+        super().__init__()
+        self._restored = restored
+        self._room_callbacks: list[Callable[[], None]] = []
+        self._full: str | None = None
+        self.loads = 0
+        """How often it was asked."""
+        self.loaded = 0
+        """How many messages it has made."""
+        self.unreadable: set[int] = set()
+        """Sequences that it cannot read."""
+        self.purges = 0
+
+    def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
+        self.loads += 1
+        self.loaded += len(sequences)
+        kept = self._places.get(place, {})
+        return [
+            self._restored(kept[sequence].frame) if sequence in kept and sequence not in self.unreadable else None
+            for sequence in sequences
+        ]
+
+    def purge(self, place: Place, last_sequence: int, kept: Collection[int]) -> None:
+        self.purges += 1
+        super().purge(place, last_sequence, kept)
+
+    def full(self) -> str | None:  # type: ignore[override]
+        return self._full
+
+    def on_room(self, callback: Callable[[], None]) -> None:
+        self._room_callbacks.append(callback)
+
+    def set_full(self, reason: str | None) -> None:
+        """Be full for *reason*, or have room again."""
+        self._full = reason
+        if reason is None:
+            for callback in self._room_callbacks:
+                callback()
+
+
+class FakeSpill:
+    """A temp store in memory: `ackwire.store.contract.Spill`."""
+
+    def __init__(self, bytes_max: int = 1 << 40) -> None:
+        self.frames: dict[int, bytes] = {}
+        self._bytes_max = bytes_max
+        self._last_ticket = 0
+        self.reads = 0
+
+    def append(self, frame: bytes) -> int | None:
+        if not self.has_room(len(frame)):
+            return None
+        self._last_ticket += 1
+        self.frames[self._last_ticket] = frame
+        return self._last_ticket
+
+    def read(self, ticket: int) -> bytes:
+        self.reads += 1
+        return self.frames[ticket]
+
+    def free(self, ticket: int) -> None:
+        del self.frames[ticket]
+
+    def has_room(self, size_bytes: int) -> bool:
+        return self.used_bytes + size_bytes <= self._bytes_max
+
+    @property
+    def used_bytes(self) -> int:
+        return sum(map(len, self.frames.values()))
+
+    @property
+    def bytes_max(self) -> int:
+        return self._bytes_max
+
+    def close(self) -> None:
+        self.frames.clear()
