@@ -37,6 +37,13 @@ class Kind(Enum):
     BYTES = "bytes"
 
 
+class Whole(Enum):
+    """What a percentage is a part of."""
+
+    MEMORY = "the machine's memory"
+    DISK = "the disk that holds the data directory"
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What a setting may be, and why it is what it is; kept in the metadata of its field."""
@@ -49,7 +56,8 @@ class Rule:
     enum: type[Enum] | None = None
     """The choices are the values of this enum, and the setting is one of its members."""
     percent: int = 0
-    """Above 0: bytes may also be a percentage of the machine's memory, and by default they are this one."""
+    """Above 0: bytes may also be a percentage, and by default they are this one."""
+    percent_of: Whole = Whole.MEMORY
 
     @property
     def is_number(self) -> bool:

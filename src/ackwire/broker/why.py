@@ -97,7 +97,9 @@ def why_message(broker: "Broker", message_id: str) -> list[str]:
     deep = [queue for queue in broker.registry.queues() if queue.paged_count and queue.pending_count > _SEARCHED_MAX]
     if deep:
         names = f"{', '.join(map(repr, deep[:_NAMED_MAX]))}{_and_more(deep)}"
-        return [f"message {message_id} was not found in the first {_SEARCHED_MAX} messages of {names}; more are on disk"]
+        return [
+            f"message {message_id} was not found in the first {_SEARCHED_MAX} messages of {names}; more are on disk"
+        ]
     return [f"message {message_id} is not here: it was consumed, moved, expired or discarded, or it never came"]
 
 

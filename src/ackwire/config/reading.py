@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from ackwire.config.memory import Share
-from ackwire.config.memory import memory_bytes as memory_of_this_machine
 from ackwire.config.settings import ORDERED, POLICY, TABLES, Settings
 from ackwire.config.toml_lines import KeyLocator
 from ackwire.config.toml_lines import Path as KeyPath
 from ackwire.config.values import read_listener, read_value, show
+from ackwire.config.wholes import Wholes, wholes_of_this_machine
 from ackwire.errors import ConfigError
 from ackwire.listener_uri import did_you_mean
 from ackwire.policy import DestinationPolicy
-from ackwire.rules import Kind, Rule, rules_of
+from ackwire.rules import Kind, Rule, Whole, rules_of
 
 _KNOWN: Mapping[str, type[Any]] = {**TABLES, POLICY: DestinationPolicy}
 
@@ -40,7 +40,7 @@ class Problem:
 def load(path: str | Path, *, memory_bytes: int | None = None) -> Settings:
     """The settings of a file. Raises `ConfigError` naming the file, the first problem and its line.
 
-    Percentages are of *memory_bytes*, by default this machine's memory.
+    Percentages are of *memory_bytes*, by default this machine's memory, or of the disk that holds the data directory.
     """
     settings, found = _read(read_text(path), memory_bytes)
     if found:
@@ -67,8 +67,21 @@ def read_text(path: str | Path) -> str:
 
 def with_setting(settings: Settings, table: str, key: str, value: object) -> Settings:
     """*settings* with one value replaced, checked as in a file. Raises `ConfigError` without its name."""
-    checked = read_value(rules_of(TABLES[table])[key], value, memory_of_this_machine())
-    return replace(settings, **{table: replace(getattr(settings, table), **{key: checked})})
+    checked = read_value(rules_of(TABLES[table])[key], value, wholes_of_this_machine(settings.store.data))
+    changed = replace(settings, **{table: replace(getattr(settings, table), **{key: checked})})
+    return _with_other_disk(changed) if (table, key) == ("store", "data") else changed
+
+
+def _with_other_disk(settings: Settings) -> Settings:
+    """*settings*, whose data directory is another one now, with the percentages of that disk."""
+    wholes = wholes_of_this_machine(settings.store.data)
+    shares = {
+        key: Share(value.percent, wholes.of(rule.percent_of))
+        for key, rule in rules_of(type(settings.limits)).items()
+        if rule.percent_of is Whole.DISK and isinstance(value := getattr(settings.limits, key), Share)
+    }
+    changes: dict[str, Any] = dict(shares)
+    return replace(settings, limits=replace(settings.limits, **changes))
 
 
 def _read(text: str, memory_bytes: int | None) -> tuple[Settings, list[Problem]]:
@@ -80,7 +93,9 @@ def _read(text: str, memory_bytes: int | None) -> tuple[Settings, list[Problem]]
         return Settings(), [_syntax_problem(text, error)]
     except RecursionError:
         return Settings(), [Problem(1, "", "not TOML that can be read: nested too deeply")]
-    reader = _Reader(lines, memory_of_this_machine() if memory_bytes is None else memory_bytes)
+    store = document.get("store")
+    data = store.get("data") if isinstance(store, dict) else None
+    reader = _Reader(lines, wholes_of_this_machine(data, memory=memory_bytes))
     settings = reader.read(document)
     return settings, sorted(reader.problems)
 
@@ -95,10 +110,10 @@ def _syntax_problem(text: str, error: ValueError) -> Problem:
 class _Reader:
     """Turns a parsed document into settings and collects the problems on the way."""
 
-    def __init__(self, lines: Mapping[KeyPath, int], memory_bytes: int) -> None:
+    def __init__(self, lines: Mapping[KeyPath, int], wholes: Wholes) -> None:
         self.problems: list[Problem] = []
         self._lines = lines
-        self._memory_bytes = memory_bytes
+        self._wholes = wholes
         self._wrong: set[KeyPath] = set()
 
     def read(self, document: Mapping[str, object]) -> Settings:
@@ -133,7 +148,7 @@ class _Reader:
         section = _KNOWN[str(path[0])]
         rules = rules_of(section)
         values: dict[str, Any] = {
-            key: Share(rule.percent, self._memory_bytes) for key, rule in rules.items() if rule.percent
+            key: Share(rule.percent, self._wholes.of(rule.percent_of)) for key, rule in rules.items() if rule.percent
         }
         if not isinstance(given, dict):
             self._note(path, f"must be a table: {_header(str(path[0]))}")
@@ -152,14 +167,14 @@ class _Reader:
 
     def _value(self, rule: Rule, path: KeyPath, value: object) -> object:
         if rule.kind is not Kind.LISTENERS or not isinstance(value, list):
-            return read_value(rule, value, self._memory_bytes)
+            return read_value(rule, value, self._wholes)
         good = []
         for index, item in enumerate(value):  # each wrong URI is a problem with a line of its own
             try:
                 good.append(read_listener(item))
             except ConfigError as error:
                 self._note((*path, index), str(error))
-        return tuple(good) if len(good) < len(value) else read_value(rule, value, self._memory_bytes)
+        return tuple(good) if len(good) < len(value) else read_value(rule, value, self._wholes)
 
     def _check_order(self, path: KeyPath, section: Any) -> None:
         for lower, upper in ORDERED.get(str(path[0]), ()):

@@ -10,11 +10,14 @@ from typing import Any, Final
 
 from ackwire import rules
 from ackwire.config.memory import Share, memory_bytes
+from ackwire.config.wholes import DEFAULT_DATA, disk_bytes
 from ackwire.listener_uri import FRAME_BYTES_HIGHEST, INACTIVITY_MS_HIGHEST
 from ackwire.policy import DestinationPolicy
-from ackwire.rules import GIB, KIB, MIB, Kind, Rule
+from ackwire.rules import GIB, KIB, MIB, Kind, Rule, Whole
 
 _MEMORY_PERCENT: Final = 20
+_STORE_PERCENT: Final = 80
+_TEMP_PERCENT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +229,37 @@ class LimitSettings:
         lambda: Share(_MEMORY_PERCENT, memory_bytes()),
         Rule(
             Kind.BYTES,
-            "Bytes of messages in memory; beyond it producers wait, consumers go on. Only what came over the wire is "
-            "counted: the smallest messages take nearly five times as much, and at 20 % they too fit into a small "
+            "Bytes of messages in memory. From 70 % of it on, what waits is left to the store or spilled to the temp "
+            "store; where that cannot be, producers wait at 100 %, and consumers go on. Only what came over the wire "
+            "is counted: the smallest messages take nearly five times as much, and at 20 % they too fit into a small "
             "machine. The percentage is that of the machine's memory, or of the container's if that is less.",
             lowest=16 * KIB,
             highest=1024 * GIB,
             percent=_MEMORY_PERCENT,
+        ),
+    )
+    store_bytes_max: int = rules.computed(
+        lambda: Share(_STORE_PERCENT, disk_bytes(DEFAULT_DATA)),
+        Rule(
+            Kind.BYTES,
+            "Bytes of the store's files; beyond it producers of persistent messages wait, and consumers go on. The "
+            "percentage is that of the whole disk that holds the data directory.",
+            lowest=MIB,
+            highest=1024 * 1024 * GIB,
+            percent=_STORE_PERCENT,
+            percent_of=Whole.DISK,
+        ),
+    )
+    temp_bytes_max: int = rules.computed(
+        lambda: Share(_TEMP_PERCENT, disk_bytes(DEFAULT_DATA)),
+        Rule(
+            Kind.BYTES,
+            "Bytes of files for non-persistent messages that memory has no room for; beyond it their producers wait "
+            "for memory. 0: nothing is spilled. The percentage is that of the whole disk that holds the data "
+            "directory; beside the store's 80 % it leaves a tenth free.",
+            highest=1024 * 1024 * GIB,
+            percent=_TEMP_PERCENT,
+            percent_of=Whole.DISK,
         ),
     )
     when_full: str = rules.choice(

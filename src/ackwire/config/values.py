@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 from ackwire.config.memory import Share
+from ackwire.config.wholes import Wholes
 from ackwire.errors import ConfigError
 from ackwire.listener_uri import parse_listener_uri
 from ackwire.policy import check_match
@@ -28,8 +29,8 @@ _BYTES_PER_UNIT: Final = {
 # ---- reading ---------------------------------------------------------------------------------------------------
 
 
-def read_value(rule: Rule, value: object, memory_bytes: int) -> object:
-    """*value* as the field takes it. Percentages are of *memory_bytes*. Raises `ConfigError` saying what it must be."""
+def read_value(rule: Rule, value: object, wholes: Wholes) -> object:
+    """*value* as the field takes it. Percentages are of *wholes*. Raises `ConfigError` saying what it must be."""
     match rule.kind:
         case Kind.LISTENERS:
             return _in_number(rule, _read_listeners(value))
@@ -42,7 +43,7 @@ def read_value(rule: Rule, value: object, memory_bytes: int) -> object:
         case Kind.TEXT | Kind.DIRECTORY | Kind.PATTERN | Kind.QUEUE_NAME:
             return _read_text(rule, value)
         case _:
-            return _read_number(rule, value, memory_bytes)
+            return _read_number(rule, value, wholes)
 
 
 def _read_choice(rule: Rule, value: object) -> object:
@@ -86,10 +87,10 @@ def _read_text(rule: Rule, value: object) -> str:
     return value
 
 
-def _read_number(rule: Rule, value: object, memory_bytes: int) -> int | float:
+def _read_number(rule: Rule, value: object, wholes: Wholes) -> int | float:
     number = value
     if isinstance(value, str) and rule.kind in (Kind.SECONDS, Kind.BYTES):
-        number = _with_unit(rule, value, memory_bytes)
+        number = _with_unit(rule, value, wholes)
     if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
         raise ConfigError(f"must be {_example(rule)}, and is {quoted(value)}")
     # Written so that NaN fails too.
@@ -106,7 +107,7 @@ def _read_number(rule: Rule, value: object, memory_bytes: int) -> int | float:
     return int(number)
 
 
-def _with_unit(rule: Rule, text: str, memory_bytes: int) -> Decimal | Share:
+def _with_unit(rule: Rule, text: str, wholes: Wholes) -> Decimal | Share:
     units = _SECONDS_PER_UNIT if rule.kind is Kind.SECONDS else _BYTES_PER_UNIT
     match = re.fullmatch(r"\s*(-?[0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z]*|%)\s*", text, re.ASCII)
     if match is None:
@@ -115,7 +116,7 @@ def _with_unit(rule: Rule, text: str, memory_bytes: int) -> Decimal | Share:
     if unit == "%" and rule.percent:
         if not 0 < number <= 100:
             raise ConfigError(f'must be above 0 and at most "100 %", and is {quoted(text)}')
-        return Share(number, memory_bytes)
+        return Share(number, wholes.of(rule.percent_of))
     if unit not in units:
         problem = f'unknown unit "{unit}"' if unit else "unit is missing"
         known = [*units, "%"] if rule.percent else units
