@@ -59,6 +59,7 @@ class FakeSpill:
         self.frames: dict[int, bytes] = {}
         self._bytes_max = bytes_max
         self._last_ticket = 0
+        self._used_bytes = 0
         self.reads = 0
 
     def append(self, frame: bytes) -> int | None:
@@ -66,6 +67,7 @@ class FakeSpill:
             return None
         self._last_ticket += 1
         self.frames[self._last_ticket] = frame
+        self._used_bytes += len(frame)
         return self._last_ticket
 
     def read(self, ticket: int) -> bytes:
@@ -73,14 +75,14 @@ class FakeSpill:
         return self.frames[ticket]
 
     def free(self, ticket: int) -> None:
-        del self.frames[ticket]
+        self._used_bytes -= len(self.frames.pop(ticket))
 
     def has_room(self, size_bytes: int) -> bool:
         return self.used_bytes + size_bytes <= self._bytes_max
 
     @property
     def used_bytes(self) -> int:
-        return sum(map(len, self.frames.values()))
+        return self._used_bytes
 
     @property
     def bytes_max(self) -> int:
@@ -88,3 +90,4 @@ class FakeSpill:
 
     def close(self) -> None:
         self.frames.clear()
+        self._used_bytes = 0

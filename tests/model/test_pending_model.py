@@ -1,4 +1,4 @@
-"""`PendingList` against a sorted list: whatever is appended, taken, paged, put back and compacted, both agree (H1, B6)."""
+"""`PendingList` against a sorted list: whatever is appended, taken, paged, put back, compacted: both agree (H1, B6)."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

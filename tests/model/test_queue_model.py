@@ -257,7 +257,7 @@ class QueueModel(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        """What waits goes; what is in flight or acknowledged in a transaction stays (the store agrees, see `agrees`)."""
+        """What waits goes; what is in flight or acknowledged in a transaction stays, in the store too: `agrees`."""
         assert self.queue.purge() == len(self.pending)
         self.purged += len(self.pending)
         self.pending = []
