@@ -1,4 +1,4 @@
-"""Sizes as a percentage of the memory there is, and how much that is."""
+"""Sizes as a percentage of the memory or of the disk there is, and how much that is."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from ackwire.config import GIB, MIB, LimitSettings, Settings, load, problems, render, with_setting
 from ackwire.config.memory import Share, _cgroup_limits, memory_bytes
+from ackwire.config.wholes import disk_bytes, wholes_of_this_machine
 
 
 def memory_bytes_max(tmp_path: Path, text: str, total_bytes: int) -> int:
@@ -82,6 +83,38 @@ def test_single_setting_may_be_a_percentage_of_this_machine() -> None:
     limit = with_setting(Settings(), "limits", "memory_bytes_max", "50 %").limits.memory_bytes_max
     assert isinstance(limit, Share)
     assert (limit.percent, limit.total_bytes) == (Decimal(50), memory_bytes())
+
+
+# --- percentages of the disk -----------------------------------------------------------------------------
+
+
+def test_B6_limits_of_the_stores_are_parts_of_the_disk_with_the_data_directory(tmp_path: Path) -> None:
+    total_bytes = disk_bytes(str(tmp_path))
+    (tmp_path / "a.toml").write_text(
+        f"[store]\ndata = '{tmp_path}/not/yet'\n[limits]\nstore_bytes_max = '50 %'\nmemory_bytes_max = '50 %'\n"
+    )
+    limits = load(tmp_path / "a.toml", memory_bytes=8 * GIB).limits
+    assert limits.memory_bytes_max == 4 * GIB
+    assert limits.store_bytes_max == Share(50, total_bytes)
+    assert limits.temp_bytes_max == Share(10, total_bytes)
+
+
+def test_B6_default_limits_of_the_stores_leave_a_tenth_of_the_disk() -> None:
+    limits, total_bytes = LimitSettings(), wholes_of_this_machine().disk_bytes
+    assert (limits.store_bytes_max, limits.temp_bytes_max) == (Share(80, total_bytes), Share(10, total_bytes))
+
+
+def test_another_data_directory_is_another_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ackwire.config.wholes.disk_bytes", lambda directory: 100 * len(directory) * MIB)
+    settings = with_setting(Settings(), "limits", "temp_bytes_max", "1 GiB")
+    moved = with_setting(settings, "store", "data", "/1234")
+    assert moved.limits.store_bytes_max == 400 * MIB
+    assert moved.limits.temp_bytes_max == GIB
+
+
+def test_size_of_a_disk_is_known_before_the_directory_exists(tmp_path: Path) -> None:
+    assert disk_bytes(str(tmp_path / "a" / "b")) == disk_bytes(str(tmp_path)) > MIB
+    assert disk_bytes("\0") > 0
 
 
 # --- how much there is ---------------------------------------------------------------------------------

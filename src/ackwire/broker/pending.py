@@ -122,7 +122,7 @@ class PendingList:
             self._earliest = expiration
 
     def restore(self, waiting: Sequence[WaitingMessage]) -> None:
-        """Add messages of an earlier run, which the store has, in their order."""
+        """Add messages of an earlier run, which the store has, in their order, behind all that are here."""
         # No object for each and no loop in Python: there may be millions, and nobody can connect before.
         self._sequences.extend(map(itemgetter(_SEQUENCE), waiting))
         self._expirations.extend(map(itemgetter(_EXPIRATION), waiting))

@@ -181,10 +181,11 @@ class Queue:
 
     def restore(self, waiting: list[WaitingMessage]) -> None:
         """Messages of an earlier run, in their order: the store has them; no consumer is here yet."""
+        before = sum(level.paged_bytes for level in self._levels)
         for number, level in enumerate(self._levels):
             mine = waiting if len(self._levels) == 1 else [it for it in waiting if self._level_of(it) == number]
             level.restore(mine)
-        self.size_bytes += sum(it.size_bytes for it in waiting)
+        self.size_bytes += sum(level.paged_bytes for level in self._levels) - before
 
     def count_restored(self, message: Message) -> None:
         """*message* takes space again, here or in a transaction that will decide about it."""

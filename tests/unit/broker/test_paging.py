@@ -1,6 +1,7 @@
 """Little memory and many messages: what waits is on disk, and nobody but the counters notices (B6, B7, N2)."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from ackwire.broker.why import why_message, why_producer, why_queue
 from ackwire.clock import ManualClock
 from ackwire.errors import ResourceLimit
 from ackwire.policy import DestinationPolicy
+from ackwire.store.files import OsFiles
+from ackwire.store.temp import TempStore
 from ackwire.values import Int
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, contents, named, paging_rig
@@ -212,6 +215,17 @@ def test_a_browser_does_not_show_what_is_gone_when_it_comes_to_it_but_what_is_in
     assert shown == sorted(set(shown))
     assert set(range(900, 2000)) <= set(shown) <= set(range(2000))
     assert not set(range(600, 900)) & set(shown)
+
+
+def test_B6_real_files_do_the_same(tmp_path: Path) -> None:
+    temp = TempStore(OsFiles(), tmp_path, 1 << 30, file_bytes=1 << 16)
+    rig = BrokerRig(settings={"limits": {"memory_bytes_max": MEMORY_BYTES}}, temp=temp)
+    _fill(rig.connect(), SOME, persistent=False)
+    assert temp.used_bytes > SOME * 100
+    assert _drain(rig, rig.consumer("queue://q", prefetch=10)) == [f"{n}" for n in range(SOME)]
+    assert temp.used_bytes == rig.broker.flow.used_bytes == 0
+    temp.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- losing, purging ------------------------------------------------------------------------------------
