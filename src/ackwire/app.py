@@ -25,6 +25,7 @@ from ackwire.store.files import OsFiles
 from ackwire.store.index import LmdbIndex
 from ackwire.store.journal.recovery import UnusableStore
 from ackwire.store.memory import MemoryStore
+from ackwire.store.temp import TempStore
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 
@@ -50,12 +51,18 @@ async def serve(settings: Settings, *, ready: Callable[[list[str]], None], stop:
         editor = OpenWireEditor(
             f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
         )
-        broker = Broker(
-            clock=clock, store=store, editor=editor, settings=settings, policies=Policies(settings.policies)
-        )
-        broker.start()
-        broker.answer_questions()
-        await _serve(broker, clock, settings, failure, ready=ready, stop=stop or asyncio.Event())
+        with _temp_store(settings) as temp:
+            broker = Broker(
+                clock=clock,
+                store=store,
+                editor=editor,
+                settings=settings,
+                policies=Policies(settings.policies),
+                temp=temp,
+            )
+            broker.start()
+            broker.answer_questions()
+            await _serve(broker, clock, settings, failure, ready=ready, stop=stop or asyncio.Event())
 
 
 async def _serve(
@@ -114,6 +121,19 @@ def _opened_store(settings: Settings, clock: Clock) -> Iterator[tuple[Store, asy
         indexing.stop()
 
 
+@contextmanager
+def _temp_store(settings: Settings) -> Iterator[TempStore | None]:
+    """Where non-persistent messages go that memory has no room for; a broker without files has none."""
+    if settings.store.kind == "memory" or settings.limits.temp_bytes_max == 0:
+        yield None
+        return
+    temp = TempStore(OsFiles(), Path(settings.store.data) / "tmp", settings.limits.temp_bytes_max)
+    try:
+        yield temp
+    finally:
+        temp.close()
+
+
 def _open_journal(
     settings: Settings,
     clock: Clock,
@@ -134,6 +154,7 @@ def _open_journal(
                 sync=SyncPolicy(settings.store.sync),
                 sync_interval_seconds=settings.store.sync_interval_seconds,
                 segment_bytes=settings.store.segment_bytes,
+                bytes_max=settings.limits.store_bytes_max,
                 free_bytes_min=settings.store.free_bytes_min,
             ),
             writing=writing,

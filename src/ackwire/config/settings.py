@@ -56,7 +56,7 @@ class StoreSettings:
         "stops.",
     )
     data: str = rules.setting(
-        "ackwire-data",
+        DEFAULT_DATA,
         Rule(
             Kind.DIRECTORY,
             "The directory of the journal; made if it is not there. Only one broker can use it at a time. Messages "
