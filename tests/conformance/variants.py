@@ -107,6 +107,19 @@ block_timeout_seconds = "200 ms"
 _FULL = """
 [limits]
 memory_bytes_max = 60000
+[store]
+kind = "memory"
+"""
+
+# Small files, so that little has to be sent to fill them; and little memory, so that messages spill.
+_FULL_STORE = """
+[limits]
+memory_bytes_max = 60000
+store_bytes_max = "1 MiB"
+temp_bytes_max = "300 KiB"
+[store]
+segment_bytes = "64 KiB"
+free_bytes_min = 0
 """
 
 _PLUGINS = """
@@ -161,6 +174,7 @@ VARIANTS = {
     "scheduler": Variant(activemq=("broker;schedulerSupport=true",)),
     # All limits of the broker as a whole: memory for a few messages.
     "full": Variant(activemq=("usage;memory=60000",), ackwire=_FULL),
+    "full disk": Variant(ackwire=_FULL_STORE),
     # What ActiveMQ has plugins for. No message lives longer than the ceiling, and those without an expiration
     # get one; the broker itself redelivers what clients give up on, which needs the scheduler.
     "plugins": Variant(
