@@ -404,12 +404,10 @@ class JournalStore:
     def _record(self, record: Unwritten) -> None:
         record.group = self._group
         self._buffer.append(record)
-        if self._flush_timer is None:
-            urgent = self._buffered_bytes > _BUFFER_BYTES_MAX
-            self._flush_timer = self._clock.call_later(0 if urgent else _SOON_SECONDS, self._flush)
-            self._flush_is_urgent = urgent
-        elif self._buffered_bytes > _BUFFER_BYTES_MAX and not self._flush_is_urgent:
+        if self._buffered_bytes > _BUFFER_BYTES_MAX and not self._flush_is_urgent:
             self._flush_now()
+        else:
+            self._flush_later()
 
     @contextmanager
     def atomically(self) -> Iterator[None]:
@@ -465,6 +463,11 @@ class JournalStore:
             self._flush_timer.cancel()
         self._flush_is_urgent = True
         self._flush_timer = self._clock.call_later(0, self._flush)
+
+    def _flush_later(self) -> None:
+        """Nobody waits for what is in the buffer."""
+        if self._flush_timer is None:
+            self._flush_timer = self._clock.call_later(_SOON_SECONDS, self._flush)
 
     def _flush(self) -> None:
         self._flush_timer = None
@@ -539,8 +542,10 @@ class JournalStore:
         if not self._buffer and self._writer.synced_number == self._writer.last_number:
             waiters += self._take_waiters()  # they came later, and nothing new came with them
         self._answer(waiters)
-        if self._buffer or self._waiters:
+        if self._waiters:
             self._flush_now()
+        elif self._buffer:
+            self._flush_later()
 
     def _answer(self, waiters: list[Waiter]) -> None:
         for callback, _ in waiters:
