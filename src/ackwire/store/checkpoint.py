@@ -268,8 +268,10 @@ def _load_places(catalog: Catalog) -> None:
         facts = catalog.place_by_id[_PLACE_ID.unpack(key)[0]]
         for number, messages, size_bytes in _TRIPLE.iter_unpack(data):
             facts.held[number] = [messages, size_bytes]
-            catalog.segments[number].live_messages += messages
-            catalog.segments[number].live_bytes += size_bytes
+            segment = catalog.segments.get(number)
+            if segment is not None:  # otherwise replay will tell where its survivors are now
+                segment.live_messages += messages
+                segment.live_bytes += size_bytes
     for key, data in catalog.index.items(Table.REMOVALS):
         told_by = catalog.segments.get(_NUMBER.unpack(key)[0])
         for about, removals in _PAIR.iter_unpack(data):

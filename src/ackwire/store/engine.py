@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Final, final
 
@@ -148,7 +149,9 @@ class JournalStore:
             raise
         self._buffer: list[Unwritten] = []
         self._buffered_bytes = 0
-        self._unwritten: dict[int, UnwrittenMessage | MovedMessage] = {}
+        self._recorded_sequence = 0
+        self._groups = count(1)
+        self._unwritten: dict[int, list[UnwrittenMessage | MovedMessage]] = {}
         """Messages in the buffer, by sequence."""
         self._depth = 0
         self._group = 0
@@ -240,7 +243,7 @@ class JournalStore:
         sequence = message.sequence
         for it in facts:
             it.active.fresh[sequence] = None
-        self._unwritten[sequence] = record
+        self._unwritten.setdefault(sequence, []).append(record)
         if sequence > self._catalog.last_sequence:
             self._catalog.last_sequence = self._writer.last_sequence = sequence
         self._buffered_bytes += len(message.frame)
@@ -260,8 +263,9 @@ class JournalStore:
         if facts is None:
             return
         sequence = message.sequence
-        unwritten = self._unwritten.get(sequence)
-        if unwritten is not None and facts in unwritten.places:
+        self._keep_for_group(facts, sequence)
+        unwritten = self._unwritten_in(facts, sequence)
+        if unwritten is not None:
             self._take_out(unwritten, sequence, facts)
             if isinstance(unwritten, UnwrittenMessage):
                 facts.active.fresh.pop(sequence, None)
@@ -277,9 +281,24 @@ class JournalStore:
         """*record* need not be written for that place, or not at all."""
         record.places = [it for it in record.places if it is not facts]
         if not record.places:
-            del self._unwritten[sequence]
+            self._unwritten[sequence].remove(record)
             if isinstance(record, UnwrittenMessage):
                 self._count(record.message)
+
+    def _unwritten_in(self, facts: PlaceFacts, sequence: int) -> UnwrittenMessage | MovedMessage | None:
+        return next((it for it in self._unwritten.get(sequence, ()) if facts in it.places), None)
+
+    def _keep_for_group(self, facts: PlaceFacts, sequence: int | None = None) -> None:
+        """A group is there as a whole or not at all, so nothing is taken out of one, and what a group removes is there
+        if the group is not: such messages are written before they are removed."""
+        if sequence is None:
+            records = [it for its in self._unwritten.values() for it in its]
+        else:
+            records = self._unwritten.get(sequence, [])
+        if any(it.group != self._group and facts in it.places for it in records):
+            self._write(self._group_started_at if self._depth else None)
+            self._group_started_at = 0
+            self._require_good()
 
     def _count(self, message: Message) -> None:
         """Its producer is remembered although the message is not written: it may be sent again (J4)."""
@@ -287,7 +306,8 @@ class JournalStore:
         if not isinstance(last, UnwrittenCounts) or last.group != self._group:
             last = UnwrittenCounts(self._catalog)
             self._record(last)
-        last.counts[message.origin.producer_key] = message.producer_count
+        key = message.origin.producer_key
+        last.counts[key] = max(last.counts.get(key, message.producer_count), message.producer_count)
 
     def _removals(self) -> UnwrittenRemovals:
         last = self._buffer[-1] if self._buffer else None
@@ -301,9 +321,11 @@ class JournalStore:
         facts = self._catalog.places.get(place)
         if facts is None:
             return
-        for sequence, record in list(self._unwritten.items()):
-            if sequence <= last_sequence and sequence not in kept and facts in record.places:
-                self._take_out(record, sequence, facts)
+        self._keep_for_group(facts)
+        for sequence, records in list(self._unwritten.items()):
+            for record in [it for it in records if facts in it.places]:
+                if sequence <= last_sequence and sequence not in kept:
+                    self._take_out(record, sequence, facts)
         self._catalog.purge(facts, last_sequence, frozenset(kept))
         self._record(UnwrittenPayload(RecordKind.PURGED, pack_purged(facts.place_id, last_sequence, kept)))
 
@@ -315,8 +337,9 @@ class JournalStore:
 
     def end_place(self, facts: PlaceFacts) -> None:
         """Record that a place is gone with all that is in it."""
-        for sequence, record in list(self._unwritten.items()):
-            if facts in record.places:
+        self._keep_for_group(facts)
+        for sequence, records in list(self._unwritten.items()):
+            for record in [it for it in records if facts in it.places]:
                 self._take_out(record, sequence, facts)
         self._catalog.end_place(facts.place_id)
         self._catalog.end_state(durable_key(facts.place_id))
@@ -397,8 +420,10 @@ class JournalStore:
 
     def move(self, record: MovedMessage, sequence: int) -> None:
         """Write a message once more. One that is in the buffer already is not moved: it will not be where it was."""
-        if sequence not in self._unwritten:
-            self._unwritten[sequence] = record
+        there = self._unwritten.setdefault(sequence, [])
+        record.places = [it for it in record.places if not any(it in other.places for other in there)]
+        if record.places:
+            there.append(record)
             self._record(record)
 
     def _record(self, record: Unwritten) -> None:
@@ -415,7 +440,7 @@ class JournalStore:
         self._depth += 1
         if self._depth == 1:
             self._group_started_at = len(self._buffer)
-            self._group = self._writer.next_number + len(self._buffer) + 1  # no other group in the buffer has it
+            self._group = next(self._groups)
         try:
             yield
         finally:
@@ -481,9 +506,12 @@ class JournalStore:
         else:
             self._answer(self._take_waiters())
 
-    def _write(self) -> bool:
-        """Write what is in the buffer; False if that failed."""
-        buffer, self._buffer, self._buffered_bytes = self._buffer, [], 0
+    def _write(self, first: int | None = None) -> bool:
+        """Write what is in the buffer, or the *first* so many; False if that failed."""
+        self._record_sequence(first)
+        if first is None:
+            first = len(self._buffer)
+        buffer, self._buffer, self._buffered_bytes = self._buffer[:first], self._buffer[first:], 0
         records = [it for it in buffer if not isinstance(it, UnwrittenMessage | MovedMessage) or it.places]
         mark_groups(records)
         before = self._writer.last_number
@@ -493,12 +521,25 @@ class JournalStore:
             self._fail("write to", error)
             return False
         self._unwritten.clear()
+        for it in self._buffer:
+            if isinstance(it, UnwrittenMessage | MovedMessage) and it.places:
+                self._unwritten.setdefault(it.sequence, []).append(it)
         for record in records:
             record.written()
         if self._writer.last_number != before:
             self._written_since_checkpoint += sum(it.payload_bytes for it in records)
             self._after_write()
         return True
+
+    def _record_sequence(self, count: int | None) -> None:
+        """A message that is not written had a sequence all the same: no other may have it."""
+        written = [it.sequence for it in self._buffer[:count] if isinstance(it, UnwrittenMessage) and it.places]
+        self._recorded_sequence = max([self._recorded_sequence, *written])
+        if count is None and self._buffer and self._recorded_sequence < self._catalog.last_sequence:
+            self._recorded_sequence = self._catalog.last_sequence
+            record = UnwrittenPayload(RecordKind.OPENED, pack_numbers((self._clock.now_ms(), self._recorded_sequence)))
+            record.group = 0
+            self._buffer.append(record)
 
     def _after_write(self) -> None:
         if not self._spare_failed:
@@ -534,6 +575,8 @@ class JournalStore:
 
     def _synced(self, waiters: list[Waiter], number: int, error: Exception | None) -> None:
         self._is_syncing = False
+        if self._checkpoint is None:
+            self._writer.close_idle()
         if error is not None or self.failure is not None:
             self._waiters = waiters + self._waiters
             self._fail("sync", error or self.failure)
@@ -620,7 +663,7 @@ class JournalStore:
             for file in files:  # the index must never know more than the journal
                 file.sync()
 
-        self._indexing.submit(sync, partial(self._write_index, checkpoint))
+        self._writing.submit(sync, partial(self._write_index, checkpoint))
 
     def _write_index(self, checkpoint: Checkpoint, error: Exception | None = None) -> None:
         if error is not None or self.failure is not None:
@@ -638,6 +681,8 @@ class JournalStore:
         if self.failure is None:
             checkpoint.end(self._catalog)
             self._checkpoint = None
+            if not self._is_syncing:
+                self._writer.close_idle()
             self.checkpoint_segment = checkpoint.position.segment
             self._compaction.begin()
 
@@ -684,7 +729,10 @@ class JournalStore:
         used, limit = self.used_bytes, self._options.bytes_max
         if used >= limit:
             return f"the store is full: {used} of {limit} bytes in {self._data} (limits.store_bytes_max)"
-        free = self._files.free_bytes(self._data)
+        try:
+            free = self._files.free_bytes(self._data)
+        except OSError as error:
+            return f"the disk of {self._data} does not tell how much space it has: {error}"
         if free < self._options.free_bytes_min:
             return f"the disk of {self._data} has {free} bytes left, less than {self._options.free_bytes_min}"
         if self._index_trouble is not None:
@@ -751,8 +799,8 @@ class JournalStore:
         found: dict[int, Message | None] = {}
         entries: list[tuple[Entry, int]] = []
         for sequence in sequences:
-            unwritten = self._unwritten.get(sequence)
-            if isinstance(unwritten, UnwrittenMessage) and facts in unwritten.places:
+            unwritten = self._unwritten_in(facts, sequence)
+            if isinstance(unwritten, UnwrittenMessage):
                 message = read_message(self._form, unwritten.message.frame)
                 message.redelivery_counter = unwritten.message.redelivery_counter
                 found[sequence] = message

@@ -34,6 +34,7 @@ from ackwire.store.journal.record import (
     Reader,
     Record,
     RecordKind,
+    record_bytes,
     seed_of,
     unpack_counts,
     unpack_durable,
@@ -138,6 +139,8 @@ class Recovery:
         """The highest number of a segment that was ever used, as far as is known."""
         self._headers: dict[int, SegmentHeader | None] = {}
         self._seed = 0
+        self._synced = 0
+        """Every record up to this one is on the medium."""
         self._hole: int | None = None
         """The number of a missing record, while it is not known whether it had been synced."""
         self._held: list[Record] = []
@@ -156,6 +159,8 @@ class Recovery:
         else:
             self._replay(position)
         self._settle_end()
+        if self._group:  # its records never happened, and their numbers are free again
+            self.number = self._last_applied
         self._report_orphans()
 
     @property
@@ -208,7 +213,7 @@ class Recovery:
         file = self._files.open(segment_path(self._directory, number), writable=False)
         data = file.read(0, file.size_bytes)
         file.close()
-        return bool(data.strip(b"\0"))
+        return len(data.rstrip(b"\0")) > SEGMENT_HEADER_BYTES + record_bytes(16)  # no more than a first start writes
 
     # ---- where to begin ----------------------------------------------------------------------------------------
 
@@ -265,10 +270,13 @@ class Recovery:
 
     def _begin(self, segment: int, offset: int, number: int, epoch: int) -> None:
         self.segment, self.offset, self.number, self.epoch = segment, offset, number, epoch
+        self._last_applied = number
+        self._synced = number  # a checkpoint is written when everything before it is synced
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
     def _read_from(self, first: int) -> None:
+        self._first_read = first
         numbers = sorted(it for it in self._headers if it >= first)
         last_number, last_epoch = self.number, self.epoch
         for done, number in enumerate(numbers):
@@ -343,12 +351,14 @@ class Recovery:
         """Apply *record*, with the group that it ends."""
         self.report.replayed += 1
         self.number, self.epoch = record.number, max(self.epoch, record.epoch)
+        self._synced = max(self._synced, record.synced)
         if self._group and not record.flags & Flag.CONTINUES:  # the end of that group was damaged
             self._apply_group()
         self._group.append(record)
         if not record.flags & Flag.GOES_ON:
             self._apply_group()
             self.segment, self.offset = record.segment, record.offset + record.size_bytes
+            self._last_applied = record.number
 
     def _apply_group(self) -> None:
         group, self._group = self._group, []
@@ -372,12 +382,32 @@ class Recovery:
             self.quarantine.put(what, f"{self.segment:010}-{self.offset}-tail.bin", b"".join(map(_payload, doubtful)))
         if self._headers[self.segment] is None and self.offset == SEGMENT_HEADER_BYTES:
             behind.append(self.segment)  # it was made, and never begun
-        for number in behind:
+        for number in sorted(behind, reverse=True):  # a crash meanwhile must not leave one without its predecessor
             self._cut(number, 0)
             self._files.remove(segment_path(self._directory, number))
             self.catalog.segments.pop(number)
+        if behind:
+            self.last_segment = max(self.catalog.segments, default=0)
         if self.segment in self.catalog.segments:
             self._cut(self.segment, self.offset)
+        self._make_durable()
+
+    def _make_durable(self) -> None:
+        """What was read is told to others from now on. It may be in the cache only; after a sync that failed it may
+        even be there although no sync will bring it to the medium. So what no record vouches for is written again."""
+        if self.number <= self._synced:
+            return
+        for number in sorted(it for it in self.catalog.segments if it >= self._first_read):
+            following = self._headers.get(number + 1)
+            if following is not None and following.first_record - 1 <= self._synced:
+                continue
+            file = self._files.open(segment_path(self._directory, number))
+            try:
+                end = self.offset if number == self.segment else file.size_bytes
+                file.write(file.read(0, end), 0)
+                file.sync()
+            finally:
+                file.close()
 
     def _cut(self, number: int, offset: int) -> None:
         """Zero a segment from *offset* on."""
@@ -400,6 +430,13 @@ class Recovery:
         for number in range(first, max(numbers, default=0)):
             if number not in numbers and number not in removed:
                 self.quarantine.put(f"segment {number} is missing, with all that was in it", "")
+
+    def _report_lost(self) -> None:
+        """Messages in segments that are not there: not those that replay has found elsewhere."""
+        for facts in self.catalog.place_by_id.values():
+            lost = sum(count for number, (count, _) in facts.held.items() if number not in self.catalog.segments)
+            if lost:
+                self.quarantine.put(f"{lost} messages of {facts!r} are lost with the segments that held them", "")
 
     def _report_orphans(self) -> None:
         """Places whose own record is lost: a queue is known by its messages, others are not."""
@@ -436,6 +473,7 @@ class Recovery:
             case RecordKind.PLACE_GONE:
                 place_id = unpack_place_gone(payload)
                 self._ended.add(place_id)
+                catalog.next_place_id = max(catalog.next_place_id, place_id + 1)
                 catalog.end_place(place_id)
                 catalog.end_state(durable_key(place_id))
             case RecordKind.PURGED:

@@ -32,6 +32,10 @@ class UnwrittenMessage(Unwritten):
         self.places = places
 
     @property
+    def sequence(self) -> int:
+        return self.message.sequence
+
+    @property
     def payload_bytes(self) -> int:
         return message_overhead(len(self.places)) + len(self.message.frame)
 
@@ -60,6 +64,10 @@ class MovedMessage(Unwritten):
         self._payload = payload
         self._stored = stored
         self.places = places
+
+    @property
+    def sequence(self) -> int:
+        return self._stored.sequence
 
     @property
     def payload_bytes(self) -> int:

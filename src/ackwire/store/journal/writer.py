@@ -6,6 +6,7 @@ that a full disk is noticed while there is still room for what must be recorded 
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, final
@@ -90,6 +91,7 @@ class JournalWriter:
         self._spare: DataFile | None = None
         self._dirty: dict[int, tuple[DataFile, int]] = {}
         """Segments with something that may not be on the medium, and the number of the last record written to each."""
+        self._closable: list[DataFile] = []
         self._reading: OrderedDict[int, DataFile] = OrderedDict()
 
     @property
@@ -132,13 +134,18 @@ class JournalWriter:
         size_bytes = max(self._segment_bytes, SEGMENT_HEADER_BYTES + needed_bytes)
         number, self._next_segment = self._next_segment, self._next_segment + 1
         path = segment_path(self._directory, number)
+        header = SegmentHeader(number, self.epoch, self._store_id, self.next_number, self.last_sequence)
         if self._spare is not None and size_bytes == self._segment_bytes:
             file, self._spare = self._spare, None
+            self._closable.append(file)  # until it is the active one: it may never be
             self._files.rename(self._directory / SPARE_NAME, path)
         else:
             file = self._files.create(path, size_bytes)
-        header = SegmentHeader(number, self.epoch, self._store_id, self.next_number, self.last_sequence)
+            self._closable.append(file)
         file.write(header.pack(), 0)
+        self._closable.remove(file)
+        if self._active is not None and self.segment not in self._dirty:
+            self._closable.append(self._active)
         self._active, self.segment, self.offset, self._end = file, number, SEGMENT_HEADER_BYTES, size_bytes
         self._dirty[number] = (file, self.last_number)
         self._on_segment(number, size_bytes)
@@ -156,7 +163,13 @@ class JournalWriter:
             if last_written <= number:
                 del self._dirty[segment]
                 if file is not self._active:
-                    file.close()
+                    self._closable.append(file)
+
+    def close_idle(self) -> None:
+        """Nobody syncs anything at this moment: let go of what is done."""
+        for file in self._closable:
+            file.close()
+        self._closable.clear()
 
     # ---- segments made ahead -----------------------------------------------------------------------------------
 
@@ -204,13 +217,15 @@ class JournalWriter:
 
     def close(self) -> None:
         """Let go of all files; what was written stays."""
+        self.close_idle()
         for file in (*self._reading.values(), *(it for it, _ in self._dirty.values() if it is not self._active)):
             file.close()
         if self._active is not None:
             self._active.close()
         if self._spare is not None:
             self._spare.close()
-            self._files.remove(self._directory / SPARE_NAME)
+            with suppress(OSError):  # the next start removes it
+                self._files.remove(self._directory / SPARE_NAME)
         self._active = self._spare = None
         self._dirty.clear()
         self._reading.clear()
