@@ -1,0 +1,141 @@
+"""Kills a broker again and again under load, on one data directory, and checks after each start what it still knows.
+
+One round: start the broker, list all that it holds and compare that with the ledger, open the gate for the clients,
+kill the broker at a random moment. Now and then it is killed once more while it starts.
+At the end everything is consumed, and after one more kill nothing may be left.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.crash.brokers import StartBroker, free_port, start_of
+from tests.crash.clients import Clients
+from tests.crash.ledger import Ledger, Violation
+from tests.helpers.processes import ManagedProcess, wait_until_ready
+
+LOAD_SECONDS_MAX = 0.9  # the first third goes by while clients connect: that is worth a kill too
+START_KILL_SECONDS_MAX = 0.6
+START_KILL_SHARE = 0.15
+SHOWN_PER_KIND = 10
+KINDS = ("lost", "torn", "returned", "duplicate", "uncommitted", "disorder", "early", "problem")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    kills: int
+    sends_acknowledged: int
+    transactions_committed: int
+    seconds: float
+    violations: tuple[Violation, ...]
+
+    def lines(self) -> Iterable[str]:
+        """For people: the violations, then one line of figures."""
+        counts = Counter(violation.kind for violation in self.violations)
+        for kind in KINDS:
+            shown = [violation for violation in self.violations if violation.kind == kind][:SHOWN_PER_KIND]
+            yield from (str(violation) for violation in shown)
+            if counts[kind] > len(shown):
+                yield f"{kind}: and {counts[kind] - len(shown)} more"
+        figures = f"{self.kills} kills, {self.sends_acknowledged} sends acknowledged, "
+        figures += f"{self.transactions_committed} transactions committed: "
+        figures += ", ".join(f"{kind} {counts[kind]}" for kind in KINDS)
+        yield f"{figures}; {self.seconds:.0f} s"
+
+
+def run(
+    *, kills: int, seed: int, broker: str, folder: Path, java_cache: Path, progress: Callable[[str], None] | None = None
+) -> Report:
+    """Kill the *broker* (see `start_of`) *kills* times; ends with the first round that shows a violation.
+
+    All files are in *folder*: `data`, `broker.log`, `clients.log` and the clients' `journal.txt`.
+    """
+    rng = random.Random(seed)
+    port = free_port(random.Random())  # not from the seed: two runs may go on at once
+    started = time.monotonic()
+    with Clients(port, seed, folder, java_cache) as clients:
+        crash = _Crash(rng, start_of(broker, port, folder, java_cache), clients)
+        crash.run(kills, progress)
+    ledger = crash.ledger
+    return Report(
+        crash.kills,
+        ledger.sends_acknowledged,
+        ledger.transactions_committed,
+        time.monotonic() - started,
+        tuple(ledger.violations),
+    )
+
+
+class _Crash:
+    def __init__(self, rng: random.Random, start: StartBroker, clients: Clients) -> None:
+        self.ledger = Ledger()
+        self.kills = 0
+        self._rng = rng
+        self._start = start
+        self._clients = clients
+        self._round = 0
+
+    def run(self, kills: int, progress: Callable[[str], None] | None) -> None:
+        while self.kills < kills and not self.ledger.violations:
+            if self.kills and self._rng.random() < START_KILL_SHARE:
+                self._killed_start()
+            else:
+                self._work_and_be_killed()
+            if progress:
+                progress(f"{self.kills} kills, {self.ledger.sends_acknowledged} sends acknowledged")
+        self._check_and(self._drain)
+        self._check_and(lambda: None, all_due=True)
+
+    def _killed_start(self) -> None:
+        """A kill while the broker reads its files, or shortly after."""
+        with self._start() as process:
+            self._kill_after(self._rng.uniform(0, START_KILL_SECONDS_MAX), process, "of its start")
+
+    def _work_and_be_killed(self) -> None:
+        with self._start() as process:
+            self._check(process)
+            if not self.ledger.violations:
+                self._round += 1
+                self.ledger.begin_round(self._round)
+                self._clients.broker_is_meant_to_live = True
+                self._clients.tell(f"go {self._round}")
+            self._kill_after(self._rng.uniform(0, LOAD_SECONDS_MAX), process, f"of the load of round {self._round}")
+            self._clients.tell("park")
+
+    def _check_and(self, act: Callable[[], None], *, all_due: bool = False) -> None:
+        """Start, check, *act*, be killed; nothing after the first violation, which would only cause more."""
+        if self.ledger.violations:
+            return
+        with self._start() as process:
+            self._check(process, all_due=all_due)
+            if not self.ledger.violations:
+                act()
+            self._kill_after(0, process, "after all work was done")
+
+    def _check(self, process: ManagedProcess, *, all_due: bool = False) -> None:
+        wait_until_ready(process, 1)
+        for line in self._clients.ask("check", "checked"):
+            self.ledger.feed(line)
+        for line in self._clients.left_early:
+            self.ledger.feed(f"problem {line}, before the kill")
+        if not self.ledger.violations:  # else the listing may be incomplete
+            self.ledger.settle(all_due=all_due)
+
+    def _drain(self) -> None:
+        self.ledger.begin_round(self._round + 1)
+        waiting = self.ledger.waiting_for_their_time()
+        for line in self._clients.ask(" ".join(["drain", *waiting]), "drained"):
+            self.ledger.feed(line)
+
+    def _kill_after(self, seconds: float, process: ManagedProcess, what: str) -> None:
+        time.sleep(seconds)  # the one thing here that is about time: when to strike
+        self._clients.broker_is_meant_to_live = False
+        if not process.is_running:
+            raise process.failure("ended by itself")
+        process.kill()
+        self.kills += 1
+        self.ledger.moment = f"after kill {self.kills}, {seconds:.3f} s {what}"
+        self._clients.note([self.ledger.moment])
