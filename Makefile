@@ -12,7 +12,7 @@ DEBIAN_TEST := $(DEBIAN_DEMO) activemq
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test simulate check bench clean lock
+.PHONY: help demo run test simulate crash check bench clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -39,6 +39,12 @@ SEEDS ?= 1-1000
 STEPS ?= 400
 simulate: $(READY) ## the simulation; SEEDS=1-1000, or SEEDS=4711 VERBOSE=1 for the history of one
 	@$(VENV)/bin/python tools/simulate.py --seeds $(SEEDS) --steps $(STEPS) $(if $(VERBOSE),--verbose)
+
+KILLS ?= 200
+SEED ?= 1
+crash: $(READY) ## kill -9 under load from the real Java client, and nothing promised is lost; KILLS=200 SEED=1
+	@tools/debian_packages.sh $(DEBIAN_TEST)
+	@$(VENV)/bin/python tools/crash.py --kills $(KILLS) --seed $(SEED) $(ARGS)
 
 check: $(READY) ## lint, format, types, import directions, forbidden calls
 	$(VENV)/bin/ruff check $(CODE)

@@ -1,8 +1,8 @@
 """Kills a broker under load from the real Java client, again and again, and checks that nothing it promised is lost.
 
     python tools/crash.py --kills 200 --seed 1
-    python tools/crash.py --broker activemq       # the harness itself, against a broker that is known to be good
-    python tools/crash.py --broker memory         # and against one that forgets everything
+    python tools/crash.py --broker activemq       # tries the harness on the real ActiveMQ
+    python tools/crash.py --broker memory         # and on a broker that forgets everything
 
 Ends with status 1 at the first violation; the data directory and the logs are kept then.
 """

@@ -8,7 +8,6 @@ to an exception listener fails the test.
 """
 
 import itertools
-import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -22,14 +21,8 @@ from tests.conformance.routes import AGAINST_ACTIVEMQ, CORE_ROUTES, ROUTES, Brok
 from tests.conformance.tls import STORE_PASSWORD, TlsFiles, make_tls_files
 from tests.conformance.variants import VARIANTS
 from tests.helpers.activemq import running_activemq
-from tests.helpers.java import (
-    BROKER_JARS,
-    CLIENT_JARS,
-    JavaDriver,
-    compiled,
-    missing_requirements,
-    trust_store_options,
-)
+from tests.helpers.java import BROKER_JARS, CLIENT_JARS, JavaDriver, compiled, trust_store_options
+from tests.helpers.java_cache import java_cache_or_skip
 from tests.helpers.processes import LOG_TAIL_BYTES, running_broker
 
 JAVA_SOURCES = Path(__file__).parent / "java"
@@ -64,13 +57,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def java_cache(pytestconfig: pytest.Config) -> Path:
-    """Where class files are kept from run to run; fails in CI, and skips elsewhere, when there is no Java."""
-    problem = missing_requirements(BROKER_JARS if AGAINST_ACTIVEMQ else CLIENT_JARS)
-    if problem and os.environ.get("CI") == "true":
-        pytest.fail(problem, pytrace=False)
-    if problem:
-        pytest.skip(problem)
-    return pytestconfig.cache.mkdir("ackwire-java")
+    return java_cache_or_skip(pytestconfig, BROKER_JARS if AGAINST_ACTIVEMQ else CLIENT_JARS)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.crash.brokers import StartBroker, free_port, start_of
 from tests.crash.clients import Clients
 from tests.crash.ledger import Ledger, Violation
-from tests.helpers.processes import ManagedProcess, wait_until_ready
+from tests.helpers.processes import ManagedProcess, ProcessFailed, wait_until_ready
 
 LOAD_SECONDS_MAX = 0.9  # the first third goes by while clients connect: that is worth a kill too
 START_KILL_SECONDS_MAX = 0.6
@@ -26,6 +26,7 @@ KINDS = ("lost", "torn", "returned", "duplicate", "uncommitted", "disorder", "ea
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    seed: int
     kills: int
     sends_acknowledged: int
     transactions_committed: int
@@ -40,7 +41,7 @@ class Report:
             yield from (str(violation) for violation in shown)
             if counts[kind] > len(shown):
                 yield f"{kind}: and {counts[kind] - len(shown)} more"
-        figures = f"{self.kills} kills, {self.sends_acknowledged} sends acknowledged, "
+        figures = f"seed {self.seed}: {self.kills} kills, {self.sends_acknowledged} sends acknowledged, "
         figures += f"{self.transactions_committed} transactions committed: "
         figures += ", ".join(f"{kind} {counts[kind]}" for kind in KINDS)
         yield f"{figures}; {self.seconds:.0f} s"
@@ -58,9 +59,13 @@ def run(
     started = time.monotonic()
     with Clients(port, seed, folder, java_cache) as clients:
         crash = _Crash(rng, start_of(broker, port, folder, java_cache), clients)
-        crash.run(kills, progress)
+        try:
+            crash.run(kills, progress)
+        except ProcessFailed as failure:  # a broker that does not start again is what we are here to find
+            crash.ledger.feed(f"problem {failure}")
     ledger = crash.ledger
     return Report(
+        seed,
         crash.kills,
         ledger.sends_acknowledged,
         ledger.transactions_committed,
