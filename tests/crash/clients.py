@@ -1,7 +1,7 @@
 """The JVM with the clients (`java/load`): commands go in, the journal of what they tried and saw comes out."""
 
 import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
@@ -14,11 +14,12 @@ _SILENCE_MAX_SECONDS = 90.0  # the clients give up before
 
 
 class Clients:
-    """The clients' process. Each line of its journal is kept in *journal_path* too."""
+    """The clients' process. Its journal is kept in *folder* too; clients named in *leave_out* do not work."""
 
-    def __init__(self, port: int, seed: int, folder: Path, java_cache: Path) -> None:
+    def __init__(self, port: int, seed: int, folder: Path, java_cache: Path, leave_out: Iterable[str] = ()) -> None:
         classes = compiled(SOURCES, CLIENT_JARS, java_cache)
-        command = ["java", *JVM_OPTIONS, "-cp", classpath(CLIENT_JARS, classes), "CrashLoad", str(port), str(seed)]
+        command = ["java", *JVM_OPTIONS, "-cp", classpath(CLIENT_JARS, classes), "CrashLoad"]
+        command += [str(port), str(seed), *leave_out]
         self.broker_is_meant_to_live = False
         self.left_early: list[str] = []
         """Clients whose connection broke though nobody had killed the broker."""

@@ -21,6 +21,9 @@ LOAD_SECONDS_MAX = 0.9  # the first third goes by while clients connect: that is
 START_KILL_SECONDS_MAX = 0.6
 START_KILL_SHARE = 0.15
 SHOWN_PER_KIND = 10
+# Where ActiveMQ itself breaks promises, within fifty kills: a scheduled message that was consumed is delivered again,
+# and so is, or is not, what a durable subscriber received and took in a transaction before the store had it.
+TOO_MUCH_FOR_ACTIVEMQ = ("later", "sub.always", "sub.sometimes")
 KINDS = ("lost", "torn", "returned", "duplicate", "uncommitted", "disorder", "early", "problem")
 
 
@@ -57,7 +60,8 @@ def run(
     rng = random.Random(seed)
     port = free_port(random.Random())  # not from the seed: two runs may go on at once
     started = time.monotonic()
-    with Clients(port, seed, folder, java_cache) as clients:
+    leave_out = TOO_MUCH_FOR_ACTIVEMQ if broker == "activemq" else ()
+    with Clients(port, seed, folder, java_cache, leave_out) as clients:
         crash = _Crash(rng, start_of(broker, port, folder, java_cache), clients)
         try:
             crash.run(kills, progress)

@@ -18,6 +18,8 @@ import org.apache.activemq.ActiveMQSession;
  * <p>Commands, one per line: "go N" opens round N, in which each worker works until its connection breaks; "park" tells
  * those that survive a broken connection to pause; "check" lists what the broker holds, once all pause; "drain ID..."
  * consumes everything, waiting for the scheduled messages named. Decides nothing: Python judges.
+ *
+ * <p>Arguments are the broker's port, a seed, and the names of workers to leave out.
  */
 public final class CrashLoad {
     private static final long PARKING_TIMEOUT_MS = 60_000;
@@ -36,8 +38,11 @@ public final class CrashLoad {
         Load load = new Load(Integer.parseInt(arguments[0]), new Journal(out), new Gate(), new Backlog());
         CrashLoad program = new CrashLoad(load);
         int seed = Integer.parseInt(arguments[1]);
+        List<String> leftOut = Arrays.asList(arguments).subList(2, arguments.length);
         for (Worker worker : workers(load)) {
-            worker.start(new Random(31L * seed + worker.name.hashCode()));
+            if (!leftOut.contains(worker.name)) {
+                worker.start(new Random(31L * seed + worker.name.hashCode()));
+            }
         }
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
