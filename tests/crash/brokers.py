@@ -12,6 +12,12 @@ _ACTIVEMQ_SOURCES = Path(__file__).parent.parent / "conformance/java/broker"
 ACTIVEMQ_JARS = (*BROKER_JARS, "activemq-kahadb-store.jar", "activemq-protobuf.jar")
 _PORTS = range(20000, 32000)  # below those that the system gives to clients, one of which could take ours in between
 
+# Small files, so that the broker is killed while it begins a new one or gives up an old one, too.
+_SETTINGS = """
+[store]
+segment_bytes = "128 KiB"
+"""
+
 StartBroker = Callable[[], ManagedProcess]
 """Starts a broker on the data that the one before left; it prints a ready line."""
 
@@ -31,9 +37,10 @@ def free_port(rng: random.Random) -> int:
 
 def ackwire(store: str, port: int, folder: Path) -> StartBroker:
     """`ackwire serve` with the *store* of that name; its files and its log are below *folder*."""
-    argv = [str(ackwire_program()), "serve", "--store", store, "--listen", f"tcp://127.0.0.1:{port}"]
-    if store != "memory":
-        argv += ["--data", str(folder / "data")]
+    config = folder / "ackwire.toml"
+    config.write_text(_SETTINGS)
+    argv = [str(ackwire_program()), "serve", "--config", str(config), "--store", store]
+    argv += ["--data", str(folder / "data"), "--listen", f"tcp://127.0.0.1:{port}"]
     return lambda: ManagedProcess(argv, log_path=folder / "broker.log")
 
 

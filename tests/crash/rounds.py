@@ -1,11 +1,14 @@
 """Kills a broker again and again under load, on one data directory, and checks after each start what it still knows.
 
 One round: start the broker, list all that it holds and compare that with the ledger, open the gate for the clients,
-kill the broker at a random moment. Now and then it is killed once more while it starts.
+kill the broker at a random moment, or just when it makes or removes a file. Now and then it is killed once more while
+it starts. A broker that survives a kill has nothing to complain of: an error in its log counts as a violation too.
 At the end everything is consumed, and after one more kill nothing may be left.
 """
 
+import os
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,13 +21,18 @@ from tests.crash.ledger import Ledger, Violation
 from tests.helpers.processes import ManagedProcess, ProcessFailed, wait_until_ready
 
 LOAD_SECONDS_MAX = 0.9  # the first third goes by while clients connect: that is worth a kill too
+LONG_LOAD_SECONDS_MAX = 7.0  # what a broker does every few seconds should be struck too
+LONG_LOAD_SHARE = 0.05
+FILES_SHARE = 0.5
+FILES_WAIT_SECONDS_MAX = 0.5
 START_KILL_SECONDS_MAX = 0.6
 START_KILL_SHARE = 0.15
 SHOWN_PER_KIND = 10
 # Where ActiveMQ itself breaks promises, within fifty kills: a scheduled message that was consumed is delivered again,
 # and so is, or is not, what a durable subscriber received and took in a transaction before the store had it.
 TOO_MUCH_FOR_ACTIVEMQ = ("later", "sub.always", "sub.sometimes")
-KINDS = ("lost", "torn", "returned", "duplicate", "uncommitted", "disorder", "early", "problem")
+KINDS = ("lost", "torn", "returned", "duplicate", "uncommitted", "disorder", "early", "problem", "complaint")
+_COMPLAINT = re.compile(r"^\S+ \S+ ERROR ")  # as `ackwire serve` logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,7 @@ def run(
     started = time.monotonic()
     leave_out = TOO_MUCH_FOR_ACTIVEMQ if broker == "activemq" else ()
     with Clients(port, seed, folder, java_cache, leave_out) as clients:
-        crash = _Crash(rng, start_of(broker, port, folder, java_cache), clients)
+        crash = _Crash(rng, start_of(broker, port, folder, java_cache), clients, folder)
         try:
             crash.run(kills, progress)
         except ProcessFailed as failure:  # a broker that does not start again is what we are here to find
@@ -74,14 +82,19 @@ def run(
         ledger.sends_acknowledged,
         ledger.transactions_committed,
         time.monotonic() - started,
-        tuple(ledger.violations),
+        (*ledger.violations, *crash.complaints),
     )
 
 
 class _Crash:
-    def __init__(self, rng: random.Random, start: StartBroker, clients: Clients) -> None:
+    def __init__(self, rng: random.Random, start: StartBroker, clients: Clients, folder: Path) -> None:
         self.ledger = Ledger()
         self.kills = 0
+        self.complaints: list[Violation] = []
+        """Apart from the ledger's violations, because a run can go on after one."""
+        self._data = folder / "data"
+        self._log = folder / "broker.log"
+        self._log_bytes_read = 0
         self._rng = rng
         self._start = start
         self._clients = clients
@@ -111,8 +124,12 @@ class _Crash:
                 self.ledger.begin_round(self._round)
                 self._clients.broker_is_meant_to_live = True
                 self._clients.tell(f"go {self._round}")
-            self._kill_after(self._rng.uniform(0, LOAD_SECONDS_MAX), process, f"of the load of round {self._round}")
+            self._kill_after(self._load_seconds(), process, f"of the load of round {self._round}")
             self._clients.tell("park")
+
+    def _load_seconds(self) -> float:
+        is_long = self._rng.random() < LONG_LOAD_SHARE
+        return self._rng.uniform(0, LONG_LOAD_SECONDS_MAX if is_long else LOAD_SECONDS_MAX)
 
     def _check_and(self, act: Callable[[], None], *, all_due: bool = False) -> None:
         """Start, check, *act*, be killed; nothing after the first violation, which would only cause more."""
@@ -141,6 +158,8 @@ class _Crash:
 
     def _kill_after(self, seconds: float, process: ManagedProcess, what: str) -> None:
         time.sleep(seconds)  # the one thing here that is about time: when to strike
+        if self._rng.random() < FILES_SHARE:
+            what += f", and {self._await_change_of_files():.3f} s for a file to come or go"
         self._clients.broker_is_meant_to_live = False
         if not process.is_running:
             raise process.failure("ended by itself")
@@ -148,3 +167,24 @@ class _Crash:
         self.kills += 1
         self.ledger.moment = f"after kill {self.kills}, {seconds:.3f} s {what}"
         self._clients.note([self.ledger.moment])
+        self._read_complaints()
+
+    def _await_change_of_files(self) -> float:
+        """Wait, not for long, until the broker makes or removes a file."""
+        started = time.monotonic()
+        before = self._files()
+        while (waited := time.monotonic() - started) < FILES_WAIT_SECONDS_MAX and self._files() == before:
+            time.sleep(0.0005)
+        return waited
+
+    def _files(self) -> set[str]:
+        return {name for _, _, names in os.walk(self._data) for name in names}
+
+    def _read_complaints(self) -> None:
+        with self._log.open("rb") as log:
+            log.seek(self._log_bytes_read)
+            text = log.read()
+        self._log_bytes_read += len(text)
+        for line in text.decode(errors="replace").splitlines():
+            if _COMPLAINT.search(line):
+                self.complaints.append(Violation("complaint", f"{line} [before kill {self.kills}]"))
