@@ -350,6 +350,8 @@ class Ledger:
         others = {taker.fate for taker in message.takers if taker is not unit}
         if is_present or Fate.DONE in others or Fate.PREPARED in others:
             return False
+        if message.sender.fate is Fate.PREPARED:  # it was seen while the commit was under way, which did not last
+            return False
         return True if message.sender.fate is Fate.DONE and Fate.UNKNOWN not in others else None
 
     def _check_present(self, key: Key, message: Message) -> None:

@@ -33,6 +33,16 @@ TAKEN = ("saw c q p-1 0", "try tx c#1 -q/p-1", "done c#1")
 TAKING = ("saw c q p-1 0", "try tx c#1 -q/p-1", "fail c#1 broken")
 SCHEDULED = ("try send p-1 +later/p-1 @1000", "done p-1")
 PREPARED = ("xa-try xa x#1 -q/p-1 +r/x-1", "xa-prepared x#1")
+SEEN_TOO_SOON = (
+    *SENT,
+    *PREPARED,
+    "xa-decide x#1 commit",
+    "saw c r x-1 0",
+    "try tx c#1 -r/x-1",
+    "xa-doubt x#1 -7",
+    "fail c#1 broken",
+)
+SEEN_AFTER_ALL = ("xa-decide x#1 commit", "xa-decided x#1", "saw c r x-1 0", "at r x-1")
 
 
 @pytest.mark.parametrize(
@@ -58,6 +68,7 @@ PREPARED = ("xa-try xa x#1 -q/p-1 +r/x-1", "xa-prepared x#1")
         (*SENT, *PREPARED, "xa-decide x#1 commit", "xa-doubt x#1 -7", "recovered x#1"),
         (*SENT, *PREPARED, "xa-decide x#1 commit", "xa-doubt x#1 -7", "at r x-1"),
         (*SENT, *PREPARED, "xa-decide x#1 rollback", "xa-decided x#1", "at q p-1"),
+        (*SEEN_TOO_SOON, "recovered x#1", "settle", "round", *SEEN_AFTER_ALL),
         (*SENT, "xa-try xa x#1 -q/p-1 +r/x-1", "fail x#1 broken", "at q p-1"),
         (*SENT, "xa-try xa x#1 -q/p-1 +r/x-1", "fail x#1 broken", "recovered x#1"),
     ],
