@@ -10,13 +10,14 @@ a million messages is a subtraction.
 
 from collections import Counter
 from collections.abc import Iterator
+from heapq import merge
 from struct import Struct
 from typing import Final, NamedTuple, final
 
 from crc32c import crc32c
 
 from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
-from ackwire.store.contract import DurableRecord, Place, ScheduledJob
+from ackwire.store.contract import DurableRecord, Place, ScheduledJob, WaitingMessage
 from ackwire.store.index import DamagedIndex, Index, Table
 from ackwire.store.journal.record import RecordKind, message_overhead, record_bytes
 from ackwire.store.journal.state import PreparedRecord
@@ -24,6 +25,9 @@ from ackwire.store.journal.state import PreparedRecord
 _KEY: Final = Struct(">IQ")
 _ENTRY: Final = Struct(">IIIHbq")
 _CHECKSUM: Final = Struct(">I")
+_SEQUENCE_OF_KEY: Final = Struct(">4xQ")
+_WAITING_OF_ENTRY: Final = Struct(">8xI2xbq4x")
+"""Frame length, priority and expiration."""
 
 
 class Entry(NamedTuple):
@@ -79,6 +83,10 @@ class Delta:
         self.purged_to = 0
         """Older messages up to this sequence are gone as well, but for `kept`."""
         self.kept: frozenset[int] = frozenset()
+
+    @property
+    def has_changed(self) -> bool:
+        return bool(self.fresh or self.gone or self.purged_to)
 
     def has_ended(self, sequence: int) -> bool:
         """Whether a message that was there before this delta is gone."""
@@ -345,24 +353,29 @@ class Catalog:
     def waiting(self, facts: PlaceFacts) -> Iterator[tuple[int, Entry]]:
         """All that waits in a place, in order of sequence. Asked while nothing changes: at the start, and by tools."""
         changed: dict[int, Entry | None] = {}
-        for delta in (facts.frozen, facts.active):
-            if delta is not None:
-                changed = {it: entry for it, entry in changed.items() if not delta.has_ended(it)}
-                changed.update(delta.fresh)
-        newer = iter(sorted(changed.items()))
-        following = next(newer, None)
-        for sequence, entry in self.indexed(facts.place_id):
-            while following is not None and following[0] < sequence:
-                yield from _written(following)
-                following = next(newer, None)
-            if following is not None and following[0] == sequence:
-                yield from _written(following)
-                following = next(newer, None)
-            elif not any(delta is not None and delta.has_ended(sequence) for delta in (facts.frozen, facts.active)):
-                yield sequence, entry
-        while following is not None:
-            yield from _written(following)
-            following = next(newer, None)
+        deltas = [it for it in (facts.frozen, facts.active) if it is not None]
+        for delta in deltas:
+            changed = {it: entry for it, entry in changed.items() if not delta.has_ended(it)}
+            changed.update(delta.fresh)
+        fresh = sorted((it, entry) for it, entry in changed.items() if entry is not None)
+        indexed = (
+            (it, entry)
+            for it, entry in self.indexed(facts.place_id)
+            if it not in changed and not any(delta.has_ended(it) for delta in deltas)
+        )
+        return merge(indexed, fresh)
+
+    def waiting_messages(self, facts: PlaceFacts) -> Iterator[WaitingMessage]:
+        """The same without the places of the records, for a restart, which has millions: every step counts."""
+        if any(it is not None and it.has_changed for it in (facts.frozen, facts.active)):
+            for sequence, entry in self.waiting(facts):
+                yield WaitingMessage(sequence, entry.expiration, entry.priority, entry.frame_bytes)
+            return
+        first, last = message_key(facts.place_id, 0), message_key(facts.place_id, (1 << 64) - 1)
+        for key, value in self.index.items(Table.MESSAGES, first, last):
+            (sequence,) = _SEQUENCE_OF_KEY.unpack(key)
+            size_bytes, priority, expiration = _WAITING_OF_ENTRY.unpack(value)  # recovery has seen its checksum
+            yield WaitingMessage(sequence, expiration, priority, size_bytes)
 
     # ---- everything else ---------------------------------------------------------------------------------------
 
@@ -421,9 +434,3 @@ class Catalog:
     @property
     def live_bytes(self) -> int:
         return sum(segment.live_bytes for segment in self.segments.values())
-
-
-def _written(item: tuple[int, Entry | None]) -> Iterator[tuple[int, Entry]]:
-    sequence, entry = item
-    if entry is not None:
-        yield sequence, entry

@@ -754,12 +754,7 @@ class JournalStore:
 
     def waiting(self, place: Place) -> Iterator[WaitingMessage]:
         facts = self._catalog.places.get(place)
-        if facts is None:
-            return iter(())
-        return (
-            WaitingMessage(sequence, entry.expiration, entry.priority, entry.frame_bytes)
-            for sequence, entry in self._catalog.waiting(facts)
-        )
+        return iter(()) if facts is None else self._catalog.waiting_messages(facts)
 
     def durables(self) -> list[DurableRecord]:
         return [item.value for item in self._catalog.state.values() if isinstance(item.value, DurableRecord)]
