@@ -54,7 +54,8 @@ check: $(READY) ## lint, format, types, import directions, forbidden calls
 	$(VENV)/bin/python tools/check_forbidden.py
 	$(VENV)/bin/python tools/semantics_table.py --check
 
-bench: $(READY) ## the benchmarks
+bench: $(READY) ## the benchmarks; ARGS=--quick for less, ARGS="codec restart" for some
+	@tools/debian_packages.sh $(DEBIAN_TEST)
 	@$(VENV)/bin/python bench/run.py $(ARGS)
 
 lock: $(READY) ## pin the newest Python packages that pyproject.toml allows

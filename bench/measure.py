@@ -6,12 +6,14 @@ with them, so every figure is the median of several repetitions, with the smalle
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+ROOT = Path(__file__).resolve().parent.parent
 REPETITIONS = 7
 
 
@@ -40,15 +42,38 @@ def cpu_microseconds_each(work: Callable[[], object], count: int, repetitions: i
     return tuple(values)
 
 
-def present(title: str, figures: Sequence[Figure], arguments: Sequence[str]) -> None:
-    """Print *figures* as a table; with `--json FILE` in *arguments* write them there too, for `run.py`."""
-    parser = argparse.ArgumentParser(description=title)
+def options_parser(description: str) -> argparse.ArgumentParser:
+    """A parser that knows `--json FILE`, which `run.py` passes to every benchmark."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def present(title: str, figures: Sequence[Figure], arguments: Sequence[str]) -> None:
+    """`show` for a benchmark without options of its own."""
+    show(title, figures, options_parser(title).parse_args(arguments).json)
+
+
+def show(title: str, figures: Sequence[Figure], json_file: Path | None) -> None:
+    """Print *figures* as a table, and write them to *json_file* if there is one."""
     print(f"{title}\n")
     print("\n".join(_table(figures)))
-    if options.json is not None:
-        options.json.write_text(json.dumps({"title": title, "figures": [asdict(figure) for figure in figures]}))
+    if json_file is not None:
+        json_file.write_text(json.dumps({"title": title, "figures": [asdict(figure) for figure in figures]}))
+
+
+def progress(text: str) -> None:
+    """For those who wait; not part of the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def told(figures: Iterable[Figure]) -> list[Figure]:
+    """*figures*, each told as soon as it is known."""
+    known = []
+    for figure in figures:
+        progress(f"{figure.name}: {_number(figure.median)} {figure.unit}")
+        known.append(figure)
+    return known
 
 
 def _table(figures: Iterable[Figure]) -> Iterable[str]:

@@ -1,7 +1,8 @@
-"""All benchmarks: `make bench`, or `make bench ARGS="codec hot_path"` for some.
+"""The benchmarks: `make bench`, or `make bench ARGS="codec hot_path"` for some, with `--quick` in minutes.
 
 Each one runs in a process of its own and prints its table. The figures go to `bench/results/<date>-<name>.json`, and
-all tables of the run to `bench/results/<date>.md`, with the commit and the machine they were taken on.
+the tables of all that is there for that day to `bench/results/<date>.md`, with the commit and the machine they were
+taken on.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -19,21 +21,45 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
-NAMES = ("codec", "hot_path", "loopback")
-TIMEOUT_SECONDS = 110.0
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """How `bench/<its name>.py` is run."""
+
+    timeout_seconds: float = 110.0
+    knows_quick: bool = False
+    by_name_only: bool = False
+    """Too long, or too much on disk, to run unasked."""
+
+
+BENCHMARKS = {
+    "codec": Benchmark(),
+    "hot_path": Benchmark(),
+    "loopback": Benchmark(),
+    "versus_activemq": Benchmark(3600.0, knows_quick=True),
+    "restart": Benchmark(3600.0, knows_quick=True, by_name_only=True),
+    "cleanup": Benchmark(1800.0, knows_quick=True, by_name_only=True),
+    "backlog": Benchmark(3600.0, knows_quick=True, by_name_only=True),
+}
+USUAL = tuple(name for name, benchmark in BENCHMARKS.items() if not benchmark.by_name_only)
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Run the benchmarks and keep their figures.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(NAMES)} (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} (default: {', '.join(USUAL)})"
+    )
+    parser.add_argument("--quick", action="store_true", help="less of those that take long; for a first look only")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the figures (default: %(default)s)")
     options = parser.parse_args(arguments)
-    if unknown := set(options.names) - set(NAMES):
+    if unknown := set(options.names) - set(BENCHMARKS):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     circumstances = describe_circumstances()
     print("\n".join(f"{name}: {value}" for name, value in circumstances.items()), end="\n\n", flush=True)
-    measured = {name: run(name) for name in options.names or NAMES}
-    keep(measured, circumstances, options.results)
+    for name in options.names or USUAL:
+        keep(name, {**circumstances, **run(name, quick=options.quick)}, options.results)
+    print(f"written to {options.results}")
     return 0
 
 
@@ -70,34 +96,45 @@ def cpu_model() -> str:
     return next(models, platform.machine())
 
 
-def run(name: str) -> dict[str, Any]:
+def run(name: str, *, quick: bool) -> dict[str, Any]:
     """Run one benchmark; its table appears on the screen, its figures come back."""
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.json"
         argv = [sys.executable, "-m", f"bench.{name}", "--json", str(figures)]
-        subprocess.run(argv, cwd=ROOT, check=True, timeout=TIMEOUT_SECONDS)
+        if quick and BENCHMARKS[name].knows_quick:
+            argv.append("--quick")
+        run_to_the_end(argv, BENCHMARKS[name].timeout_seconds)
         print(flush=True)
         result: dict[str, Any] = json.loads(figures.read_text())
         return result
 
 
-def keep(measured: Mapping[str, Mapping[str, Any]], circumstances: Mapping[str, object], folder: Path) -> None:
-    """Write a JSON file per benchmark, and one page of Markdown for people."""
+def run_to_the_end(argv: Sequence[str], timeout_seconds: float) -> None:
+    """Run *argv*; what takes too long is asked to end, so that it ends the brokers that it has started."""
+    with subprocess.Popen(argv, cwd=ROOT) as process:
+        try:
+            code = process.wait(timeout_seconds)
+        finally:
+            process.terminate()
+    if code != 0:
+        raise subprocess.CalledProcessError(code, argv)
+
+
+def keep(name: str, result: Mapping[str, Any], folder: Path) -> None:
+    """Write the benchmark's JSON file, and a page of Markdown with everything of the day."""
     folder.mkdir(parents=True, exist_ok=True)
-    day = str(circumstances["date"])[:10]
-    for name, result in measured.items():
-        text = json.dumps({**circumstances, **result}, indent=2, ensure_ascii=False)
-        (folder / f"{day}-{name}.json").write_text(text + "\n")
-    page = folder / f"{day}.md"
-    page.write_text("\n".join(markdown(measured.values(), circumstances)) + "\n")
-    print(f"written to {page}, and as JSON beside it")
+    day = result["date"][:10]
+    (folder / f"{day}-{name}.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    files = [folder / f"{day}-{known}.json" for known in BENCHMARKS]
+    results = [json.loads(file.read_text()) for file in files if file.exists()]
+    (folder / f"{day}.md").write_text("\n".join(markdown(day, results)) + "\n")
 
 
-def markdown(results: Iterable[Mapping[str, Any]], circumstances: Mapping[str, object]) -> Iterator[str]:
-    yield f"# Benchmarks, {circumstances['date']}\n"
-    yield from (f"- {name}: {value}" for name, value in circumstances.items() if name != "date")
+def markdown(day: str, results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"# Benchmarks, {day}"
     for result in results:
         yield f"\n## {result['title']}\n"
+        yield ", ".join(f"{name} {value}" for name, value in result.items() if name not in ("title", "figures")) + "\n"
         yield "| what | median | smallest | largest | unit | DESIGN.md expects |"
         yield "|---|--:|--:|--:|---|---|"
         for figure in result["figures"]:

@@ -97,15 +97,15 @@ class ManagedProcess:
                 if not self._changed.wait(max(0.0, deadline - time.monotonic())):
                     raise self.failure(f"did not print {pattern.pattern!r} within {timeout_seconds} s")
 
-    def terminate(self) -> int:
+    def terminate(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> int:
         """Ask the process to end (SIGTERM) and return its exit code; kills it if it does not listen."""
         if self.is_running:
             self._popen.terminate()
         try:
-            return self._popen.wait(STOP_TIMEOUT_SECONDS)
+            return self._popen.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise self.failure(f"did not end within {STOP_TIMEOUT_SECONDS} s of SIGTERM") from None
+            raise self.failure(f"did not end within {timeout_seconds} s of SIGTERM") from None
         finally:
             self._release()
 
@@ -176,9 +176,11 @@ class RunningBroker:
     ports: tuple[int, ...]
 
 
-def wait_until_ready(process: ManagedProcess, listeners: int) -> RunningBroker:
+def wait_until_ready(
+    process: ManagedProcess, listeners: int, timeout_seconds: float = READY_TIMEOUT_SECONDS
+) -> RunningBroker:
     """Wait for the ready line and take the port of each of the *listeners* from it."""
-    addresses = process.wait_for_line(READY_LINE, READY_TIMEOUT_SECONDS)["addresses"]
+    addresses = process.wait_for_line(READY_LINE, timeout_seconds)["addresses"]
     ports = tuple(int(port) for port in re.findall(r"://[^\s,?]*:(\d+)", addresses))
     if len(ports) != listeners:
         raise process.failure(f"announced {addresses!r}, not {listeners} addresses")

@@ -1,0 +1,183 @@
+"""The brokers that are measured, each a process of its own with a data directory of its own."""
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import psutil
+
+from bench.java_load import java_classes
+from tests.helpers.java import BROKER_JARS, JARS, classpath
+from tests.helpers.processes import ManagedProcess, ackwire_program, wait_until_ready
+
+LISTENER: Final = "tcp://127.0.0.1:0"
+KAHADB_JARS: Final = (*BROKER_JARS, "activemq-kahadb-store.jar", "activemq-protobuf.jar")
+ACTIVEMQ_MEMORY: Final = ("-Xms64M", "-Xmx1G")
+"""As ActiveMQ's own start script has it; Debian's says 512 MB."""
+START_TIMEOUT_SECONDS: Final = 600.0
+STOP_TIMEOUT_SECONDS: Final = 120.0
+SAMPLE_SECONDS: Final = 0.1
+LOG_TAIL_BYTES: Final = 4000
+MB: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A broker that accepts connections."""
+
+    uri: str
+    process: psutil.Process
+
+    def cpu_seconds(self) -> float:
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def rss_bytes(self) -> int:
+        return int(self.process.memory_info().rss)
+
+
+class Broker:
+    """A broker that can be started, stopped and killed, again and again; ends with the `with` block."""
+
+    def __init__(self, argv: Sequence[str], log_path: Path) -> None:
+        self._argv = argv
+        self._log_path = log_path
+        self._process: ManagedProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.stop()
+
+    def start(self) -> Running:
+        """Start it and wait for its ready line."""
+        self._process = ManagedProcess(self._argv, log_path=self._log_path)
+        ready = wait_until_ready(self._process, 1, START_TIMEOUT_SECONDS)
+        return Running(f"tcp://127.0.0.1:{ready.ports[0]}", psutil.Process(self._process.pid))
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the end."""
+        self._taken().terminate(STOP_TIMEOUT_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._taken().kill()
+
+    def _taken(self) -> ManagedProcess:
+        process, self._process = self._process, None
+        assert process is not None, "not started"
+        return process
+
+
+def ackwire(folder: Path, store: str, config: str = "") -> Broker:
+    """`ackwire serve` with its data in *folder*/data; *config* is the text of a TOML file."""
+    argv = [str(ackwire_program()), "serve", "--log-level", "warning", "--listen", LISTENER, "--store", store]
+    if store != "memory":
+        argv += ["--data", str(folder / "data")]
+    if config:
+        (folder / "ackwire.toml").write_text(config)
+        argv += ["--config", str(folder / "ackwire.toml")]
+    return Broker(argv, folder / "ackwire.log")
+
+
+def activemq(folder: Path, *, concurrent_store_and_dispatch: bool = True) -> Broker:
+    """ActiveMQ with KahaDB in *folder*/data."""
+    classes = java_classes("broker", KAHADB_JARS)
+    argv = ["java", *ACTIVEMQ_MEMORY, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    argv += ["-cp", classpath(KAHADB_JARS, classes), "KahaDbBroker"]
+    argv += [LISTENER, str(folder / "data"), str(concurrent_store_and_dispatch).lower()]
+    return Broker(argv, folder / "activemq.log")
+
+
+def add_broker_options(parser: argparse.ArgumentParser) -> None:
+    """Options that `chosen_broker` reads."""
+    parser.add_argument("--broker", choices=("ackwire", "activemq"), default="ackwire", help="default: %(default)s")
+    parser.add_argument("--store", default="journal", help="Ackwire's; one that writes files (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="where the data goes (default: as tempfile says)")
+
+
+def chosen_broker(options: argparse.Namespace, folder: Path) -> Broker:
+    return activemq(folder) if options.broker == "activemq" else ackwire(folder, options.store)
+
+
+def activemq_version() -> str:
+    """As the versioned name of Debian's jar gives it."""
+    names = [file.stem.removeprefix("activemq-broker-") for file in JARS.glob("activemq-broker-*.jar")]
+    return names[0] if names else "of unknown version"
+
+
+@contextmanager
+def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
+    """An empty folder below *parent*, or where temporary files go; removed at the end.
+
+    If something fails, the ends of the logs in it are printed first. SIGTERM is made an exception, so that brokers end
+    and data is removed then too.
+    """
+    signal.signal(signal.SIGTERM, _exit)
+    folder = Path(tempfile.mkdtemp(prefix="ackwire-bench-", dir=parent))
+    try:
+        yield folder
+    except Exception:
+        logs = [file for file in sorted(folder.rglob("*.log")) if "data" not in file.relative_to(folder).parts]
+        for log in logs:
+            print(f"the end of {log.name}:\n{log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors='replace')}")
+        raise
+    finally:
+        shutil.rmtree(folder)
+
+
+def _exit(number: int, _frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def disk_bytes(folder: Path) -> int:
+    """What the files below *folder* take on disk; files may vanish meanwhile."""
+    total = 0
+    for file in folder.rglob("*"):
+        try:
+            total += file.stat().st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return total
+
+
+class MemorySampler:
+    """The highest RSS of a process while the `with` block runs."""
+
+    def __init__(self, broker: Running) -> None:
+        self._broker = broker
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self.max_bytes = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        try:
+            while not self._done.is_set():
+                self.max_bytes = max(self.max_bytes, self._broker.rss_bytes())
+                time.sleep(SAMPLE_SECONDS)
+        except psutil.NoSuchProcess:
+            return
