@@ -350,6 +350,16 @@ class Catalog:
         for key, value in self.index.items(Table.MESSAGES, first, last):
             yield _KEY.unpack(key)[1], unpack_entry(key, value)
 
+    def verified_counts(self, place_id: int) -> dict[int, int]:
+        """How many entries the index has of a place in each segment; every one is held against its checksum."""
+        counts: Counter[bytes] = Counter()
+        first, last = message_key(place_id, 0), message_key(place_id, (1 << 64) - 1)
+        for key, value in self.index.items(Table.MESSAGES, first, last):
+            if crc32c(value[:-4], crc32c(key)) != int.from_bytes(value[-4:]):
+                raise DamagedIndex("the checksum of an entry of the index is wrong")
+            counts[value[:4]] += 1
+        return {int.from_bytes(segment): count for segment, count in counts.items()}
+
     def waiting(self, facts: PlaceFacts) -> Iterator[tuple[int, Entry]]:
         """All that waits in a place, in order of sequence. Asked while nothing changes: at the start, and by tools."""
         changed: dict[int, Entry | None] = {}

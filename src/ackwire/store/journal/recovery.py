@@ -7,7 +7,6 @@ applied when its last record is there. See `docs/formats/journal.md`.
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -236,7 +235,7 @@ class Recovery:
     def _verify_index(self) -> None:
         """After a crash: every entry by its checksum, and as many as were counted."""
         for facts in self.catalog.place_by_id.values():
-            counted: Counter[int] = Counter(entry.segment for _, entry in self.catalog.indexed(facts.place_id))
+            counted = self.catalog.verified_counts(facts.place_id)
             if counted != {number: messages for number, (messages, _) in facts.held.items()}:
                 raise DamagedIndex(f"it has other messages of {facts!r} than it counted")
 
