@@ -1,0 +1,21 @@
+"""Every store that the contract suite, the store model and the fault tests run on."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.helpers.stores import MemoryFactory, StoreFactory, toy_factory
+
+STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
+    "memory": lambda _: MemoryFactory(),
+    "toy": lambda _: toy_factory(),  # shows that a red test is the fault of the store that it is red for
+}
+"""By name; each is given a folder of its own."""
+
+DURABLE_STORES: Final = ("toy",)
+"""Those whose disk can fail and lose power."""
+
+SIMULATED_STORES: Final[dict[str, Callable[[int], StoreFactory]]] = {
+    "toy": lambda seed: toy_factory(seed=seed),
+}
+"""Those in which everything, also time and chance, comes from one seed."""
