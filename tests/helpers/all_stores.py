@@ -4,18 +4,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from tests.helpers.journal import JournalFactory, JournalOnFilesFactory
 from tests.helpers.stores import MemoryFactory, StoreFactory, toy_factory
 
 STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
     "memory": lambda _: MemoryFactory(),
     "toy": lambda _: toy_factory(),  # shows that a red test is the fault of the store that it is red for
+    "journal": lambda _: JournalFactory(),
+    "journal, slow disk": lambda _: JournalFactory(1),  # odd seeds are slow: a thread does the syncs
+    "journal, real index": lambda folder: JournalFactory(index_folder=folder / "index"),
+    "journal, real files": JournalOnFilesFactory,
 }
 """By name; each is given a folder of its own."""
 
-DURABLE_STORES: Final = ("toy",)
+DURABLE_STORES: Final = ("toy", "journal", "journal, slow disk", "journal, real index")
 """Those whose disk can fail and lose power."""
 
 SIMULATED_STORES: Final[dict[str, Callable[[int], StoreFactory]]] = {
     "toy": lambda seed: toy_factory(seed=seed),
+    "journal": lambda seed: JournalFactory(2 * seed),
+    "journal, slow disk": lambda seed: JournalFactory(2 * seed + 1),
 }
 """Those in which everything, also time and chance, comes from one seed."""
