@@ -235,17 +235,17 @@ def test_count_does_not_go_back_when_an_earlier_message_is_consumed_later(
 
 
 def test_count_does_not_go_back_when_an_older_message_is_written_again(
-    durable_factory: StoreFactory, messages: Messages
+    factory: StoreFactory, messages: Messages
 ) -> None:
     """J4, F3."""
-    store = durable_factory.open()
+    store = factory.open()
     first, second = messages.make(Q), messages.make(Q)
     store.append(first, [Q])
     store.append(second, [Q])
     with store.atomically():
         store.remove(Q, first)
         store.append(messages.replacement(first), [Q])
-    assert list(durable_factory.reopen().last_counts()) == [(second.origin.producer_key, 2)]
+    assert list(factory.reopen().last_counts()) == [(second.origin.producer_key, 2)]
 
 
 def test_promised_sequence_is_not_given_again_though_its_message_was_never_written(

@@ -54,18 +54,28 @@ def message_key(place_id: int, sequence: int) -> bytes:
     return _KEY.pack(place_id, sequence)
 
 
-def pack_entry(key: bytes, entry: Entry) -> bytes:
-    value = _ENTRY.pack(*entry)
+def sealed(key: bytes, value: bytes) -> bytes:
+    """*value* as it stands in the index under *key*: with a checksum of both, because LMDB has none."""
     return value + _CHECKSUM.pack(crc32c(value, crc32c(key)))
 
 
-def unpack_entry(key: bytes, data: bytes) -> Entry:
+def unsealed(key: bytes, data: bytes) -> bytes:
     """Raises `DamagedIndex` if the index has changed what it was given."""
-    if len(data) != _ENTRY.size + _CHECKSUM.size:
-        raise DamagedIndex(f"an entry of the index has {len(data)} bytes")
-    if crc32c(data[: _ENTRY.size], crc32c(key)) != _CHECKSUM.unpack_from(data, _ENTRY.size)[0]:
+    value = data[: -_CHECKSUM.size]
+    if len(data) < _CHECKSUM.size or crc32c(value, crc32c(key)) != int.from_bytes(data[-_CHECKSUM.size :]):
         raise DamagedIndex("the checksum of an entry of the index is wrong")
-    return Entry(*_ENTRY.unpack_from(data))
+    return value
+
+
+def pack_entry(key: bytes, entry: Entry) -> bytes:
+    return sealed(key, _ENTRY.pack(*entry))
+
+
+def unpack_entry(key: bytes, data: bytes) -> Entry:
+    value = unsealed(key, data)
+    if len(value) != _ENTRY.size:
+        raise DamagedIndex(f"an entry of the index has {len(value)} bytes")
+    return Entry(*_ENTRY.unpack(value))
 
 
 @final
@@ -93,6 +103,8 @@ class Delta:
         return sequence in self.gone or (sequence <= self.purged_to and sequence not in self.kept)
 
     def purge(self, last_sequence: int, kept: frozenset[int]) -> None:
+        # What has ended stays so: compaction may write an older purge again, with what that had kept.
+        kept = frozenset(it for it in kept if it in self.fresh or not self.has_ended(it))
         self.fresh = {it: entry for it, entry in self.fresh.items() if it > last_sequence or it in kept}
         self.gone = {it for it in self.gone if it > last_sequence or it in kept}
         if last_sequence >= self.purged_to:
@@ -318,7 +330,11 @@ class Catalog:
             for delta in (facts.frozen, facts.active)
             if delta is not None
             for it, entry in delta.fresh.items()
-            if it > last_sequence and entry is not None and not facts.active.has_ended(it)
+            if it > last_sequence
+            and entry is not None
+            and (
+                delta is facts.active or not facts.active.has_ended(it)
+            )  # one that was replaced has ended, and is there
         }
         self._release_all(facts)
         facts.active.purge(last_sequence, kept)
@@ -350,14 +366,16 @@ class Catalog:
         for key, value in self.index.items(Table.MESSAGES, first, last):
             yield _KEY.unpack(key)[1], unpack_entry(key, value)
 
+    def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
+        """A whole table of the index, every row held against its checksum."""
+        return ((key, unsealed(key, data)) for key, data in self.index.items(table))
+
     def verified_counts(self, place_id: int) -> dict[int, int]:
         """How many entries the index has of a place in each segment; every one is held against its checksum."""
         counts: Counter[bytes] = Counter()
         first, last = message_key(place_id, 0), message_key(place_id, (1 << 64) - 1)
         for key, value in self.index.items(Table.MESSAGES, first, last):
-            if crc32c(value[:-4], crc32c(key)) != int.from_bytes(value[-4:]):
-                raise DamagedIndex("the checksum of an entry of the index is wrong")
-            counts[value[:4]] += 1
+            counts[unsealed(key, value)[:4]] += 1
         return {int.from_bytes(segment): count for segment, count in counts.items()}
 
     def waiting(self, facts: PlaceFacts) -> Iterator[tuple[int, Entry]]:

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, final
 
 from ackwire.recent import Recent
-from ackwire.store.catalog import Catalog, Delta, StateItem, StateKey, message_key, pack_entry
+from ackwire.store.catalog import Catalog, Delta, StateItem, StateKey, message_key, pack_entry, sealed, unsealed
 from ackwire.store.contract import DurableRecord, ScheduledJob, StoredForm
 from ackwire.store.index import Changes, DamagedIndex, Table
 from ackwire.store.journal.record import (
@@ -102,6 +102,9 @@ class Checkpoint:
         changes.deletes[Table.STATE] = [_state_key(key) for key, item in self._state if item is None]
         changes.puts[Table.STATE] = [(_state_key(key), data) for key, data in self._state_payloads.items()]
         changes.puts[Table.META] = [(_META_KEY, self._meta())]
+        for table, rows in changes.puts.items():
+            if table is not Table.MESSAGES:  # which are sealed one by one
+                changes.puts[table] = [(key, sealed(key, value)) for key, value in rows]
         return changes
 
     def _entries(self) -> Iterator[tuple[bytes, bytes]]:
@@ -239,7 +242,7 @@ def read_position(catalog: Catalog) -> Position | None:
     if data is None:
         return None
     try:
-        values = json.loads(data)
+        values = json.loads(unsealed(_META_KEY, data))
         catalog.next_place_id = int(values.pop("next_place_id"))
         return Position(
             bytes.fromhex(values.pop("store_id")), **{name: int(values[name]) for name in Position._fields[1:]}
@@ -260,11 +263,11 @@ def load(catalog: Catalog, form: StoredForm) -> None:
 
 
 def _load_places(catalog: Catalog) -> None:
-    for _, data in catalog.index.items(Table.PLACES):
+    for _, data in catalog.rows(Table.PLACES):
         segment = _NUMBER.unpack_from(data)[0]
         place_id, place = unpack_place(memoryview(data)[_NUMBER.size :])
         catalog.add_place(place_id, place, segment)
-    for key, data in catalog.index.items(Table.COUNTERS):
+    for key, data in catalog.rows(Table.COUNTERS):
         facts = catalog.place_by_id[_PLACE_ID.unpack(key)[0]]
         for number, messages, size_bytes in _TRIPLE.iter_unpack(data):
             facts.held[number] = [messages, size_bytes]
@@ -272,7 +275,7 @@ def _load_places(catalog: Catalog) -> None:
             if segment is not None:  # otherwise replay will tell where its survivors are now
                 segment.live_messages += messages
                 segment.live_bytes += size_bytes
-    for key, data in catalog.index.items(Table.REMOVALS):
+    for key, data in catalog.rows(Table.REMOVALS):
         told_by = catalog.segments.get(_NUMBER.unpack(key)[0])
         for about, removals in _PAIR.iter_unpack(data):
             if told_by is not None and about in catalog.segments:
@@ -280,7 +283,7 @@ def _load_places(catalog: Catalog) -> None:
 
 
 def _load_state(catalog: Catalog, form: StoredForm) -> None:
-    for key, data in catalog.index.items(Table.STATE):
+    for key, data in catalog.rows(Table.STATE):
         view = memoryview(data)
         payload_at = 1 + data[0] * _NUMBER.size
         segments = unpack_numbers(view[1:payload_at])
@@ -290,10 +293,10 @@ def _load_state(catalog: Catalog, form: StoredForm) -> None:
 
 
 def _load_recent(catalog: Catalog) -> None:
-    counts = [(_COUNT.unpack_from(data), data[_COUNT.size :]) for _, data in catalog.index.items(Table.COUNTS)]
+    counts = [(_COUNT.unpack_from(data), data[_COUNT.size :]) for _, data in catalog.rows(Table.COUNTS)]
     for (last_count, segment, _), producer in sorted(counts, key=lambda it: it[0][2]):
         catalog.counts[producer] = (last_count, segment)
-    commits = [(_PAIR.unpack_from(data), data[_PAIR.size :]) for _, data in catalog.index.items(Table.COMMITS)]
+    commits = [(_PAIR.unpack_from(data), data[_PAIR.size :]) for _, data in catalog.rows(Table.COMMITS)]
     for (segment, _), transaction in sorted(commits, key=lambda it: it[0][1]):
         catalog.commits[transaction] = segment
     catalog.counts.changes = max([catalog.counts.changes, *(order for (_, _, order), _ in counts)])

@@ -157,7 +157,7 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Make everything recorded so far durable and let go of all resources."""
+        """Make everything recorded so far durable and let go of all resources. Raises `StoreFailed` if that failed."""
         ...
 
     # ---- what was kept: asked once, when the broker starts ---------------------------------------------------------

@@ -870,6 +870,7 @@ class JournalStore:
         self._begin_checkpoint()
         self._finish_background()
         self._let_go(clean=self.failure is None)
+        self._require_good()
 
     def _finish_background(self) -> None:
         self._writing.finish()

@@ -110,8 +110,18 @@ class LmdbIndex:
             directory.mkdir(exist_ok=True)
         try:
             self._open(directory, read_only=read_only)
+            if not self.is_vouched_for:
+                self._check_counts()
         except lmdb.Error as error:
             raise DamagedIndex(f"LMDB cannot open it: {error}") from None
+
+    def _check_counts(self) -> None:
+        """Whether all rows can be found; those of messages are counted by who knows how many there must be."""
+        for table, database in self._tables.items():
+            if table is not Table.MESSAGES:
+                found = sum(1 for _ in self._items(table, b"", None))
+                if found != self._reading.stat(database)["entries"]:
+                    raise DamagedIndex(f"it has {found} rows in {table.name}, and counted others")
 
     def _check_seal(self) -> None:
         if self._seal.exists() and (not self._data.exists() or self._seal.read_text() != _checksum(self._data)):

@@ -39,7 +39,8 @@ class MemoryStore:
     def append(self, message: Message, places: Sequence[Place]) -> None:
         for place in places:
             self._places.setdefault(place, {})[message.sequence] = message
-        self._last_counts[message.origin.producer_key] = message.producer_count
+        producer, count = message.origin.producer_key, message.producer_count
+        self._last_counts[producer] = max(count, self._last_counts.get(producer, count))  # it may be an older one again
         self._last_sequence = max(self._last_sequence, message.sequence)
 
     def remove(self, place: Place, message: Message) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
-from ackwire.store.catalog import Catalog, Entry, PlaceFacts
+from ackwire.store.catalog import Catalog, Entry, PlaceFacts, StateKey
 from ackwire.store.checkpoint import (
     GAPS_KEY,
     Checkpoint,
@@ -146,6 +146,8 @@ class Recovery:
         self._group: list[Record] = []
         self._damages: list[tuple[Damage, bytes]] = []
         self._orphans: set[int] = set()
+        self._due_only: set[StateKey] = set()
+        """Jobs of which only a due time was seen."""
         self._ended: set[int] = set()
 
     def run(self) -> None:
@@ -430,6 +432,10 @@ class Recovery:
             if number not in numbers and number not in removed:
                 self.quarantine.put(f"segment {number} is missing, with all that was in it", "")
 
+    def _report_lost_jobs(self) -> None:
+        for _, job_id in self._due_only:
+            self.quarantine.put(f"job {job_id.decode(errors='replace')} is due, and its message is lost", "")
+
     def _report_lost(self) -> None:
         """Messages in segments that are not there: not those that replay has found elsewhere."""
         for facts in self.catalog.place_by_id.values():
@@ -486,7 +492,9 @@ class Recovery:
             case RecordKind.COMMITTED:
                 catalog.set_commit(bytes(payload), segment)
             case RecordKind.JOB_GONE:
-                catalog.end_state(job_key(job_id_of(payload)))
+                key = job_key(job_id_of(payload))
+                self._due_only.discard(key)
+                catalog.end_state(key)
             case RecordKind.DECIDED:
                 catalog.end_state(prepared_key(bytes(payload)))
             case _:
@@ -506,6 +514,10 @@ class Recovery:
             case _:
                 raise Damaged(f"records of type {record.kind} are not known")
         known = catalog.state.get(key)
+        if record.kind == RecordKind.JOB_DUE and known is None:
+            self._due_only.add(key)  # its own record was moved and comes later, or is lost
+            return
+        self._due_only.discard(key)
         value = unpack_state(record.kind, payload, self._form, None if known is None else known.value)
         catalog.set_state(key, value, record.segment, is_update=record.kind == RecordKind.JOB_DUE)
 
