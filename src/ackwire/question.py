@@ -12,4 +12,4 @@ QUESTIONS: Final = destination(Kind.QUEUE, "Ackwire.Why")
 SUBJECT: Final = "subject"
 NAME: Final = "name"
 ANSWER: Final = "answer"
-SUBJECTS: Final = ("queue", "topic", "message", "producer", "consumer", "transaction")
+SUBJECTS: Final = ("queue", "topic", "message", "producer", "consumer", "transaction", "file")

@@ -17,6 +17,7 @@ from ackwire.message import Message
 from ackwire.store.background import Background
 from ackwire.store.contract import (
     DurableRecord,
+    FileFacts,
     Place,
     PreparedTransaction,
     ScheduledJob,
@@ -283,6 +284,9 @@ class ToyStore:
 
     def on_room(self, callback: Callable[[], None]) -> None:
         """There always is."""
+
+    def files(self) -> list[FileFacts]:
+        return []
 
 
 def _check(number: int, last: int) -> int:

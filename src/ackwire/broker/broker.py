@@ -34,7 +34,7 @@ from ackwire.editing import Advisory, MessageEditor
 from ackwire.errors import AckwireError, BrokerError, InvalidClientId, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
-from ackwire.store.contract import Spill, Store
+from ackwire.store.contract import FileFacts, Spill, Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
 
@@ -224,6 +224,10 @@ class Broker:
     def when_durable(self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None]) -> None:
         """Call *callback* once all that has happened so far is durable: then it may be answered."""
         self._store.when_durable(callback, on_failed)
+
+    def files(self) -> list[FileFacts]:
+        """The store's files and what keeps each."""
+        return self._store.files()
 
     # ---- receiving ---------------------------------------------------------------------------------------------
 

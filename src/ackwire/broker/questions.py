@@ -13,7 +13,7 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import is_advisory
 from ackwire.broker.session import IMPLICIT_SESSION, Connection
 from ackwire.broker.subscription import SubscriptionRequest
-from ackwire.broker.why import why_consumer, why_message, why_producer, why_queue, why_transaction
+from ackwire.broker.why import why_consumer, why_file, why_message, why_producer, why_queue, why_transaction
 from ackwire.destinations import Kind, parse_destination
 from ackwire.errors import AckwireError, BrokerError
 from ackwire.message import Message
@@ -110,6 +110,7 @@ class Questions:
             "producer": lambda: why_producer(broker, name),
             "consumer": lambda: why_consumer(broker, name),
             "transaction": lambda: why_transaction(broker, name or None),
+            "file": lambda: why_file(broker, name or None),
         }
         if subject not in answers:
             return [f"there is no subject {subject!r}; ask about one of: {', '.join(answers)}"]

@@ -24,6 +24,8 @@ _NAMED_MAX: Final = 3
 """Consumers that one sentence names; of more it gives the number."""
 _LINES_MAX: Final = 20
 """Consumers, transactions and the like that get a sentence of their own in an answer about a queue."""
+_FILES_MAX: Final = 200
+"""Files that an answer explains."""
 _EXAMINED_MAX: Final = 1000
 """Messages held against a selector to tell whether it matches any."""
 _SEARCHED_MAX: Final = 10_000
@@ -406,6 +408,23 @@ def _acked_from(transaction: Transaction, queue: Queue) -> list[Message]:
         if acked_queue is queue
         for message in messages
     ]
+
+
+# ---- files -----------------------------------------------------------------------------------------------------
+
+
+def why_file(broker: "Broker", name: str | None = None) -> list[str]:
+    """What keeps a file of the store, by its number or name; without one, every file, the oldest first."""
+    files = broker.files()
+    if not files:
+        return ["this broker keeps messages in memory: it has no files"]
+    if name is None:
+        more = len(files) - _FILES_MAX
+        lines = [file.why for file in files[:_FILES_MAX]]
+        return [*lines, f"and {_count(more, 'more file')}"] if more > 0 else lines
+    number = name.removesuffix(".log")
+    found = [file.why for file in files if number.isdecimal() and file.number == int(number[:_DIGITS_MAX])]
+    return found or [f"the journal has no file {name}: its files are {files[0].number} to {files[-1].number}"]
 
 
 # ---- the parts of sentences ------------------------------------------------------------------------------------

@@ -22,13 +22,13 @@ def add_command(commands_parser: "Commands") -> None:
         description="Asks a running broker, and prints its answer: one sentence for each thing it knows.",
     )
     parser.add_argument("subject", metavar="SUBJECT", choices=SUBJECTS, help=", ".join(SUBJECTS))
-    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="a destination's name, or an id")
+    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="a destination, an id, or a file's number")
     parser.add_argument("--url", default=DEFAULT_URL, help=f"the broker; default: {DEFAULT_URL}")
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
-    if not args.name and args.subject != "transaction":
+    if not args.name and args.subject not in ("transaction", "file"):
         raise ConfigError(f"why {args.subject} needs a name, such as: ackwire why {args.subject} NAME")
     print(visit(args.url, lambda broker: _ask(broker, args.subject, args.name)))
     return 0

@@ -82,6 +82,27 @@ class WaitingMessage(NamedTuple):
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """One file of a store, and what keeps it there."""
+
+    number: int
+    size_bytes: int
+    live_messages: int
+    """A message counts once for each place where it waits."""
+    live_bytes: int
+    places: tuple[tuple[Place, int, int], ...]
+    """Whose messages are in it: place, messages, bytes."""
+    state: tuple[tuple[str, int], ...]
+    """What else it tells of: what, and how many."""
+    removals: tuple[tuple[int, int], ...]
+    """For each older file, how many messages of it this one says are gone."""
+    oldest_ms: int | None
+    """When the oldest message in it was sent, if that is known."""
+    why: str
+    """All that as a sentence."""
+
+
 class StoredForm(Protocol):
     """How values that only the wire knows become bytes and come back; stores keep the bytes."""
 
@@ -213,6 +234,10 @@ class Store(Protocol):
 
     def on_room(self, callback: Callable[[], None]) -> None:
         """Have *callback* called whenever there may be room again after `full`."""
+        ...
+
+    def files(self) -> list[FileFacts]:
+        """The files there are, oldest first, with what keeps each; none where there are no files to explain."""
         ...
 
 

@@ -28,12 +28,14 @@ from ackwire.store.catalog import Catalog, Entry, PlaceFacts, StateKey, StateVal
 from ackwire.store.checkpoint import Checkpoint, Position, durable_key, job_key, prepared_key
 from ackwire.store.contract import (
     DurableRecord,
+    FileFacts,
     Place,
     PreparedTransaction,
     ScheduledJob,
     StoredForm,
     WaitingMessage,
 )
+from ackwire.store.explain import EXAMINED_MAX, explain
 from ackwire.store.files import DataFile, Files, Lock, LockHeld
 from ackwire.store.index import DamagedIndex, Index
 from ackwire.store.journal.compaction import Compaction
@@ -749,6 +751,11 @@ class JournalStore:
 
     # ---- what was kept -----------------------------------------------------------------------------------------
 
+    @property
+    def catalog(self) -> Catalog:
+        """For tools that look closer than the contract lets them."""
+        return self._catalog
+
     def places(self) -> list[Place]:
         return list(self._catalog.places)
 
@@ -852,6 +859,19 @@ class JournalStore:
             self._quarantine.put(what, "")
         except OSError as error:
             _log.error("and the report cannot be written: %s", error)
+
+    def files(self) -> list[FileFacts]:
+        return explain(
+            self._catalog,
+            active=self._writer.segment,
+            sent_ms=self._sent_ms,
+            examined_max=EXAMINED_MAX,
+            is_running=True,
+        )
+
+    def _sent_ms(self, place: Place, sequence: int, _: Entry) -> int | None:
+        message = self.load(place, [sequence])[0]
+        return None if message is None else message.timestamp
 
     # ---- the end -----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
 from ackwire.store.contract import (
     DurableKey,
     DurableRecord,
+    FileFacts,
     Place,
     PreparedTransaction,
     ScheduledJob,
@@ -133,3 +134,6 @@ class MemoryStore:
 
     def on_room(self, callback: Callable[[], None]) -> None:
         """There always is."""
+
+    def files(self) -> list[FileFacts]:
+        return []

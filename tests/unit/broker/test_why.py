@@ -3,7 +3,7 @@
 import pytest
 
 from ackwire.broker.acks import AckKind
-from ackwire.broker.why import why_consumer, why_message, why_producer, why_queue, why_transaction
+from ackwire.broker.why import why_consumer, why_file, why_message, why_producer, why_queue, why_transaction
 from ackwire.destinations import Kind, destination
 from ackwire.message import Message
 from ackwire.wire.openwire import commands
@@ -444,3 +444,7 @@ def test_B6_a_queue_names_its_blocked_producers() -> None:
     producer.send("queue://orders", "x" * 2000)
     producer.send("queue://orders")
     assert why_queue(rig.broker, ORDERS)[-1].startswith("connection ID:producer (client producer) is blocked for 0.0 s")
+
+
+def test_K2_a_broker_without_files_says_so(rig: BrokerRig) -> None:
+    assert why_file(rig.broker) == ["this broker keeps messages in memory: it has no files"]

@@ -1,0 +1,146 @@
+"""A store in the hands of a tool: locked as a whole, looked at, or opened and changed (SEMANTICS K2).
+
+A tool takes the lock once and keeps it from the first look to the last change. What it opens works on the spot, without
+threads, on a clock that moves only when the tool says so: so nothing happens that the tool did not ask for.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Final, final
+
+from ackwire.clock import ManualClock
+from ackwire.errors import StoreFailed
+from ackwire.store.background import OnTheSpot
+from ackwire.store.contract import StoredForm
+from ackwire.store.engine import JournalOptions, JournalStore
+from ackwire.store.files import DataFile, Files, Lock, LockHeld
+from ackwire.store.index import LmdbIndex
+from ackwire.store.journal.recovery import UnusableStore
+from ackwire.store.look import Progress, StoreLook, no_progress
+
+FREE_BYTES_MIN: Final = 64 << 20
+"""A tool leaves this much of the disk to others."""
+
+
+@final
+class _NotReleased:
+    def release(self) -> None:
+        """The workshop holds it on."""
+
+
+@final
+class _LockedFiles:
+    """Implements `Files`: the lock is taken already."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.names = files.names
+        self.make_directory = files.make_directory
+        self.read = files.read
+        self.replace = files.replace
+        self.rename = files.rename
+        self.remove = files.remove
+        self.exists = files.exists
+        self.free_bytes = files.free_bytes
+
+    def create(self, path: Path, size_bytes: int) -> DataFile:
+        return self._files.create(path, size_bytes)
+
+    def open(self, path: Path, *, writable: bool = True) -> DataFile:
+        return self._files.open(path, writable=writable)
+
+    def lock(self, path: Path, holder: str) -> Lock:  # noqa: ARG002 - it is held, and says by whom
+        return _NotReleased()
+
+
+@final
+class Workshop:
+    """One store, locked. *scratch* is a directory for what is needed meanwhile."""
+
+    def __init__(
+        self,
+        files: Files,
+        data: Path,
+        *,
+        form: StoredForm,
+        now_ms: Callable[[], int],
+        new_id: Callable[[], bytes],
+        scratch: Path,
+        progress: Progress = no_progress,
+    ) -> None:
+        self.files = files
+        self.data = data
+        self.form = form
+        self.now_ms = now_ms
+        self.progress = progress
+        self._new_id = new_id
+        self._scratch = scratch
+        self._numbers = count(1)
+
+    @contextmanager
+    def look(self) -> Iterator[StoreLook]:
+        """The store as it is; it does not change."""
+        scratch = self._scratch / f"look-{next(self._numbers)}"
+        self.files.make_directory(scratch)
+        look = StoreLook(self.files, self.data, self.form, self.now_ms, scratch, self.progress)
+        try:
+            yield look
+        finally:
+            look.close()
+
+    @contextmanager
+    def opened(self, *, fresh_index: bool = False) -> Iterator["OpenedStore"]:
+        """The store, recovered as at a start; closed in good order at the end. Raises `UnusableStore`."""
+        clock = ManualClock(self.now_ms())
+        index = self.data / "index"
+        store = JournalStore(
+            _LockedFiles(self.files),
+            self.data,
+            form=self.form,
+            clock=clock,
+            open_index=lambda fresh: LmdbIndex(index, fresh=fresh or fresh_index),
+            options=JournalOptions(free_bytes_min=FREE_BYTES_MIN),
+            writing=OnTheSpot(),
+            indexing=OnTheSpot(),
+            new_id=self._new_id,
+            holder="",
+            on_failed=lambda _: None,
+        )
+        try:
+            yield OpenedStore(store, clock)
+        finally:
+            store.close()
+
+
+@final
+class OpenedStore:
+    """A store that a tool writes to."""
+
+    def __init__(self, store: JournalStore, clock: ManualClock) -> None:
+        self.store = store
+        self._clock = clock
+
+    def settle(self) -> None:
+        """Return when everything recorded so far is on the medium. Raises `StoreFailed`."""
+        failures: list[StoreFailed] = []
+        self.store.when_durable(lambda: None, failures.append)
+        self._clock.advance(0)
+        if failures:
+            raise failures[0]
+
+
+@contextmanager
+def locked(files: Files, data: Path, holder: str) -> Iterator[None]:
+    """Hold the lock of the store in *data*. Raises `UnusableStore`, saying who holds it."""
+    try:
+        lock = files.lock(data / "lock", holder)
+    except LockHeld as held:
+        raise UnusableStore(f"{data} is in use by {held.holder or 'another process'}: stop it first") from None
+    except OSError as error:
+        raise UnusableStore(f"{data} cannot be locked: {error.strerror or error}") from None
+    try:
+        yield
+    finally:
+        lock.release()
