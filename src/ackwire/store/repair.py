@@ -1,0 +1,221 @@
+"""Repair: what a start would do about damage, and what only a look at everything can do (SEMANTICS K2, K7).
+
+A start cuts the torn end and makes an unusable index anew. Beyond that, where the journal is damaged and the index is
+good, the index knows better: which messages were removed, which jobs there are. So the index is kept, what it has and
+nobody can read is given up, and the journal is told again what its damaged records said. Afterwards the journal alone
+and the index agree, and `check` says so. Damaged bytes stay where they are, with a copy in the quarantine, until their
+segment goes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ackwire.message import Message
+from ackwire.store.catalog import Catalog, Entry, StateKey
+from ackwire.store.check import CheckReport, Finding, FindingKind, check
+from ackwire.store.checkpoint import pack_state_payload
+from ackwire.store.compare import Located
+from ackwire.store.contract import Place, ScheduledJob
+from ackwire.store.engine import JournalStore
+from ackwire.store.journal.record import Damaged, RecordKind, pack_place, pack_place_gone, pack_text
+from ackwire.store.journal.recovery import Quarantine, Report
+from ackwire.store.journal.unwritten import UnwrittenCounts, UnwrittenPayload, UnwrittenRemovals
+from ackwire.store.look import QUARANTINE, Judgement, MessageReader, StoreLook
+from ackwire.store.portable import numbered
+from ackwire.store.workshop import OpenedStore, Workshop
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What `repair` did."""
+
+    lost: Counter[Place] = field(default_factory=Counter)
+    """Messages that were given up."""
+    done: list[str] = field(default_factory=list)
+    after: CheckReport = field(default_factory=CheckReport)
+    """What a check says now."""
+
+
+def needs_new_index(report: CheckReport) -> bool:
+    """Whether the index is to be made anew: it cannot be used, or it is wrong although the journal is sound."""
+    if not report.index_is_trusted:
+        return True
+    return not report.journal_is_damaged and bool(report.differences)
+
+
+def repair(workshop: Workshop, before: CheckReport) -> RepairReport:
+    """Put in order what *before* found. Raises `UnusableStore` and `StoreFailed`; what was done until then stays."""
+    report = RepairReport()
+    if needs_new_index(before):
+        _start_with_new_index(workshop, report)
+    else:
+        with workshop.opened():
+            report.done.append("recovered as at a start")
+    with workshop.look() as look:
+        found = check(look)
+        _quarantine(look, found)
+        if any(not it.is_known for it in found.findings):
+            _amend(workshop, look, found, report)
+    with workshop.look() as look:
+        report.after = check(look)
+    if report.after.is_sound or not report.after.index_is_trusted:
+        return report
+    _start_with_new_index(workshop, report)  # what could not be mended: the journal is the truth
+    with workshop.look() as look:
+        report.after = check(look)
+    return report
+
+
+def _start_with_new_index(workshop: Workshop, report: RepairReport) -> None:
+    aside = _put_index_aside(workshop)
+    with workshop.opened(fresh_index=True):
+        report.done.append("made the index anew from the journal")
+    if aside is not None:
+        report.done.append(f"put the old index into quarantine/{aside}")
+
+
+def _put_index_aside(workshop: Workshop) -> str | None:
+    """The old index may know what the journal has lost: it is kept, for whoever wants to look."""
+    index, quarantine = workshop.data / "index", workshop.data / QUARANTINE
+    if not workshop.files.exists(index):
+        return None
+    workshop.files.make_directory(quarantine)
+    name = f"index-{workshop.now_ms()}"
+    workshop.files.rename(index, quarantine / name)
+    if workshop.files.exists(workshop.data / "index.sum"):
+        workshop.files.remove(workshop.data / "index.sum")
+    return name
+
+
+def _quarantine(look: StoreLook, found: CheckReport) -> None:
+    """A start that goes by its index does not see damage before its checkpoint: copy it now."""
+    quarantine = Quarantine(look.files, look.data / QUARANTINE, Report(), look.now_ms)
+    alone = look.alone()
+    unknown = {it.what for it in found.findings if it.kind is FindingKind.JOURNAL and not it.is_known}
+    for damage in alone.damages:
+        if damage.what in unknown:
+            unknown.discard(damage.what)
+            data = b"" if damage.file is None else look.files.read(alone.quarantine / damage.file)
+            quarantine.put(damage.what, damage.file or "", data)
+    for what in sorted(unknown):
+        quarantine.put(what, "")
+
+
+# ---- amending --------------------------------------------------------------------------------------------------
+
+
+def _amend(workshop: Workshop, look: StoreLook, found: CheckReport, report: RepairReport) -> None:
+    with workshop.opened() as opened:
+        amending = _Amending(opened, look, report)
+        for finding in found.findings:
+            if finding.kind is FindingKind.MESSAGE and finding.place is not None:
+                amending.give_up(finding)
+        if found.index_is_trusted:
+            amending.tell_the_journal(found)
+        opened.settle()
+
+
+class _Amending:
+    """Writes what the journal should have said."""
+
+    def __init__(self, opened: OpenedStore, look: StoreLook, report: RepairReport) -> None:
+        self._opened = opened
+        self._store: JournalStore = opened.store
+        self._catalog: Catalog = opened.store.catalog
+        self._alone: Judgement = look.alone()
+        self._reader: MessageReader = look.reader
+        self._report = report
+        self._given_up: set[tuple[Place, int]] = set()
+
+    def give_up(self, finding: Finding) -> None:
+        """A message that cannot be read is not there any more."""
+        assert finding.place is not None
+        assert finding.sequence is not None
+        self._store.remove(finding.place, numbered(finding.sequence))
+        self._given_up.add((finding.place, finding.sequence))
+        self._report.lost[finding.place] += 1
+
+    def tell_the_journal(self, found: CheckReport) -> None:
+        """Record again what the index knows and the journal has lost."""
+        differences = found.differences
+        self._tell_places(found)
+        for key in (*differences.state_lost, *differences.state_changed):
+            self._tell_state(key)
+        for key in differences.state_back:
+            self._tell_end_of_state(key)
+        self._tell_removals(differences.back)
+        lost_places = {facts.place_id for facts in differences.places_lost}
+        for located in differences.lost:
+            if located.place_id not in lost_places:
+                self._write_again(located, located.entry)
+        for located, entry in differences.moved:
+            self._write_again(located, entry, located.entry)
+        self._tell_recent()
+        self._report.done.append("told the journal again what its damaged records had said")
+
+    def _tell_places(self, found: CheckReport) -> None:
+        for lost in found.differences.places_lost:
+            facts = self._catalog.place_by_id.get(lost.place_id)
+            if facts is not None:
+                payload = pack_place(facts.place_id, facts.place)
+                self._store.record_again(UnwrittenPayload(RecordKind.PLACE, payload, facts.moved_to))
+                self._catalog.changed_places.add(facts.place_id)
+        for back in found.differences.places_back:
+            if back.place_id not in self._catalog.place_by_id:
+                payload = pack_place_gone(back.place_id)
+                self._store.record_again(UnwrittenPayload(RecordKind.PLACE_GONE, payload))
+
+    def _tell_state(self, key: StateKey) -> None:
+        item = self._catalog.state.get(key)
+        if item is not None:
+            payload = pack_state_payload(self._catalog, item.value)
+            self._store.record_again(UnwrittenPayload(key[0], payload, item.moved_to))
+            self._catalog.changed_state.add(key)
+
+    def _tell_end_of_state(self, key: StateKey) -> None:
+        item = self._alone.catalog.state.get(key)
+        if key[0] == RecordKind.PREPARED:
+            self._store.record_again(UnwrittenPayload(RecordKind.DECIDED, key[1]))
+        elif item is not None and isinstance(item.value, ScheduledJob):
+            self._store.record_again(UnwrittenPayload(RecordKind.JOB_GONE, pack_text(item.value.job_id)))
+
+    def _tell_removals(self, back: list[Located]) -> None:
+        removals = UnwrittenRemovals(self._catalog)
+        for located in back:
+            if located.place_id in self._catalog.place_by_id:
+                removals.add(located.place_id, located.sequence, located.entry.segment)
+        if removals.payload_bytes:
+            self._store.record_again(removals)
+
+    def _write_again(self, located: Located, *entries: Entry) -> None:
+        """Where a message can be read and the journal does not say so, it says so anew."""
+        if (located.place, located.sequence) in self._given_up:
+            return
+        message = next(self._readable(located.sequence, entries), None)
+        self._store.remove(located.place, numbered(located.sequence))
+        if message is None:
+            self._report.lost[located.place] += 1
+        else:
+            self._store.append(message, [located.place])
+        self._opened.settle()  # one message may be in several places, and the buffer holds it once
+
+    def _readable(self, sequence: int, entries: tuple[Entry, ...]) -> Iterator[Message]:
+        for entry in entries:
+            try:
+                yield self._reader.read(entry, sequence)
+            except Damaged:
+                continue
+
+    def _tell_recent(self) -> None:
+        known = self._alone.catalog
+        counts = UnwrittenCounts(self._catalog)
+        counts.counts = {
+            producer: count
+            for producer, (count, _) in self._catalog.counts.items()
+            if producer not in known.counts or known.counts[producer][0] != count
+        }
+        if counts.counts:
+            self._store.record_again(counts)
+        for transaction in [it for it in self._catalog.commits if it not in known.commits]:
+            self._store.record_commit(transaction)
