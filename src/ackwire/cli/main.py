@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from ackwire import __version__
-from ackwire.cli import config, serve, transaction, why
+from ackwire.cli import config, serve, store, transaction, why
 from ackwire.errors import ConfigError
 from ackwire.logs import escape
 
@@ -27,6 +27,7 @@ examples:
   ackwire config check ackwire.toml                what is wrong with it, line by line
   ackwire serve --config ackwire.toml              use it
   ackwire why queue orders                         why nothing moves in queue "orders"
+  ackwire store check ackwire-data                 whether the files of a stopped broker are sound
 
 Each command explains itself: ackwire serve --help
 """
@@ -74,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     config.add_command(commands)
     why.add_command(commands)
     transaction.add_command(commands)
+    store.add_command(commands)
     version = commands.add_parser("version", help="print the version of Ackwire and of Python")
     version.set_defaults(run=_run_version)
     return parser

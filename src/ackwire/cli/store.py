@@ -1,0 +1,493 @@
+"""`ackwire store`: look at a store that no broker uses, put it in order, take messages out and in (SEMANTICS K2, K7).
+
+Exit codes: 0 sound or done; 1 damaged, something to do, or not everything could be done; 2 the store cannot be used: it
+is not there, somebody else uses it, or an option is wrong. `check`, `explain`, `stats` and `export` change nothing.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ackwire.cli.progress import ProgressLine
+from ackwire.clock import SystemClock
+from ackwire.errors import ConfigError, StoreFailed
+from ackwire.logs import escape
+
+if TYPE_CHECKING:
+    from ackwire.cli.config import Commands
+    from ackwire.store.check import CheckReport, Finding
+    from ackwire.store.contract import FileFacts, Place
+    from ackwire.store.portable import Export, Given, Row
+    from ackwire.store.stats import StoreStats
+    from ackwire.store.workshop import Workshop
+
+_SHOWN_MAX: Final = 100
+"""Findings that are listed for people; --json has all."""
+
+_DIRECTORY_HELP: Final = "the directory of the store (store.data); no broker may use it"
+
+
+def add_command(commands: "Commands") -> None:
+    """Add `store` and its commands."""
+    parser = commands.add_parser(
+        "store",
+        help="check, repair, explain, export and import the files of a stopped broker",
+        description="Looks at the files of a journal store that no broker uses, and puts them in order.",
+        allow_abbrev=False,
+    )
+    below = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    check = _add(below, "check", _run_check, "read everything and say what is damaged; changes nothing")
+    check.add_argument("--json", action="store_true", help="everything, for machines")
+    repair = _add(below, "repair", _run_repair, "do what a start would do about damage, and tell what was lost")
+    repair.add_argument("--yes", action="store_true", help="do it; without, only say what would be done")
+    explain = _add(below, "explain", _run_explain, "what keeps each file alive; changes nothing")
+    explain.add_argument("number", metavar="NUMBER", nargs="?", type=int, help="one file only")
+    explain.add_argument("--json", action="store_true", help="everything, for machines")
+    stats = _add(below, "stats", _run_stats, "totals; changes nothing")
+    stats.add_argument("--json", action="store_true", help="everything, for machines")
+    export = _add(below, "export", _run_export, "write all messages, subscriptions, jobs and transactions to a file")
+    import_ = _add(below, "import", _run_import, "read what export has written into a new or empty store")
+    for transfer in (export, import_):
+        transfer.add_argument("file", metavar="FILE", help="the file; - is standard output or input")
+        transfer.add_argument("--format", choices=("jsonl", "parquet"), help="default: by the name, else JSON lines")
+    import_.add_argument("--append", action="store_true", help="add to what the store holds; nothing is overwritten")
+
+
+def _add(
+    commands: "Commands", name: str, run: Callable[[argparse.Namespace], int], summary: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
+    )
+    parser.add_argument("directory", metavar="DIR", help=_DIRECTORY_HELP)
+    parser.set_defaults(run=run)
+    return parser
+
+
+@contextmanager
+def _workshop(args: argparse.Namespace, *, may_be_new: bool = False) -> "Iterator[tuple[Workshop, ProgressLine]]":
+    """The store, locked."""
+    # Imported here, so that the other commands start without loading a store.
+    from ackwire.store.files import OsFiles
+    from ackwire.store.journal.recovery import UnusableStore
+    from ackwire.store.workshop import Workshop, locked
+    from ackwire.wire.openwire.stored import OpenWireStoredForm
+
+    data = Path(args.directory)
+    files = OsFiles()
+    if not (data / "journal").is_dir():
+        if not may_be_new:
+            raise ConfigError(f"{data} is not a store: it has no directory journal")
+        files.make_directory(data)
+    holder = f"ackwire store, process {os.getpid()} on {socket.gethostname()}"
+    try:
+        with (
+            locked(files, data, holder),
+            tempfile.TemporaryDirectory(prefix="ackwire-store-") as scratch,
+            ProgressLine() as progress,
+        ):
+            yield (
+                Workshop(
+                    files,
+                    data,
+                    form=OpenWireStoredForm(),
+                    now_ms=SystemClock().now_ms,
+                    new_id=lambda: os.urandom(16),
+                    scratch=Path(scratch),
+                    progress=progress,
+                ),
+                progress,
+            )
+    except (UnusableStore, StoreFailed) as error:
+        raise ConfigError(f"the store cannot be used: {error}") from None
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise ConfigError(f"{error.filename or data}: {error.strerror or error}") from None
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[Callable[[], None]]:
+    """Ctrl-C never comes in the middle of a change: it comes when what this yields is called, or at the end."""
+    pressed: list[int] = []
+
+    def check() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _say(text: str) -> None:
+    print(escape(text))
+
+
+def _warn(text: str) -> None:
+    print(escape(text), file=sys.stderr)
+
+
+# ---- check -----------------------------------------------------------------------------------------------------
+
+
+def _run_check(args: argparse.Namespace) -> int:
+    from ackwire.store.check import check
+
+    with _workshop(args) as (workshop, progress):
+        with workshop.look() as look:
+            report = check(look)
+        progress.clear()
+        if args.json:
+            print(json.dumps(_check_json(report), indent=2))
+        else:
+            _show_check(report)
+    return 0 if report.is_sound else 1
+
+
+def _show_check(report: "CheckReport") -> None:
+    unknown = [it for it in report.findings if not it.is_known]
+    for finding in unknown[:_SHOWN_MAX]:
+        _say(f"{finding.kind.value}: {finding.what} -> repair would {finding.repair}")
+    if len(unknown) > _SHOWN_MAX:
+        _say(f"and {len(unknown) - _SHOWN_MAX} more: see --json")
+    for finding in report.findings:
+        if finding.is_known:
+            _say(f"known: {finding.what}")
+    for note in report.notes:
+        _say(f"note: {note}")
+    for line in _summary(report):
+        _say(line)
+
+
+def _summary(report: "CheckReport") -> Iterator[str]:
+    from ackwire.store.explain import count_text, size_text
+
+    size_bytes = sum(it.size_bytes for it in report.segments)
+    records = sum(it.records for it in report.segments)
+    damaged = sum(it.damaged_bytes for it in report.segments)
+    torn = sum(it.torn_bytes for it in report.segments)
+    yield (
+        f"{count_text(len(report.segments), 'segment')} ({size_text(size_bytes)}), {count_text(records, 'record')}, "
+        f"{count_text(sum(report.messages.values()), 'message')}, {damaged} damaged bytes, {torn} torn bytes"
+    )
+    for place, messages in sorted(report.messages.items(), key=lambda it: (-it[1], repr(it[0]))):
+        yield f"  {count_text(messages, 'message')} in {place!r}"
+    unknown = sum(not it.is_known for it in report.findings)
+    yield "the store is sound" if report.is_sound else f"the store is damaged: {count_text(unknown, 'finding')}"
+
+
+def _check_json(report: "CheckReport") -> dict[str, Any]:
+    return {
+        "sound": report.is_sound,
+        "findings": [_finding_json(it) for it in report.findings],
+        "notes": report.notes,
+        "segments": [
+            {
+                "number": it.number,
+                "size_bytes": it.size_bytes,
+                "records": it.records,
+                "first_record": it.first_record,
+                "last_record": it.last_record,
+                "damaged_bytes": it.damaged_bytes,
+                "torn_bytes": it.torn_bytes,
+                "kinds": dict(it.kinds),
+            }
+            for it in report.segments
+        ],
+        "places": [{**_place_json(place), "messages": messages} for place, messages in report.messages.items()],
+    }
+
+
+def _finding_json(finding: "Finding") -> dict[str, Any]:
+    return {
+        "kind": finding.kind.value,
+        "what": finding.what,
+        "repair": finding.repair,
+        "segment": finding.segment,
+        "offset": finding.offset,
+        "place": None if finding.place is None else _place_json(finding.place),
+        "known": finding.is_known,
+    }
+
+
+def _place_json(place: "Place") -> dict[str, Any]:
+    from ackwire.store.portable import place_to_row
+
+    return place_to_row(place)
+
+
+# ---- repair ----------------------------------------------------------------------------------------------------
+
+
+def _run_repair(args: argparse.Namespace) -> int:
+    from ackwire.store.check import check
+    from ackwire.store.repair import needs_new_index, repair
+
+    with _workshop(args) as (workshop, progress):
+        with workshop.look() as look:
+            before = check(look)
+        progress.clear()
+        if before.is_sound:
+            _say("the store is sound: there is nothing to repair")
+            return 0
+        for finding in [it for it in before.findings if not it.is_known][:_SHOWN_MAX]:
+            _say(f"{finding.kind.value}: {finding.what}")
+        if not args.yes:
+            _show_plan(before, anew=needs_new_index(before))
+            return 1
+        with _interrupts_wait():
+            report = repair(workshop, before)
+        progress.clear()
+        for line in report.done:
+            _say(f"done: {line}")
+        _show_losses(report.lost.items(), "was", "were")
+        _show_what_nobody_knows(before)
+        for line in _summary(report.after):
+            _say(line)
+    return 0 if report.after.is_sound else 1
+
+
+def _show_plan(before: "CheckReport", *, anew: bool) -> None:
+    plans = dict.fromkeys(it.repair for it in before.findings if not it.is_known)
+    if anew:
+        plans["put the old index into the quarantine"] = None
+    for plan in plans:
+        _say(f"repair would {plan}")
+    _show_losses(before.lost_by_place().items(), "is", "are")
+    _show_what_nobody_knows(before)
+    _say("nothing was changed: ackwire store repair DIR --yes does it")
+
+
+def _show_losses(lost: "Iterable[tuple[Place, int]]", one: str, many: str) -> None:
+    for place, messages in lost:
+        _say(f"lost: {messages} message{f's {many}' if messages > 1 else f' {one}'} given up in {place!r}")
+
+
+def _show_what_nobody_knows(before: "CheckReport") -> None:
+    """Only the index knows what damaged bytes of the journal said: without it, silence would look like no loss."""
+    if before.journal_is_damaged and not before.index_is_trusted:
+        _say(
+            "lost: what the damaged parts of the journal held is not known, because the index cannot be used: messages "
+            "may be missing that are not counted here, and consumed ones may be there again"
+        )
+
+
+# ---- explain and stats -----------------------------------------------------------------------------------------
+
+
+def _run_explain(args: argparse.Namespace) -> int:
+    from ackwire.store.explain import explain
+
+    with _workshop(args) as (workshop, progress), workshop.look() as look:
+        recovery = look.started().recovery
+        reader = look.reader
+        files = explain(
+            recovery.catalog,
+            active=recovery.segment,
+            sent_ms=lambda _, sequence, entry: reader.sent_ms(entry, sequence),
+        )
+        progress.clear()
+        chosen = [it for it in files if args.number is None or it.number == args.number]
+        if args.number is not None and not chosen:
+            raise ConfigError(f"the journal in {args.directory} has no file {args.number}")
+        if args.json:
+            print(json.dumps([_file_json(it) for it in chosen], indent=2))
+        else:
+            for file in chosen:
+                _say(file.why)
+    return 0
+
+
+def _file_json(file: "FileFacts") -> dict[str, Any]:
+    return {
+        "number": file.number,
+        "size_bytes": file.size_bytes,
+        "live_messages": file.live_messages,
+        "live_bytes": file.live_bytes,
+        "oldest_ms": file.oldest_ms,
+        "places": [{**_place_json(place), "messages": count, "size_bytes": size} for place, count, size in file.places],
+        "state": dict(file.state),
+        "removals": {str(about): count for about, count in file.removals},
+        "why": file.why,
+    }
+
+
+def _run_stats(args: argparse.Namespace) -> int:
+    from ackwire.store.stats import stats
+
+    with _workshop(args) as (workshop, progress), workshop.look() as look:
+        found = stats(look)
+        progress.clear()
+        if args.json:
+            print(json.dumps(_stats_json(found), indent=2))
+        else:
+            for line in _stats_lines(found):
+                _say(line)
+    return 0
+
+
+def _stats_json(found: "StoreStats") -> dict[str, Any]:
+    values = {name: getattr(found, name) for name in found.__slots__}
+    return values | {
+        "live_share": round(found.live_share, 4),
+        "oldest_place": None if found.oldest_place is None else _place_json(found.oldest_place),
+        "places": [
+            {**_place_json(it.place), "messages": it.messages, "size_bytes": it.size_bytes} for it in found.places
+        ],
+    }
+
+
+def _stats_lines(found: "StoreStats") -> Iterator[str]:
+    from ackwire.store.explain import count_text, size_text, time_text
+
+    yield f"store     {found.store_id}, started {count_text(found.epoch, 'time')}, last sequence {found.last_sequence}"
+    yield (
+        f"journal   {count_text(found.segments, 'file')}, {size_text(found.journal_bytes)}, of which "
+        f"{size_text(found.live_bytes)} ({found.live_share:.1%}) are alive; {count_text(found.records, 'record')} ever"
+    )
+    yield f"index     {size_text(found.index_bytes)}"
+    yield f"messages  {found.messages}"
+    for it in found.places:
+        yield f"          {it.messages} ({size_text(it.size_bytes)}) in {it.place!r}"
+    if found.oldest_ms is not None:
+        yield f"oldest    sent {time_text(found.oldest_ms)}, in {found.oldest_place!r}"
+    yield (
+        f"besides   {count_text(found.durables, 'durable subscription')}, {count_text(found.jobs, 'scheduled job')}, "
+        f"{count_text(found.prepared, 'prepared transaction')}, {count_text(found.producers, 'known producer')}, "
+        f"{count_text(found.commits, 'known commit')}"
+    )
+    if found.quarantined:
+        yield f"damage    {count_text(found.quarantined, 'line')} in quarantine/report.jsonl"
+
+
+# ---- export ----------------------------------------------------------------------------------------------------
+
+
+def _run_export(args: argparse.Namespace) -> int:
+    from ackwire.cli.rows import format_of
+    from ackwire.store.portable import Export
+    from ackwire.wire.openwire.portrait import portrait
+
+    form = format_of(args.file, args.format)
+    if args.file == "-" and form == "parquet":
+        raise ConfigError("Parquet cannot be written to standard output: name a file")
+    if args.file != "-" and Path(args.file).exists():
+        raise ConfigError(f"{args.file} exists already")
+    with _workshop(args) as (workshop, progress), workshop.look() as look:
+        export = Export(look, portrait)
+        _write(export, args.file, form)
+        progress.clear()
+    for line in export.unreadable:
+        _warn(line)
+    _warn(f"{export.messages} messages, {export.rows_written} rows in all")
+    return 1 if export.unreadable else 0
+
+
+def _write(export: "Export", name: str, form: str) -> None:
+    """All rows into the file, which appears when it is complete."""
+    from ackwire.cli.rows import write_lines, write_parquet
+
+    if name == "-":
+        write_lines(export.rows(), sys.stdout)
+        sys.stdout.flush()
+        return
+    unfinished = Path(f"{name}.unfinished")
+    try:
+        if form == "parquet":
+            write_parquet(export.rows(), unfinished)
+        else:
+            with unfinished.open("w", encoding="ascii") as out:
+                write_lines(export.rows(), out)
+        with unfinished.open("rb") as written:
+            os.fsync(written.fileno())
+        unfinished.rename(name)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+# ---- import ----------------------------------------------------------------------------------------------------
+
+
+def _run_import(args: argparse.Namespace) -> int:
+    from ackwire.cli.rows import format_of
+    from ackwire.store.portable import BadRow
+
+    form = format_of(args.file, args.format)
+    if args.file == "-" and form == "parquet":
+        raise ConfigError("Parquet cannot be read from standard input: name a file")
+    if args.file != "-" and not Path(args.file).is_file():
+        raise ConfigError(f"{args.file} is not a file")
+    try:
+        with tempfile.TemporaryDirectory(prefix="ackwire-import-") as spool:
+            path = _spooled(Path(spool)) if args.file == "-" else Path(args.file)
+            return _import(args, path, form)
+    except BadRow as error:
+        raise ConfigError(f"{args.file}: {error}; nothing was imported") from None
+
+
+def _spooled(directory: Path) -> Path:
+    """Standard input as a file: it is read twice, to be sure of it before anything is changed."""
+    path = directory / "stdin.jsonl"
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return path
+
+
+def _import(args: argparse.Namespace, path: Path, form: str) -> int:
+    from ackwire.store.portable import Full, Import, RowReader, is_empty, refuse_what_is_there
+    from ackwire.wire.openwire.portrait import restamped
+
+    def given() -> "Iterator[Given]":
+        for it in RowReader(workshop.form).read(_rows(path, form)):
+            check_interrupt()
+            yield it
+
+    with _workshop(args, may_be_new=True) as (workshop, progress), _interrupts_wait() as check_interrupt:
+        for _ in given():  # a bad file leaves no new store behind
+            pass
+        with workshop.opened() as opened:
+            if not args.append and not is_empty(opened.store):
+                raise ConfigError(f"{args.directory} holds messages or subscriptions: --append adds to them")
+            all_bytes = refuse_what_is_there(opened.store, given())
+            work = Import(opened, restamped)
+            done_bytes = 0
+
+            def on_bytes(size_bytes: int) -> None:
+                nonlocal done_bytes
+                done_bytes += size_bytes
+                progress("importing", done_bytes, all_bytes)
+
+            try:
+                work.run(given(), on_bytes)
+            except (Full, KeyboardInterrupt) as error:
+                progress.clear()
+                reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+                _warn(f"{reason}; what was imported is whole: {_imported(work.report.counts)}")
+                return 1
+        progress.clear()
+    _warn(_imported(work.report.counts))
+    if work.report.reassigned:
+        _warn(f"{work.report.reassigned} messages got another sequence: theirs had been used in this store")
+    return 0
+
+
+def _rows(path: Path, form: str) -> "Iterator[Row]":
+    from ackwire.cli.rows import read_lines, read_parquet
+
+    return read_parquet(path) if form == "parquet" else read_lines(path)
+
+
+def _imported(counts: dict[str, int]) -> str:
+    return f"imported: {', '.join(f'{count} of kind {kind}' for kind, count in counts.items()) or 'nothing'}"
