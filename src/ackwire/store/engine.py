@@ -857,6 +857,7 @@ class JournalStore:
         _log.error("%s", what)
         try:
             self._quarantine.put(what, "")
+            self._quarantine.flush()
         except OSError as error:
             _log.error("and the report cannot be written: %s", error)
 

@@ -110,10 +110,14 @@ class LmdbIndex:
             directory.mkdir(exist_ok=True)
         try:
             self._open(directory, read_only=read_only)
-            if not self.is_vouched_for:
-                self._check_counts()
         except lmdb.Error as error:
             raise DamagedIndex(f"LMDB cannot open it: {error}") from None
+
+    def _check_size(self) -> None:
+        """Whether the file is as long as its pages say: LMDB reads behind its end, and dies of it."""
+        needed = self.size_bytes
+        if self._data.stat().st_size < needed:
+            raise DamagedIndex(f"its file has {self._data.stat().st_size} bytes, and should have {needed}")
 
     def _check_counts(self) -> None:
         """Whether all rows can be found; those of messages are counted by who knows how many there must be."""
@@ -139,8 +143,11 @@ class LmdbIndex:
             sync=True,
             readahead=False,
         )
+        self._check_size()
         self._tables = {table: self._environment.open_db(table.value, create=not read_only) for table in Table}
         self._reading = self._environment.begin()
+        if not self.is_vouched_for:
+            self._check_counts()
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         try:

@@ -53,10 +53,11 @@ from ackwire.store.journal.segment import (
     segment_numbers,
     segment_path,
 )
-from ackwire.store.journal.state import job_id_of, unpack_prepared
+from ackwire.store.journal.state import job_id_of, read_message, unpack_prepared
 from ackwire.store.journal.writer import SPARE_NAME
 
 _REPORT_NAME: Final = "report.jsonl"
+_REPORT_BYTES_MAX: Final = 1 << 20
 _ZEROS: Final = bytes(1 << 20)
 _FRESH_MAX: Final = 200_000
 """Entries in memory while a long journal is read; beyond it they go to the index."""
@@ -92,17 +93,26 @@ class Quarantine:
         self._directory = directory
         self._report = report
         self._now_ms = now_ms
+        self._lines: list[str] = []
 
     def put(self, what: str, name: str, data: bytes = b"") -> None:
-        """Report *what*, and keep *data* under *name* if there is any."""
+        """Report *what*, and keep *data* under *name* if there is any. The report is written by `flush`."""
         self._report.damages.append(what)
-        self._files.make_directory(self._directory)
         if data:
+            self._files.make_directory(self._directory)
             self._files.replace(self._directory / name, data)
+        self._lines.append(json.dumps({"at_ms": self._now_ms(), "what": what, "file": name if data else None}))
+
+    def flush(self) -> None:
+        """Write the lines that are new, as long as the report is not too long to be of use."""
+        lines, self._lines = self._lines, []
+        if not lines:
+            return
         path = self._directory / _REPORT_NAME
+        self._files.make_directory(self._directory)
         old = self._files.read(path) if self._files.exists(path) else b""
-        line = json.dumps({"at_ms": self._now_ms(), "what": what, "file": name if data else None})
-        self._files.replace(path, old + line.encode() + b"\n")
+        if len(old) < _REPORT_BYTES_MAX:
+            self._files.replace(path, old + "".join(f"{line}\n" for line in lines).encode())
 
 
 @final
@@ -163,6 +173,9 @@ class Recovery:
         if self._group:  # its records never happened, and their numbers are free again
             self.number = self._last_applied
         self._report_orphans()
+        self._report_lost()
+        self._report_lost_jobs()
+        self.quarantine.flush()
 
     @property
     def can_resume(self) -> bool:
@@ -439,9 +452,14 @@ class Recovery:
     def _report_lost(self) -> None:
         """Messages in segments that are not there: not those that replay has found elsewhere."""
         for facts in self.catalog.place_by_id.values():
-            lost = sum(count for number, (count, _) in facts.held.items() if number not in self.catalog.segments)
+            if facts.held.keys() <= self.catalog.segments.keys():
+                continue
+            lost = [it for it, entry in self.catalog.waiting(facts) if entry.segment not in self.catalog.segments]
+            for sequence in lost:
+                self.catalog.take(facts, sequence)
             if lost:
-                self.quarantine.put(f"{lost} messages of {facts!r} are lost with the segments that held them", "")
+                what = f"{len(lost)} messages of {facts!r} are lost with the segments that held them"
+                self.quarantine.put(what, "")
 
     def _report_orphans(self) -> None:
         """Places whose own record is lost: a queue is known by its messages, others are not."""
@@ -504,7 +522,10 @@ class Recovery:
         catalog, payload = self.catalog, record.payload
         match record.kind:
             case RecordKind.DURABLE:
-                key = durable_key(unpack_durable(payload)[0])
+                place_id, durable = unpack_durable(payload)
+                if place_id not in catalog.place_by_id and place_id not in self._ended:
+                    catalog.add_place(place_id, durable.key, record.segment)  # its own record is moved, or damaged
+                key = durable_key(place_id)
             case RecordKind.JOB | RecordKind.JOB_DUE:
                 key = job_key(job_id_of(payload))
             case RecordKind.PREPARED:
@@ -544,7 +565,7 @@ class Recovery:
     def _adopt(self, place_id: int, frame: bytes, segment: int) -> PlaceFacts:
         """A place whose record was not seen: it may be gone, as a later record will say, or its record is damaged."""
         self._orphans.add(place_id)
-        place = self._form.message(frame).destination
+        place = read_message(self._form, frame).destination
         if place.kind.is_queue and place not in self.catalog.places:
             return self.catalog.add_place(place_id, place, segment)
         facts = self.catalog.place_by_id[place_id] = PlaceFacts(place_id, place, segment)
