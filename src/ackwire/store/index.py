@@ -123,7 +123,7 @@ class LmdbIndex:
         """Whether all rows can be found; those of messages are counted by who knows how many there must be."""
         for table, database in self._tables.items():
             if table is not Table.MESSAGES:
-                found = sum(1 for _ in self._items(table, b"", None))
+                found = sum(1 for _ in self.items(table))
                 if found != self._reading.stat(database)["entries"]:
                     raise DamagedIndex(f"it has {found} rows in {table.name}, and counted others")
 
@@ -157,18 +157,15 @@ class LmdbIndex:
 
     def items(self, table: Table, first: bytes = b"", last: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         try:
-            yield from self._items(table, first, last)
+            with self._reading.cursor(self._tables[table]) as cursor:
+                if not (cursor.set_range(first) if first else cursor.first()):
+                    return
+                for item in cursor.iternext(keys=True, values=True):
+                    if last is not None and item[0] > last:
+                        return
+                    yield item
         except lmdb.Error as error:
             raise DamagedIndex(f"LMDB cannot read it: {error}") from None
-
-    def _items(self, table: Table, first: bytes, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        with self._reading.cursor(self._tables[table]) as cursor:
-            if not (cursor.set_range(first) if first else cursor.first()):
-                return
-            for key, value in cursor.iternext(keys=True, values=True):
-                if last is not None and key > last:
-                    return
-                yield key, value
 
     def commit(self, changes: Changes) -> None:
         with self._environment.begin(write=True) as transaction:
