@@ -686,7 +686,7 @@ class JournalStore:
             if not self._is_syncing:
                 self._writer.close_idle()
             self.checkpoint_segment = checkpoint.position.segment
-            self._compaction.begin()
+            self._compaction.checkpoint_done()
 
     # ---- space -------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 A segment in which nothing is alive goes. If the closed segments take more than twice what is alive in them, the one
 with the least goes as well, after its survivors were written again at the end of the journal: one old message keeps no
-file alive. Removals are written again too, as long as the segment that they speak of exists; what is known of producers
+file alive. Jobs, prepared transactions and what is remembered of producers are alive too: were they not counted, they
+would be written again and again without end. Removals are written again too, as long as the segment that they speak of exists; what is known of producers
 and transactions moves with them.
 
 Order: the survivors are on the medium, then the record that the segment is gone, then its file is deleted. A crash in
@@ -10,14 +11,15 @@ between leaves a segment in which nothing is alive, and the next run deletes it.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.clock import Clock
 from ackwire.store.background import Background
-from ackwire.store.catalog import Catalog, PlaceFacts, SegmentFacts
+from ackwire.store.catalog import Catalog, PlaceFacts, SegmentFacts, StateValue
 from ackwire.store.checkpoint import GAPS_KEY, job_key, pack_state_payload, prepared_key
-from ackwire.store.contract import DurableKey
+from ackwire.store.contract import DurableKey, ScheduledJob
 from ackwire.store.journal.record import (
     Damaged,
     Record,
@@ -30,7 +32,7 @@ from ackwire.store.journal.record import (
     unpack_removed,
 )
 from ackwire.store.journal.segment import Damage, SegmentScan
-from ackwire.store.journal.state import job_id_of
+from ackwire.store.journal.state import PreparedRecord, job_id_of
 from ackwire.store.journal.unwritten import MovedMessage, UnwrittenCounts, UnwrittenPayload, UnwrittenRemovals
 from ackwire.store.journal.writer import JournalWriter
 
@@ -41,6 +43,9 @@ _RECORDS_PER_TURN: Final = 500
 """Records looked at before others get their turn."""
 
 _LIVE_SHARE_MIN: Final = 0.5
+
+_STATE_BYTES: Final = 100
+"""What a record takes that is not a message, besides the bytes it carries; about."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +64,13 @@ class Compaction:
         self._clock = clock
         self._victim: SegmentFacts | None = None
         self._is_stopped = False
+        self._state_bytes: Counter[int] | None = None
+        """For each segment what is alive in it besides messages, as of the last checkpoint or compaction."""
+
+    def checkpoint_done(self) -> None:
+        """More segments are closed, and more may have died in them."""
+        self._state_bytes = None
+        self.begin()
 
     def begin(self) -> None:
         """Make the next segment go, if one should; then the next."""
@@ -99,13 +111,30 @@ class Compaction:
             for segment in self._catalog.segments.values()
             if segment.number < self._store.checkpoint_segment and segment.number != self._writer.segment
         ]
-        dead = [segment for segment in closed if segment.live_messages == 0]
+        if self._state_bytes is None:
+            self._state_bytes = self._count_state()
+        alive = {it.number: it.live_bytes + self._state_bytes[it.number] for it in closed}
+        dead = [segment for segment in closed if segment.live_messages == 0 and not alive[segment.number]]
         if dead:
             return min(dead, key=lambda segment: segment.number)
-        live_bytes = sum(segment.live_bytes for segment in closed)
-        if sum(segment.size_bytes for segment in closed) * _LIVE_SHARE_MIN <= live_bytes:
+        if sum(segment.size_bytes for segment in closed) * _LIVE_SHARE_MIN <= sum(alive.values()):
             return None
-        return min(closed, key=lambda segment: segment.live_bytes / segment.size_bytes)
+        return min(closed, key=lambda segment: alive[segment.number] / segment.size_bytes)
+
+    def _count_state(self) -> Counter[int]:
+        """For each segment the bytes that have to be written again when it goes, messages aside."""
+        found: Counter[int] = Counter()
+        for facts in self._catalog.place_by_id.values():
+            if facts.message_count or isinstance(facts.place, DurableKey):
+                found[facts.segment] += _STATE_BYTES
+        for item in self._catalog.state.values():
+            for number in item.segments:
+                found[number] += _STATE_BYTES + _carried_bytes(item.value)
+        for producer, (_, number) in self._catalog.counts.items():
+            found[number] += _STATE_BYTES + len(producer)
+        for transaction, number in self._catalog.commits.items():
+            found[number] += _STATE_BYTES + len(transaction)
+        return found
 
     def _scan(self, number: int) -> Iterator[Record | Damage]:
         file = self._writer.open_to_scan(number)
@@ -226,6 +255,15 @@ class Compaction:
             _log.error("a segment that nobody needs cannot be deleted: %s", error)
             self._is_stopped = True
             return
-        self._victim = None
+        self._victim = self._state_bytes = None
         self._store.check_space()
         self.begin()
+
+
+def _carried_bytes(value: StateValue) -> int:
+    match value:
+        case ScheduledJob():
+            return len(value.message.frame)
+        case PreparedRecord():
+            return sum(map(len, value.frames))
+    return 0
