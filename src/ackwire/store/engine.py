@@ -348,12 +348,12 @@ class JournalStore:
         self._record(UnwrittenPayload(RecordKind.PLACE_GONE, pack_place_gone(facts.place_id)))
 
     def add_durable(self, record: DurableRecord) -> None:
-        self._require_good()
-        facts = self._place(record.key)
-        key = durable_key(facts.place_id)
-        known = self._catalog.state.get(key)
-        if known is None or known.value != record:
-            self.set_state(key, record, RecordKind.DURABLE, pack_durable(facts.place_id, record))
+        with self.atomically():  # the place of a subscription is nothing without its terms
+            facts = self._place(record.key)
+            key = durable_key(facts.place_id)
+            known = self._catalog.state.get(key)
+            if known is None or known.value != record:
+                self.set_state(key, record, RecordKind.DURABLE, pack_durable(facts.place_id, record))
 
     def add_job(self, job: ScheduledJob) -> None:
         self._require_good()
