@@ -147,6 +147,7 @@ class Recovery:
         self.last_segment = 0
         """The highest number of a segment that was ever used, as far as is known."""
         self._headers: dict[int, SegmentHeader | None] = {}
+        self._bad_headers: dict[int, tuple[str, bytes]] = {}
         self._seed = 0
         self._synced = 0
         """Every record up to this one is on the medium."""
@@ -220,7 +221,7 @@ class Recovery:
         try:
             return read_header(data)
         except UnreadableSegment as error:
-            self.quarantine.put(f"segment {number}: {error}", f"{number:010}-header.bin", data)
+            self._bad_headers[number] = (str(error), data)
             return None
 
     def _has_bytes(self, number: int) -> bool:
@@ -396,6 +397,9 @@ class Recovery:
             self.quarantine.put(what, f"{self.segment:010}-{self.offset}-tail.bin", b"".join(map(_payload, doubtful)))
         if self._headers[self.segment] is None and self.offset == SEGMENT_HEADER_BYTES:
             behind.append(self.segment)  # it was made, and never begun
+        for number, (why, data) in self._bad_headers.items():
+            if number not in behind:  # the torn beginning of a segment with nothing in it is no damage
+                self.quarantine.put(f"segment {number}: {why}", f"{number:010}-header.bin", data)
         for number in sorted(behind, reverse=True):  # a crash meanwhile must not leave one without its predecessor
             self._cut(number, 0)
             self._files.remove(segment_path(self._directory, number))
