@@ -34,10 +34,13 @@ class Reference:
     def append(self, message: Message, places: list[Place]) -> None:
         for place in places:
             self.messages.setdefault(place, {})[message.sequence] = message
+        self._count(message)
+        self.last_sequence = max(self.last_sequence, message.sequence)
+
+    def _count(self, message: Message) -> None:
         key = message.origin.producer_key
         count = self.counts.pop(key, message.producer_count)  # it goes to the end: heard of last
         self.counts[key] = max(count, message.producer_count)  # a message that is written again is no news
-        self.last_sequence = max(self.last_sequence, message.sequence)
 
     def remove(self, place: Place, message: Message) -> None:
         self.messages.get(place, {}).pop(message.sequence, None)
@@ -55,6 +58,8 @@ class Reference:
         self.durables[record.key] = record
 
     def add_job(self, job: ScheduledJob) -> None:
+        if job.job_id not in self.jobs:
+            self._count(job.message)
         self.jobs[job.job_id] = job
 
     def remove_job(self, job_id: str) -> None:

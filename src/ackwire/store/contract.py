@@ -145,7 +145,8 @@ class Store(Protocol):
         ...
 
     def add_job(self, job: ScheduledJob) -> None:
-        """Record a scheduled job, or, where its id is known, when it is due next. A known one has the same message."""
+        """Record a scheduled job, and that its producer has counted as far as its message (J4); or, where its id is
+        known, when it is due next. A known one has the same message."""
         ...
 
     def remove_job(self, job_id: str) -> None:

@@ -360,7 +360,10 @@ class JournalStore:
         key = job_key(job.job_id)
         is_known = key in self._catalog.state
         kind = RecordKind.JOB_DUE if is_known else RecordKind.JOB
-        self.set_state(key, job, kind, pack_job(job, with_message=not is_known), is_update=is_known)
+        with self.atomically():
+            self.set_state(key, job, kind, pack_job(job, with_message=not is_known), is_update=is_known)
+            if not is_known:
+                self._count(job.message)
         sequence = job.message.sequence
         if sequence > self._catalog.last_sequence:
             self._catalog.last_sequence = self._writer.last_sequence = sequence

@@ -40,9 +40,12 @@ class MemoryStore:
     def append(self, message: Message, places: Sequence[Place]) -> None:
         for place in places:
             self._places.setdefault(place, {})[message.sequence] = message
+        self._count(message)
+        self._last_sequence = max(self._last_sequence, message.sequence)
+
+    def _count(self, message: Message) -> None:
         producer, count = message.origin.producer_key, message.producer_count
         self._last_counts[producer] = max(count, self._last_counts.get(producer, count))  # it may be an older one again
-        self._last_sequence = max(self._last_sequence, message.sequence)
 
     def remove(self, place: Place, message: Message) -> None:
         messages = self._places.get(place)
@@ -63,6 +66,8 @@ class MemoryStore:
         self._durables[record.key] = record
 
     def add_job(self, job: ScheduledJob) -> None:
+        if job.job_id not in self._jobs:
+            self._count(job.message)
         self._jobs[job.job_id] = job
 
     def remove_job(self, job_id: str) -> None:
