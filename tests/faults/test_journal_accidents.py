@@ -345,11 +345,13 @@ def test_job_that_was_moved_by_compaction_is_no_damage() -> None:
     store.add_job(job)
     promise(store, factory)
     first = segments(factory)[0]
-    append(store, messages.make(Q, "x" * 7600), Q)
+    filling = [append(store, messages.make(Q, "x" * 7600), Q)]
     later = replace(job, due_ms=5000)
     store.add_job(later)
-    append(store, messages.make(Q, "x" * 7600), Q)
+    filling.append(append(store, messages.make(Q, "x" * 7600), Q))
     promise(store, factory)
+    for message in filling:
+        store.remove(Q, message)
     compact(store, factory, messages, first)
     factory.stop(Crash.POWER_CUT)
     factory.lose_index()
