@@ -109,8 +109,9 @@ def test_K2_a_job_that_compaction_wrote_again_behind_its_own_changes_is_no_damag
         job = disk.schedule("job-1", "queue://later")
         old = [disk.send("queue://orders", "x" * 300) for _ in range(8)]
         disk.store.add_job(replace(job, due_ms=job.due_ms + 1))
-        for _ in range(16):
+        for _ in range(4):
             disk.send("queue://orders", "x" * 300)
+        old += [disk.send("queue://orders", "x" * 300) for _ in range(20)]
         for message in old:
             disk.remove("queue://orders", message)
         disk.clock.advance(6)

@@ -3,8 +3,8 @@
 A segment in which nothing is alive goes. If the closed segments take more than twice what is alive in them, the one
 with the least goes as well, after its survivors were written again at the end of the journal: one old message keeps no
 file alive. Jobs, prepared transactions and what is remembered of producers are alive too: were they not counted, they
-would be written again and again without end. Removals are written again too, as long as the segment that they speak of exists; what is known of producers
-and transactions moves with them.
+would be written again and again without end. Removals are written again as long as the segment that they speak of
+exists.
 
 Order: the survivors are on the medium, then the record that the segment is gone, then its file is deleted. A crash in
 between leaves a segment in which nothing is alive, and the next run deletes it.
