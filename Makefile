@@ -53,6 +53,7 @@ check: $(READY) ## lint, format, types, import directions, forbidden calls
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/python tools/check_forbidden.py
 	$(VENV)/bin/python tools/semantics_table.py --check
+	$(VENV)/bin/python tools/client_options_table.py --check
 
 bench: $(READY) ## the benchmarks; ARGS=--quick for less, ARGS="codec restart" for some
 	@tools/debian_packages.sh $(DEBIAN_TEST)

@@ -110,7 +110,7 @@ def parse_listener_uri(text: str) -> ListenerUri:
     shown = text.partition("?")[0]
     try:
         return _parse(text)
-    except _Refused as refused:
+    except Refused as refused:
         raise ConfigError(f"{shown}: {refused}") from None
 
 
@@ -119,8 +119,8 @@ def mask_secrets(text: str) -> str:
     return re.sub(r"(?<=[?&]keyPassword=)[^&]*", "***", text)
 
 
-class _Refused(Exception):
-    """What is wrong with the URI; the caller says which URI."""
+class Refused(Exception):
+    """What is wrong with a URI, client URIs included; the caller says which URI."""
 
 
 def _parse(text: str) -> ListenerUri:
@@ -140,19 +140,19 @@ def _parse(text: str) -> ListenerUri:
 def _split(text: str) -> SplitResult:
     # urlsplit drops tabs and line ends in silence, so they are refused before it sees them.
     if not text.isprintable() or " " in text:
-        raise _Refused("a listener URI has no spaces or control characters (write %20 for a space)")
+        raise Refused("a listener URI has no spaces or control characters (write %20 for a space)")
     scheme, separator, _ = text.partition("://")
     if not separator:
-        raise _Refused("not a listener URI, which looks like tcp://127.0.0.1:61616")
+        raise Refused("not a listener URI, which looks like tcp://127.0.0.1:61616")
     if scheme not in SCHEMES:
         hint = did_you_mean(scheme, SCHEMES)
-        raise _Refused(f'unknown scheme "{scheme}"{hint}; known schemes: {", ".join(SCHEMES)}')
+        raise Refused(f'unknown scheme "{scheme}"{hint}; known schemes: {", ".join(SCHEMES)}')
     try:
         split = urlsplit(text)
     except ValueError as error:
-        raise _Refused(str(error).lower()) from None
+        raise Refused(str(error).lower()) from None
     if split.path not in ("", "/") or split.fragment or "@" in split.netloc:
-        raise _Refused("a listener URI has a host, a port and options, and nothing else")
+        raise Refused("a listener URI has a host, a port and options, and nothing else")
     return split
 
 
@@ -166,15 +166,20 @@ _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 def _host(split: SplitResult) -> str:
     host = split.hostname
     if not host:
-        raise _Refused("the host is missing; 127.0.0.1 for this machine only, 0.0.0.0 for all networks")
+        raise Refused("the host is missing; 127.0.0.1 for this machine only, 0.0.0.0 for all networks")
+    return checked_host(host)
+
+
+def checked_host(host: str) -> str:
+    """*host* of a URI, if it is a name or an address. Raises `Refused`."""
     if ":" in host:
         host = unquote(host)  # RFC 6874 writes the zone of fe80::1%eth0 as %25eth0
         try:
             IPv6Address(host)
         except AddressValueError:
-            raise _Refused(f'"{host}" is not an IPv6 address') from None
+            raise Refused(f'"{host}" is not an IPv6 address') from None
     elif not _HOST_NAME.fullmatch(host):
-        raise _Refused(f'"{host}" is not a host name')
+        raise Refused(f'"{host}" is not a host name')
     return host
 
 
@@ -182,7 +187,7 @@ def _port(split: SplitResult) -> int:
     try:
         port = split.port
     except ValueError:
-        raise _Refused("the port must be a number from 0 to 65535 (0 = any free port)") from None
+        raise Refused("the port must be a number from 0 to 65535 (0 = any free port)") from None
     if port is not None:
         return port
     return PORT_DEFAULT_TLS if _is_tls(split.scheme) else PORT_DEFAULT
@@ -193,13 +198,13 @@ def _port(split: SplitResult) -> int:
 
 def _flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise _Refused(f'must be true or false, and is "{text}"')
+        raise Refused(f'must be true or false, and is "{text}"')
     return text.lower() == "true"
 
 
 def _text(text: str) -> str:
     if not text:
-        raise _Refused("has no value")
+        raise Refused("has no value")
     return text
 
 
@@ -208,7 +213,7 @@ def _number(lowest: int, highest: int) -> Callable[[str], int]:
         # The length is checked before int() because int() takes quadratic time and refuses long texts.
         if re.fullmatch(r"-?[0-9]{1,19}", text) and lowest <= int(text) <= highest:
             return int(text)
-        raise _Refused(f'must be a number from {lowest} to {highest}, and is "{text}"')
+        raise Refused(f'must be a number from {lowest} to {highest}, and is "{text}"')
 
     return read
 
@@ -216,7 +221,7 @@ def _number(lowest: int, highest: int) -> Callable[[str], int]:
 def _cache_size(text: str) -> int:
     size = _number(0, CACHE_SIZE_HIGHEST)(text)
     if 0 < size < CACHE_SIZE_LOWEST:
-        raise _Refused(
+        raise Refused(
             f"must be 0 or at least {CACHE_SIZE_LOWEST}, and is {size}: "
             f"with 1 to {CACHE_SIZE_LOWEST - 1} a Java client spins for ever on its first send"
         )
@@ -269,15 +274,15 @@ def _read_options(split: SplitResult) -> dict[str, dict[str, Any]]:
         name, separator, value = pair.partition("=")
         option = _option(name, split.scheme)
         if not separator:
-            raise _Refused(f"option {name} has no value")
+            raise Refused(f"option {name} has no value")
         group = groups.setdefault(option.group, {})
         if option.field in group:
-            raise _Refused(f"option {name} is given twice")
+            raise Refused(f"option {name} is given twice")
         try:
             # Only percent signs are decoded: "+" is common in file names and means itself.
             group[option.field] = option.read(unquote(value))
-        except _Refused as refused:
-            raise _Refused(f"option {name} {refused}") from None
+        except Refused as refused:
+            raise Refused(f"option {name} {refused}") from None
     return groups
 
 
@@ -285,22 +290,22 @@ def _option(name: str, scheme: str) -> _Option:
     option = _OPTIONS.get(name)
     if option is None:
         hint = did_you_mean(name, _OPTIONS) or f"; known options: {', '.join(_OPTIONS)}"
-        raise _Refused(f'unknown option "{name}"{hint}')
+        raise Refused(f'unknown option "{name}"{hint}')
     if option.group == "tls" and not _is_tls(scheme):
         users = ", ".join(filter(_is_tls, SCHEMES))
-        raise _Refused(f"option {name} is not used by {scheme} listeners, only by {users}")
+        raise Refused(f"option {name} is not used by {scheme} listeners, only by {users}")
     return option
 
 
 def _tls_options(given: dict[str, Any]) -> TlsOptions:
     if "cert_file" not in given:
-        raise _Refused("a TLS listener needs the option certFile (and keyFile, unless it holds the key too)")
+        raise Refused("a TLS listener needs the option certFile (and keyFile, unless it holds the key too)")
     want, need = given.pop("want_client_auth", False), given.pop("need_client_auth", False)
     auth = ClientAuth.NEED if need else ClientAuth.WANT if want else ClientAuth.NONE
     if auth is ClientAuth.NONE and "ca_file" in given:
-        raise _Refused("option caFile is only used with needClientAuth=true or wantClientAuth=true")
+        raise Refused("option caFile is only used with needClientAuth=true or wantClientAuth=true")
     if auth is not ClientAuth.NONE and "ca_file" not in given:
-        raise _Refused(f"option {auth.value}ClientAuth needs caFile: whose certificates to accept")
+        raise Refused(f"option {auth.value}ClientAuth needs caFile: whose certificates to accept")
     return TlsOptions(client_auth=auth, **given)
 
 
