@@ -31,6 +31,9 @@ from ackwire.wire.openwire.stored import OpenWireStoredForm
 
 _DRAIN_POLL_SECONDS: Final = 0.01
 
+_SEGMENTS_MIN: Final = 4
+"""Files that a journal must have room for: one to write to, one made ahead, and some to fill."""
+
 _FAILED_DRAIN_SECONDS: Final = 0.5
 """How long peers may take to read that the store has failed."""
 
@@ -142,6 +145,12 @@ def _open_journal(
     on_failed: Callable[[StoreFailed], None],
 ) -> JournalStore:
     data = Path(settings.store.data)
+    needed = _SEGMENTS_MIN * settings.store.segment_bytes
+    if settings.limits.store_bytes_max < needed:
+        raise ConfigError(
+            f"limits.store_bytes_max is {settings.limits.store_bytes_max}, and must be {needed} at least: "
+            f"{_SEGMENTS_MIN} files of store.segment_bytes"
+        )
     holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
     try:
         store = JournalStore(

@@ -450,8 +450,9 @@ class Consumption:
             for message in theirs:
                 delay = redelivery_delay_seconds(queue.policy, message.redelivery_counter)
                 if delay is None:
-                    self.dead_letter(queue, message, cause or "rejected by the consumer", expired=False)
-                    queue.finish([message])
+                    with self._store.atomically():
+                        self.dead_letter(queue, message, cause or "rejected by the consumer", expired=False)
+                        queue.finish([message])
                 else:
                     self._redeliver_later(queue, message, delay)
         subscription.finished(len(messages))

@@ -192,8 +192,9 @@ class Intake:
             parts = self.parts(where)
             for part in parts:
                 self._broker.registry.get_or_make(part)  # all of them, or none
-            for part in parts:
-                self._put(connection, self.copy_for(message, part, original=where), part)
+            with self._store.atomically():  # all of them after a crash too, or a repetition would not bring the rest
+                for part in parts:
+                    self._put(connection, self.copy_for(message, part, original=where), part)
         else:
             self._put(connection, message, where)
 
@@ -213,8 +214,11 @@ class Intake:
             self._broker.advisories.expired(where, message)
         if target.policy.advise_no_consumers and not target.has_subscribers:
             self._broker.advisories.no_consumers(where, message)
-        target.accept(message, connection, has_expired=has_expired)
-        if where.kind is Kind.TOPIC and where.name.startswith(VIRTUAL_TOPIC_PREFIX):
+        if where.kind is not Kind.TOPIC or not where.name.startswith(VIRTUAL_TOPIC_PREFIX):
+            target.accept(message, connection, has_expired=has_expired)
+            return
+        with self._store.atomically():
+            target.accept(message, connection, has_expired=has_expired)
             for queue_name in self._broker.registry.router.virtual_queues(where):
                 copy = self.copy_for(message, queue_name, original=where)
                 self._put(connection, copy, queue_name)

@@ -80,7 +80,8 @@ class FlowControl:
         self._tight_above_bytes = settings.memory_bytes_max * _TIGHT_PERCENT // 100
         self._held: dict[Connection, deque[HeldSend]] = {}
         self._held_bytes: dict[Connection, int] = {}
-        self._held_sessions: Counter[tuple[Connection, bytes]] = Counter()
+        self._held_sessions: dict[Connection, Counter[bytes]] = {}
+        """For each connection how many sends each of its sessions has waiting."""
         self._is_releasing = False
         self.used_bytes = 0
         """Bytes of messages in memory: what is paged out takes none."""
@@ -113,6 +114,10 @@ class FlowControl:
         """The store's own sentence, or None."""
         return self._store.full()
 
+    def is_full(self) -> str | None:
+        """Why nothing of any kind should be added now, or None."""
+        return self._store.full() or self.memory_is_full()
+
     def no_space(self, message: Message) -> str | None:
         """Why there is no space for *message*, as a sentence with the limit; None if there is."""
         if message.persistent and not message.destination.kind.is_temporary:
@@ -133,7 +138,7 @@ class FlowControl:
     def must_wait(self, connection: Connection, message: Message) -> bool:
         """Whether earlier sends of the same session are still held: order is kept."""
         held = self._held.get(connection)
-        return held is not None and (connection, _session_of(message)) in self._held_sessions
+        return held is not None and _session_of(message) in self._held_sessions[connection]
 
     def check_uncommitted(self, size_bytes: int) -> None:
         """Raise `ResourceLimit` if open transactions hold too much: only their ends make space, so none may wait."""
@@ -163,7 +168,7 @@ class FlowControl:
             )
         self._held.setdefault(connection, deque()).append(send)
         self._held_bytes[connection] = held_bytes
-        self._held_sessions[connection, send.session] += 1
+        self._held_sessions.setdefault(connection, Counter())[send.session] += 1
         timeout_seconds = self._timeout_seconds(send.policy)
         if timeout_seconds > 0:
             send.timer = self._clock.call_later(timeout_seconds, lambda: self._time_out(connection, send))
@@ -198,14 +203,16 @@ class FlowControl:
     def _account_for_leaving(self, connection: Connection, send: HeldSend) -> None:
         if send.timer is not None:
             send.timer.cancel()
-        self._held_sessions[connection, send.session] -= 1
-        if not self._held_sessions[connection, send.session]:
-            del self._held_sessions[connection, send.session]
+        sessions = self._held_sessions[connection]
+        sessions[send.session] -= 1
+        if not sessions[send.session]:
+            del sessions[send.session]
         left = self._held_bytes[connection] - send.message.size_bytes
         self._held_bytes[connection] = left
         if not self._held[connection]:
             del self._held[connection]
             del self._held_bytes[connection]
+            del self._held_sessions[connection]
         if left <= self._settings.held_bytes_max:
             connection.port.hold(False)
 
@@ -232,6 +239,8 @@ class FlowControl:
                 _proceed(connection, send)
                 return True
             blocked.add(send.session)
+            if len(blocked) == len(self._held_sessions[connection]):
+                return False  # every session waits for its first
         return False
 
     def _proceed_first(self, connection: Connection) -> None:

@@ -12,7 +12,7 @@ count: some 30 bytes for each, so that millions may wait.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import Final, NamedTuple, final
 
@@ -248,19 +248,17 @@ class PendingList:
             found.append(Listed(self._base + index, self._sequences[index], entry, size_bytes))
         return found
 
-    def due(self, now_ms: int) -> list[int]:
-        """The sequences of all whose time is over."""
+    def due(self, now_ms: int, count_max: int) -> list[int]:
+        """The sequences of those whose time is over, at most so many."""
         if now_ms < self._earliest:
             return []
-        entries = zip(self._items, self._expirations, strict=True)
-        self._earliest = min((it for entry, it in entries if it > 0 and entry is not None), default=_NEVER)
-        if now_ms < self._earliest:
-            return []
-        return [
-            sequence
-            for entry, expiration, sequence in zip(self._items, self._expirations, self._sequences, strict=True)
-            if 0 < expiration <= now_ms and entry is not None
-        ]
+        entries = zip(self._items, self._expirations, self._sequences, strict=True)
+        due = (it for entry, expiration, it in entries if 0 < expiration <= now_ms and entry is not None)
+        found = list(islice(due, count_max))
+        if len(found) < count_max:  # all of them, which may be none: then the next sweep need not look for a while
+            rest = zip(self._items, self._expirations, strict=True)
+            self._earliest = min((it for entry, it in rest if it > 0 and entry is not None), default=_NEVER)
+        return found
 
     # ---- paging ------------------------------------------------------------------------------------------------
 

@@ -560,10 +560,10 @@ class Queue:
         """Remove the pending messages whose time is over (A6); True if there are so many that the rest must wait."""
         left = _EXPIRED_PER_TURN
         for level in self._levels:
-            due = level.due(now_ms)
-            self._expire_these(level, due[:left])
+            due = level.due(now_ms, left)
+            self._expire_these(level, due)
             left -= len(due)
-            if left < 0:
+            if left <= 0:
                 return True
         for subscription in list(self.subscriptions()):
             self._expire_waiting(subscription, now_ms)

@@ -261,7 +261,7 @@ class Scheduler:
         for _ in range(_DELIVERIES_PER_TURN):
             if not self._heap or self._heap[0][0] > now_ms:
                 break
-            if self._broker.flow.memory_is_full() is not None:
+            if self._broker.flow.is_full() is not None:
                 self._timer_due_ms = self._heap[0][0]
                 self._set_timer(_FULL_WAIT_SECONDS)
                 return
@@ -386,7 +386,7 @@ class Scheduler:
     def _show(self, jobs: deque[ScheduledJob], reply_to: Destination) -> None:
         """Send one message for each of *jobs*; a long list in turns, and not while memory is full."""
         for _ in range(_DELIVERIES_PER_TURN):
-            if not jobs or self._broker.flow.memory_is_full() is not None:
+            if not jobs or self._broker.flow.is_full() is not None:
                 break
             job = jobs.popleft()
             if job.job_id not in self._jobs:
@@ -397,7 +397,7 @@ class Scheduler:
                 _log.warning("the list of scheduled jobs cannot be sent to %r: %s", reply_to, error)
                 return
         if jobs:
-            wait_seconds = 0.0 if self._broker.flow.memory_is_full() is None else _FULL_WAIT_SECONDS
+            wait_seconds = 0.0 if self._broker.flow.is_full() is None else _FULL_WAIT_SECONDS
             self._broker.clock.call_later(wait_seconds, partial(self._show, jobs, reply_to))
 
     def _picture(self, job: ScheduledJob, reply_to: Destination) -> Message:

@@ -39,7 +39,7 @@ def _to_keep(transaction: Transaction) -> PreparedTransaction:
             for acked in transaction.acks
             for queue, messages in acked.by_queue
             for message in messages
-            if message.persistent
+            if message.persistent and queue.is_stored
         ),
     )
 

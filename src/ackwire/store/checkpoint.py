@@ -58,12 +58,6 @@ class Checkpoint:
         """Freeze what has changed; called on the loop, when every record is written."""
         self.position = position
         self._next_place_id = catalog.next_place_id
-        self._deltas: list[tuple[int, Delta]] = []
-        for place_id in catalog.changed_counters | catalog.changed_places:
-            facts = catalog.place_by_id.get(place_id)
-            if facts is not None:
-                facts.frozen, facts.active = facts.active, Delta()
-                self._deltas.append((place_id, facts.frozen))
         self._puts = {
             Table.PLACES: list(_places(catalog)),
             Table.COUNTERS: list(_counters(catalog)),
@@ -79,6 +73,12 @@ class Checkpoint:
             Table.COUNTS: [index_key(it) for it in catalog.forgotten_counts - catalog.counts.keys()],
             Table.COMMITS: [index_key(it) for it in catalog.forgotten_commits - catalog.commits.keys()],
         }
+        self._deltas: list[tuple[int, Delta]] = []
+        for place_id in catalog.changed_counters | catalog.changed_places:
+            facts = catalog.place_by_id.get(place_id)
+            if facts is not None:
+                facts.frozen, facts.active = facts.active, Delta()
+                self._deltas.append((place_id, facts.frozen))
         self._state = [(key, catalog.state.get(key)) for key in catalog.changed_state]
         self._state_payloads = {key: pack_state(catalog, item) for key, item in self._state if item is not None}
         self._ended = set(catalog.ended_places)

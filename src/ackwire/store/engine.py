@@ -71,10 +71,14 @@ _SOON_SECONDS: Final = 0.02
 _BUFFER_BYTES_MAX: Final = MIB
 """Records that nobody waits for are written at once when there are this many bytes of them."""
 
+_BUFFER_BYTES_FULL: Final = 64 * MIB
+"""Producers wait when this much is to be written and a slow sync is in the way."""
+
 _QUICK_SYNC_SECONDS: Final = 0.0005
 """Syncs that take less on average are done on the loop: a thread would not be faster."""
 
 _TICK_SECONDS: Final = 1.0
+_SEGMENTS_PER_REPORT: Final = 50
 _READ_BYTES: Final = MIB
 """Neighbouring messages are read together, up to this size."""
 
@@ -171,7 +175,8 @@ class JournalStore:
         """Replay begins in this segment: no later one may go."""
         self._written_since_checkpoint = 0
         self._index_trouble: str | None = None
-        """Why the last checkpoint did not succeed."""
+        """Why the last checkpoint did not succeed; it is tried again."""
+        self._is_writing_index = False
         self._is_making_spare = False
         self._spare_failed = False
         """The disk had no space for another segment: the next tick tries again."""
@@ -199,7 +204,9 @@ class JournalStore:
             index = open_index(False)
         except DamagedIndex as error:
             damage, index = str(error), open_index(True)
-        recovery = Recovery(self._files, self._data, Catalog(index), self._form, self._clock.now_ms)
+        recovery = Recovery(
+            self._files, self._data, Catalog(index), self._form, self._clock.now_ms, progress=self._tell_progress
+        )
         if damage is not None:
             recovery.quarantine.put(f"the index is made anew: {damage}", "")
         recovery.run()
@@ -221,6 +228,10 @@ class JournalStore:
         if recovery.can_resume:
             writer.resume(recovery.segment, recovery.offset)
         return catalog, recovery.report, writer
+
+    def _tell_progress(self, done: int, count: int) -> None:
+        if done and done % _SEGMENTS_PER_REPORT == 0:
+            _log.info("reading the journal in %s: %d of %d segments", self._data, done, count)
 
     def _open(self) -> None:
         """Begin a new epoch, on the medium before anything else is: what was cut off can never come back."""
@@ -479,6 +490,17 @@ class JournalStore:
             if not self._flush_is_urgent:
                 self._flush_now()
 
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        """Call *callback* when everything is on the medium, whatever producers are promised: files may go then."""
+        if self._options.sync is SyncPolicy.ALWAYS:
+            self.when_durable(callback)
+        elif self._is_syncing:
+            self._clock.call_later(_SOON_SECONDS, lambda: self.when_synced(callback))
+        elif self.failure is None and self._write():
+            self._is_syncing = True
+            work = partial(self._timed_sync, self._writer.unsynced())
+            self._writing.submit(work, partial(self._synced, [(callback, None)], self._writer.last_number))
+
     @property
     def _is_durable(self) -> bool:
         if self._buffer or self._waiters:
@@ -516,21 +538,23 @@ class JournalStore:
         self._record_sequence(first)
         if first is None:
             first = len(self._buffer)
+        if self._buffered_bytes > _BUFFER_BYTES_FULL:
+            self._clock.call_later(0, self._tell_of_room)
         buffer, self._buffer, self._buffered_bytes = self._buffer[:first], self._buffer[first:], 0
         records = [it for it in buffer if not isinstance(it, UnwrittenMessage | MovedMessage) or it.places]
         mark_groups(records)
         before = self._writer.last_number
         try:
             self._writer.write(records)
-        except OSError as error:
+            self._unwritten.clear()
+            for it in self._buffer:
+                if isinstance(it, UnwrittenMessage | MovedMessage) and it.places:
+                    self._unwritten.setdefault(it.sequence, []).append(it)
+            for record in records:
+                record.written()
+        except Exception as error:  # whatever it is: records are missing, and must not be answered for
             self._fail("write to", error)
             return False
-        self._unwritten.clear()
-        for it in self._buffer:
-            if isinstance(it, UnwrittenMessage | MovedMessage) and it.places:
-                self._unwritten.setdefault(it.sequence, []).append(it)
-        for record in records:
-            record.written()
         if self._writer.last_number != before:
             self._written_since_checkpoint += sum(it.payload_bytes for it in records)
             self._after_write()
@@ -562,7 +586,7 @@ class JournalStore:
         if waiters and self._sync_seconds < _QUICK_SYNC_SECONDS:
             try:
                 self._timed_sync(files)
-            except OSError as error:
+            except Exception as error:
                 self._waiters = waiters
                 self._fail("sync", error)
                 return
@@ -612,10 +636,13 @@ class JournalStore:
                 "acknowledged; start the broker again when the disk is in order"
             )
             _log.critical("%s", self.failure)
-        for _, on_failed in self._take_waiters():
-            if on_failed is not None:
-                on_failed(self.failure)
         self._on_failed(self.failure)
+        for _, on_failed in self._take_waiters():
+            try:
+                if on_failed is not None:
+                    on_failed(self.failure)
+            except Exception:
+                _log.exception("a failure could not be told")
         return self.failure
 
     # ---- time --------------------------------------------------------------------------------------------------
@@ -625,8 +652,7 @@ class JournalStore:
             return
         self._clock.call_later(_TICK_SECONDS, self._tick)
         self._make_spare()
-        if self._index_trouble is not None and self._checkpoint is not None:
-            self._index_trouble = None
+        if self._index_trouble is not None and self._checkpoint is not None and not self._is_writing_index:
             self._write_index(self._checkpoint)
         self.check_space()
         now = self._clock.monotonic()
@@ -634,7 +660,7 @@ class JournalStore:
         is_due = now - self._checkpointed_at >= self._options.checkpoint_seconds
         if has_changed and (is_due or self._full is not None):
             self._begin_checkpoint()
-        elif self._checkpoint is None:
+        elif self._checkpoint is None or self._index_trouble is not None:
             self._compaction.begin()
 
     def _sync_periodically(self) -> None:
@@ -675,10 +701,12 @@ class JournalStore:
             self._fail("sync", error)
             return
         self._writer.synced_up_to(checkpoint.position.number)
+        self._is_writing_index = True
         index = self._catalog.index
         self._indexing.submit(lambda: index.commit(checkpoint.changes()), partial(self._checkpoint_done, checkpoint))
 
     def _checkpoint_done(self, checkpoint: Checkpoint, error: Exception | None) -> None:
+        self._is_writing_index = False
         self._index_trouble = None if error is None else f"the index in {self._data} cannot be written: {error}"
         if self._index_trouble is not None:  # the journal has everything: the next tick tries again
             _log.error("%s", self._index_trouble)
@@ -727,8 +755,11 @@ class JournalStore:
             _log.warning("%s: producers of persistent messages wait until there is space", self._full)
         elif self._full is None and was_full is not None:
             _log.info("the store in %s has space again", self._data)
-            for callback in self._on_room:
-                callback()
+            self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
+        for callback in self._on_room:
+            callback()
 
     def _why_full(self) -> str | None:
         used, limit = self.used_bytes, self._options.bytes_max
@@ -747,6 +778,8 @@ class JournalStore:
         return None
 
     def full(self) -> str | None:
+        if self._buffered_bytes > _BUFFER_BYTES_FULL:
+            return f"the disk of {self._data} is slow: {self._buffered_bytes} bytes wait to be written"
         return self._full
 
     def on_room(self, callback: Callable[[], None]) -> None:
@@ -830,6 +863,8 @@ class JournalStore:
             data = memoryview(file.read(first.offset, length))
             file.expect_read(first.offset + length, _READ_BYTES)
         except OSError as error:
+            if error.errno not in (errno.EIO, errno.ENOENT):
+                raise self._fail("read", error) from None  # they are there, and may be read after a new start
             self._report_unreadable(place, run, str(error))
             return
         for entry, sequence in run:
@@ -908,7 +943,7 @@ class JournalStore:
         try:
             for file in self._writer.unsynced():
                 file.sync()
-        except OSError as error:
+        except Exception as error:
             self._waiters = waiters
             self._fail("sync", error)
         else:

@@ -115,7 +115,7 @@ class LmdbIndex:
 
     def _check_size(self) -> None:
         """Whether the file is as long as its pages say: LMDB reads behind its end, and dies of it."""
-        needed = self.size_bytes
+        needed = (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
         if self._data.stat().st_size < needed:
             raise DamagedIndex(f"its file has {self._data.stat().st_size} bytes, and should have {needed}")
 
@@ -191,8 +191,12 @@ class LmdbIndex:
 
     @property
     def size_bytes(self) -> int:
-        facts = self._environment.info()
-        return int((facts["last_pgno"] + 1) * self._environment.stat()["psize"])
+        """Of the pages in use: those that are free are used again before the file grows."""
+        pages = 0
+        for table in self._tables.values():
+            facts = self._reading.stat(table)
+            pages += facts["branch_pages"] + facts["leaf_pages"] + facts["overflow_pages"]
+        return int(pages * self._environment.stat()["psize"])
 
     def close(self) -> None:
         self.abandon()

@@ -92,8 +92,8 @@ class Compaction:
 
         def done(error: Exception | None) -> None:
             if error is not None:
-                _log.error("segment %d cannot be read, and stays: %s", victim.number, error)
-                self._is_stopped = True  # a new start looks again
+                _log.error("segment %d cannot be read, and stays for now: %s", victim.number, error)
+                self._victim = None  # the next checkpoint tries again
                 return
             if damages:
                 self._store.report_damage(f"segment {victim.number} has {len(damages)} damaged places; they go with it")
@@ -163,7 +163,7 @@ class Compaction:
             return
         self._move_state(victim.number)
         self._move_recent(victim.number)
-        self._store.when_durable(lambda: self._survivors_are_safe(victim))
+        self._store.when_synced(lambda: self._survivors_are_safe(victim))
 
     def _move_record(self, victim: SegmentFacts, record: Record, removals: UnwrittenRemovals) -> None:
         try:
@@ -236,12 +236,12 @@ class Compaction:
             return
         if victim.live_messages:
             self._store.report_damage(f"segment {victim.number}: {victim.live_messages} messages in it cannot be read")
-        numbers = sorted(it for it in self._catalog.segments if it != victim.number)
-        gaps = tuple(it for it in range(numbers[0], numbers[-1]) if it not in set(numbers))
+        numbers = {it for it in self._catalog.segments if it != victim.number}
+        gaps = tuple(it for it in range(min(numbers), max(numbers)) if it not in numbers)
         known = self._catalog.state.get(GAPS_KEY)
         if gaps != (() if known is None else known.value):
             self._store.set_state(GAPS_KEY, gaps, RecordKind.GAPS, pack_numbers(gaps))
-        self._store.when_durable(lambda: self._delete(victim))
+        self._store.when_synced(lambda: self._delete(victim))
 
     def _delete(self, victim: SegmentFacts) -> None:
         if self._is_stopped:
@@ -252,9 +252,7 @@ class Compaction:
 
     def _deleted(self, error: Exception | None) -> None:
         if error is not None:
-            _log.error("a segment that nobody needs cannot be deleted: %s", error)
-            self._is_stopped = True
-            return
+            _log.error("a segment that nobody needs cannot be deleted, and stays until the next start: %s", error)
         self._victim = self._state_bytes = None
         self._store.check_space()
         self.begin()

@@ -24,7 +24,7 @@ from ackwire.store.checkpoint import (
     read_position,
     unpack_state,
 )
-from ackwire.store.contract import StoredForm
+from ackwire.store.contract import DurableKey, StoredForm
 from ackwire.store.files import Files
 from ackwire.store.index import DamagedIndex
 from ackwire.store.journal.record import (
@@ -174,6 +174,7 @@ class Recovery:
         if self._group:  # its records never happened, and their numbers are free again
             self.number = self._last_applied
         self._report_orphans()
+        self._end_bare_places()
         self._report_lost()
         self._report_lost_jobs()
         self.quarantine.flush()
@@ -291,7 +292,7 @@ class Recovery:
     # ---- reading -----------------------------------------------------------------------------------------------
 
     def _read_from(self, first: int) -> None:
-        self._first_read = first
+        self._first_read = self._first_unsynced = first
         numbers = sorted(it for it in self._headers if it >= first)
         last_number, last_epoch = self.number, self.epoch
         for done, number in enumerate(numbers):
@@ -313,6 +314,11 @@ class Recovery:
         position = Position(
             self.store_id, self.segment, self.offset, self.number, self.epoch, self.catalog.last_sequence
         )
+        for number in sorted(it for it in self.catalog.segments if self._first_unsynced <= it <= self.segment):
+            file = self._files.open(segment_path(self._directory, number))
+            file.sync()  # the index must never know more than the journal
+            file.close()
+        self._first_unsynced = self.segment
         checkpoint = Checkpoint(self.catalog, position)
         self.catalog.index.commit(checkpoint.changes())
         checkpoint.end(self.catalog)
@@ -448,6 +454,15 @@ class Recovery:
         for number in range(first, max(numbers, default=0)):
             if number not in numbers and number not in removed:
                 self.quarantine.put(f"segment {number} is missing, with all that was in it", "")
+
+    def _end_bare_places(self) -> None:
+        """The place of a durable subscription is nothing without its terms, whose record is lost."""
+        for place_id, facts in list(self.catalog.place_by_id.items()):
+            if isinstance(facts.place, DurableKey) and durable_key(place_id) not in self.catalog.state:
+                self.quarantine.put(
+                    f"the terms of {facts!r} are lost, and with them {facts.message_count} messages", ""
+                )
+                self.catalog.end_place(place_id)
 
     def _report_lost_jobs(self) -> None:
         for _, job_id in self._due_only:
