@@ -32,4 +32,4 @@ def test_a_broker_that_forgets_is_found_out(java_cache: Path, tmp_path: Path) ->
     """The harness can fail."""
     report = run(kills=20, seed=1, broker="memory", folder=tmp_path, java_cache=java_cache)
     assert report.kills < 20
-    assert {violation.kind for violation in report.violations} == {"lost"}
+    assert "lost" in {violation.kind for violation in report.violations}
