@@ -37,8 +37,9 @@ endif
 
 SEEDS ?= 1-1000
 STEPS ?= 400
-simulate: $(READY) ## the simulation; SEEDS=1-1000, or SEEDS=4711 VERBOSE=1 for the history of one
-	@$(VENV)/bin/python tools/simulate.py --seeds $(SEEDS) --steps $(STEPS) $(if $(VERBOSE),--verbose)
+STORE ?= any
+simulate: $(READY) ## the simulation; SEEDS=1-1000 STORE=journal, or SEEDS=4711 VERBOSE=1 for the history of one
+	@$(VENV)/bin/python tools/simulate.py --seeds $(SEEDS) --store $(STORE) --steps $(STEPS) $(if $(VERBOSE),--verbose)
 
 KILLS ?= 200
 SEED ?= 1

@@ -2,8 +2,12 @@
 
     python tools/simulate.py --seeds 1-1000
     python tools/simulate.py --seeds 4711 --verbose       # the whole history of one run
+    python tools/simulate.py --store journal              # only brokers on a journal, which crash
 
-Ends with status 1 at the first seed that fails, after printing the command that replays it.
+What store the broker of a seed has is the seed's choice, unless `--store` says it.
+
+Ends with status 1 at the first seed that fails, after printing the command that replays it; or at the end, if it is to
+keep going.
 """
 
 import argparse
@@ -15,7 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where `tests` is
 
-from tests.simulation.world import STEPS, World
+from tests.simulation.power import STORES, world_for
+from tests.simulation.world import STEPS
 
 _PROGRESS_SECONDS = 5.0
 
@@ -26,9 +31,9 @@ def seeds_in(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def run(seed: int, steps: int, *, verbose: bool) -> Exception | None:
+def run(seed: int, store: str, steps: int, *, verbose: bool) -> Exception | None:
     """Run one seed; the answer is what went wrong."""
-    world = World(seed, steps=steps, record=verbose)
+    world = world_for(seed, store=store, steps=steps, record=verbose)
     failure: Exception | None = None
     try:
         world.run()
@@ -39,34 +44,45 @@ def run(seed: int, steps: int, *, verbose: bool) -> Exception | None:
     return failure
 
 
-def run_all(seeds: Iterable[int], steps: int, *, verbose: bool) -> int:
+def run_all(seeds: Iterable[int], store: str, steps: int, *, verbose: bool, keep_going: bool) -> int:
     started = shown = time.monotonic()
-    count = 0
+    count = failures = 0
     for seed in seeds:
-        failure = run(seed, steps, verbose=verbose)
+        failure = run(seed, store, steps, verbose=verbose)
+        count += 1
         if failure is not None:
+            failures += 1
             print(f"seed {seed} FAILS: {failure!r}")
-            print(f"replay: make simulate SEEDS={seed} STEPS={steps} VERBOSE=1")
+            print(f"replay: make simulate SEEDS={seed} STORE={store} STEPS={steps} VERBOSE=1", flush=True)
             if verbose:
                 raise failure
-            return 1
-        count += 1
+            if not keep_going:
+                return 1
         if time.monotonic() - shown > _PROGRESS_SECONDS:
             shown = time.monotonic()
-            print(f"{count} seeds, {shown - started:.0f} s, no violation", flush=True)
-    print(f"{count} seeds of {steps} steps and their ends in {time.monotonic() - started:.1f} s: no violation")
-    return 0
+            print(f"{count} seeds, {shown - started:.0f} s, {failures or 'no'} violations", flush=True)
+    seconds = time.monotonic() - started
+    print(f"{count} seeds of {steps} steps and their ends in {seconds:.1f} s: {failures or 'no'} violations")
+    return 1 if failures else 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", default="1-100", help="one seed, or FIRST-LAST")
     parser.add_argument("--steps", type=int, default=STEPS, help="steps before a run comes to its end")
+    parser.add_argument("--store", choices=("any", *STORES), default="any", help="what store the brokers have")
+    parser.add_argument("--keep-going", action="store_true", help="run the other seeds too when one fails")
     parser.add_argument("--verbose", action="store_true", help="print the history of each run")
     options = parser.parse_args()
     if not options.verbose:
         logging.disable(logging.CRITICAL)
-    return run_all(seeds_in(options.seeds), options.steps, verbose=options.verbose)
+    return run_all(
+        seeds_in(options.seeds),
+        options.store,
+        options.steps,
+        verbose=options.verbose,
+        keep_going=options.keep_going,
+    )
 
 
 if __name__ == "__main__":

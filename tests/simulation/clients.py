@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ackwire.broker.acks import AckKind
-from ackwire.values import Int
+from ackwire.values import Int, Long, Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_text
 from ackwire.wire.openwire.commands import TransactionType
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Answer = Callable[[Structure], None]
+
+_FAILED = "Nothing more is acknowledged"
+"""Says that the store has failed: what had no answer yet may have happened or not."""
 
 XA_OK = 0
 
@@ -54,7 +57,8 @@ class Client:
         self.connection_id = f"{name}-{next(self._incarnations)}"
         self._command_ids = itertools.count(1)
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, Answer] = {}
+        self._waiting: dict[int, tuple[Answer, bool]] = {}
+        """What to do with the answer, and whether it says that all before it is durable."""
         self._unconfirmed: list[tuple[int, Deed]] = []
         """Acks and sends without an answer of their own: a later answer on the same link confirms them."""
         self._protocol = OpenWireProtocol(Preferences())
@@ -147,10 +151,11 @@ class Client:
         self.flush()
         return int(command.command_id)
 
-    def request(self, command: Any, on_answer: Answer | None = None) -> int:
+    def request(self, command: Any, on_answer: Answer | None = None, *, confirms: bool = True) -> int:
+        """Ask for an answer; *confirms* says whether it comes only when all before it is durable."""
         command.response_required = True
         command_id = self.tell(command)
-        self._waiting[command_id] = on_answer or self._expect_success
+        self._waiting[command_id] = (on_answer or self._expect_success, confirms)
         return command_id
 
     def confirm_later(self, command_id: int, deed: Deed) -> None:
@@ -163,12 +168,17 @@ class Client:
             self.link.up += data
 
     def receive(self, data: bytes) -> None:
-        self._protocol.receive_data(data)
-        for event in self._protocol.events():
+        link, protocol = self.link, self._protocol
+        protocol.receive_data(data)
+        for event in protocol.events():
             self._on_event(event)
+            if self.link is not link:
+                break  # it has left, and hears nothing more
 
     def _on_event(self, event: Event) -> None:
         match event:
+            case commands.ExceptionResponse() | commands.ConnectionError() if _FAILED in str(event.exception):
+                self._leave_failed_broker()
             case Agreement():
                 self._log_in()
             case commands.MessageDispatch():
@@ -182,18 +192,28 @@ class Client:
             case _:
                 raise Violation(f"{self.name} receives {event!r}")
 
+    def _leave_failed_broker(self) -> None:
+        """The broker's store has failed (K7): nobody can tell what has happened, as after a lost connection."""
+        assert self.link is not None
+        self.note("hears that the store has failed")
+        self.link.cut(0)
+
     def _on_answer(self, answer: commands.Response) -> None:
-        on_answer = self._waiting.pop(answer.correlation_id, None)
+        on_answer, confirms = self._waiting.pop(answer.correlation_id, (None, False))
         if on_answer is None:
             raise Violation(f"{self.name} receives an answer to {answer.correlation_id}, which it did not ask")
+        if confirms or not self.world.can_crash:
+            self._confirm_up_to(answer.correlation_id)
+        on_answer(answer)
+
+    def _confirm_up_to(self, answered_id: int) -> None:
         still = []
         for command_id, deed in self._unconfirmed:
-            if command_id > answer.correlation_id:
+            if command_id > answered_id:
                 still.append((command_id, deed))
             elif deed.outcome is Outcome.SENT:
                 deed.outcome = Outcome.DONE
         self._unconfirmed = still
-        on_answer(answer)
 
     def _expect_success(self, answer: Structure) -> None:
         if isinstance(answer, commands.ExceptionResponse):
@@ -227,6 +247,12 @@ class SendingClient(Client):
         number = self.random.randrange(4)
         now_ms = self.world.clock.now_ms()
         expiration = now_ms + self.random.randrange(20, 4000) if self.random.random() < 0.1 else 0
+        persistent = self.random.random() < 0.6
+        properties: dict[str, Value] = {"n": Int(number)}
+        delay_ms = self.random.choice((1, 50, 3000)) if self.random.random() < self.world.delayed else 0
+        if delay_ms:  # the delay does not count as its life, and what is kept is kept for good
+            expiration, persistent = 0, True
+            properties["AMQ_SCHEDULED_DELAY"] = Long(delay_ms)
         group = f"g{self.random.randrange(3)}" if self.random.random() < self.world.grouped else None
         command = commands.ActiveMQTextMessage(
             producer_id=self.producer,
@@ -235,12 +261,12 @@ class SendingClient(Client):
             message_id=commands.MessageId(None, self.producer, count),
             group_id=group,
             group_sequence=-1 if group is not None and self.random.random() < 0.2 else 0,
-            persistent=self.random.random() < 0.6,
+            persistent=persistent,
             expiration=expiration,
             priority=self.random.choice((4, 4, 4, 0, 9)),
             timestamp=now_ms,
             content=encode_text("x" * self.random.randrange(50)),
-            marshalled_properties=encode_map({"n": Int(number)}),
+            marshalled_properties=encode_map(properties),
         )
         key = message_key(command.message_id)
         assert key is not None
@@ -252,11 +278,13 @@ class SendingClient(Client):
                 where if where.startswith("topic") else None,
                 number,
                 expiration,
-                command.persistent,
+                persistent,
                 deed,
+                not_before_ms=now_ms + delay_ms if delay_ms else 0,
             )
         )
-        self.note(f"sends #{count} to {where} n={number} group={group} {deed.name}")
+        kind = "persistent" if persistent else "non-persistent"
+        self.note(f"sends #{count} to {where} n={number} group={group} {kind} delay={delay_ms} {deed.name}")
         return command
 
     # ---- transactions ------------------------------------------------------------------------------------------
@@ -350,7 +378,7 @@ class Producer(SendingClient):
                 raise Violation(f"{self.name}: a send is refused: {answer}")
             self.decide(deed, Outcome.VOID if refused else Outcome.DONE)
 
-        self.request(command, answered)
+        self.request(command, answered, confirms=command.persistent)
 
     def _work_in_transaction(self) -> None:
         if self.deed is None:
@@ -767,7 +795,9 @@ class Consumer(SendingClient):
         kind: TransactionType = TransactionType.COMMIT_ONE_PHASE,
     ) -> None:
         """Commit once more, or roll back, what had no answer."""
-        if kind is not TransactionType.ROLLBACK:
+        if kind is TransactionType.ROLLBACK:
+            deed.is_prepared = False  # whether or not the answer arrives
+        else:
             self.decide(deed, Outcome.SENT)
 
         def answered(answer: Structure) -> None:
@@ -874,9 +904,10 @@ class Subscriber(Client):
         if not self.world.predicate(self.selector)(sent.number):
             raise Violation(f"{self.name} gets {sent.text}, which its selector does not want")
         count = int.from_bytes(key[-8:], signed=True)
-        if count < self._newest.get(key[:-8], -1):
-            raise Violation(f"{self.name} gets {sent.text} after a later one")
-        self._newest[key[:-8]] = count
+        if not sent.not_before_ms:
+            if count < self._newest.get(key[:-8], -1):
+                raise Violation(f"{self.name} gets {sent.text} after a later one")
+            self._newest[key[:-8]] = count
         self._got.add(key)
         self._unacked.append(dispatch)
 

@@ -58,6 +58,26 @@ class Sent:
     expiration: int
     persistent: bool
     deed: Deed
+    not_before_ms: int = 0
+    """When it is due, if it was sent to be delivered later."""
+    may_be_lost: bool = False
+    """A broker has ended that had it in memory only."""
+
+    def has_expired(self, now_ms: int) -> bool:
+        return 0 < self.expiration <= now_ms
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a broker that starts again finds in its store."""
+
+    present: dict[Copy, int]
+    """What waits, and its sequence."""
+    dead: set[bytes]
+    """The keys of dead letters."""
+    later: set[bytes]
+    """The keys of messages that are to be delivered later."""
+    last_sequence: int
 
 
 @dataclass
@@ -84,6 +104,8 @@ class Ledger:
         self.dead: dict[bytes, set[str]] = {}
         """Dead letters found at the end: for each message the destinations it died in."""
         self._sequences: dict[Copy, int] = {}
+        self._owners: dict[int, bytes] = {}
+        """Which message has had a sequence."""
         self._newest: dict[tuple[str, str, bytes], int] = {}
 
     def deed(self, name: str, outcome: Outcome) -> Deed:
@@ -124,6 +146,10 @@ class Ledger:
             raise Violation(f"{self.text(copy)} is dispatched again, and its ack was confirmed")
         if copy in self.seen and message.redelivery_counter == 0:
             raise Violation(f"{self.text(copy)} was seen, and is dispatched without the redelivered flag")
+        if self._owners.setdefault(message.sequence, message.key) != message.key:
+            raise Violation(f"{self.text(copy)} has the sequence {message.sequence}, which another message has had")
+        if now_ms < self.sent[message.key].not_before_ms:
+            raise Violation(f"{self.text(copy)} is dispatched before it is due")
         known = self._sequences.get(copy)
         if known is None:
             self._sequences[copy] = message.sequence
@@ -133,7 +159,10 @@ class Ledger:
 
     def _first_dispatch(self, copy: Copy, message: Message, consumer: str, *, ordered: bool) -> None:
         count = int.from_bytes(message.key[-8:], signed=True)
-        if len(self.sent[message.key].places) > 1:
+        sent = self.sent[message.key]
+        if sent.not_before_ms:
+            return  # those that were sent after it need not wait for it
+        if len(sent.places) > 1:
             return  # it may have been another consumer's alone: the one that held its twin
         stream = (consumer, copy[0], message.origin.producer_key)
         if ordered and count < self._newest.get(stream, -1):
@@ -152,6 +181,61 @@ class Ledger:
     def text(self, copy: Copy) -> str:
         sent = self.sent.get(copy[1])
         return f"message {sent.text if sent else copy[1].hex()} in {copy[0]}"
+
+    # ---- the broker ends and starts again ----------------------------------------------------------------------
+
+    def restarted(self, found: Found, now_ms: int) -> None:
+        """A new broker is about to begin with *found*: does it have all that was promised, and nothing else?"""
+        for sent in self.sent.values():
+            if sent.persistent:
+                for place in self._places(sent):
+                    self._check_kept(sent, (place, sent.key), found, now_ms)
+            else:
+                sent.may_be_lost = True
+        for deed in self.deeds:
+            if deed.outcome is Outcome.SENT and len(deed.sends) + len(deed.acks) > 1:
+                self._check_whole(deed, found, now_ms)
+        self._check_sequences(found)
+        self._forget_memory(found)
+
+    def _check_kept(self, sent: Sent, copy: Copy, found: Found, now_ms: int) -> None:
+        outcomes = {deed.outcome for _, deed in self.acks.get(copy, ())}
+        if copy in found.present:
+            if Outcome.DONE in outcomes:
+                raise Violation(f"{self.text(copy)} is there again after a restart, and its ack was confirmed")
+            if sent.deed.outcome is Outcome.VOID:
+                raise Violation(f"{self.text(copy)} is there after a restart, and {sent.deed.name} did not happen")
+            return
+        may_be_gone = outcomes & {Outcome.DONE, Outcome.SENT} or copy in self.drained or sent.has_expired(now_ms)
+        elsewhere = sent.key in found.dead or sent.key in found.later or sent.key in self.dead
+        if sent.deed.outcome is Outcome.DONE and not (may_be_gone or elsewhere):
+            raise Violation(f"{self.text(copy)} is lost in a restart: its send was confirmed ({sent.deed.name})")
+
+    def _check_whole(self, deed: Deed, found: Found, now_ms: int) -> None:
+        """What was asked for and not answered has happened as a whole, or not at all."""
+        there, missing = [], []
+        for sent in (self.sent[key] for key in deed.sends):
+            for copy in ((place, sent.key) for place in self._places(sent)):
+                if copy in found.present or sent.key in found.later:
+                    there.append(f"{self.text(copy)} is there")
+                elif sent.persistent and not (copy in self.acks or sent.has_expired(now_ms) or sent.key in found.dead):
+                    missing.append(f"{self.text(copy)} is not there")
+        missing += [f"{self.text(copy)} is not consumed" for copy in deed.acks if copy in found.present]
+        if there and missing:
+            raise Violation(f"half of {deed.name} has happened: {there[0]}, {missing[0]}")
+
+    def _check_sequences(self, found: Found) -> None:
+        """A sequence that was on the medium is never used again; those that were in memory only may be."""
+        for sequence in [it for it in self._owners if it > found.last_sequence]:
+            sent = self.sent[self._owners.pop(sequence)]
+            if sent.persistent and not sent.not_before_ms and sent.deed.outcome is Outcome.DONE:
+                raise Violation(f"message {sent.text} had the sequence {sequence}, and the store has forgotten that")
+
+    def _forget_memory(self, found: Found) -> None:
+        """What only the old broker knew: redelivery counts, and all about non-persistent messages."""
+        self.seen.clear()
+        self.acks = {copy: acks for copy, acks in self.acks.items() if self.sent[copy[1]].persistent}
+        self._sequences = {copy: it for copy, it in self._sequences.items() if found.present.get(copy) == it}
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
@@ -185,6 +269,6 @@ class Ledger:
                 raise Violation(f"{self.text(copy)} was poisoned and is not among the dead letters")
             return
         if sent.deed.outcome is Outcome.DONE and not (drained or is_dead or possible):
-            if 0 < sent.expiration <= now_ms and not sent.persistent:
+            if sent.may_be_lost or (sent.has_expired(now_ms) and not sent.persistent):
                 return
             raise Violation(f"{self.text(copy)} is lost: its send was confirmed ({sent.deed.name})")

@@ -101,6 +101,20 @@ class Link:
         if client is not None:
             client.connection_lost()
 
+    def server_dies(self, share: float, *, flushed: bool) -> None:
+        """The broker ends in the middle of its work: the client still gets a *share* of what was on its way to it, or,
+        if that was *flushed*, of what the broker had ready for it."""
+        self.down += self.peer.unsent() if flushed else b""
+        self.peer.is_closed = True
+        data, client = bytes(self.down[: round(len(self.down) * share)]), self._client
+        self.up.clear()
+        self.down.clear()
+        if client is not None and data:
+            client.receive(data)
+        if self._client is not None:  # what it received may have made it leave
+            self._client.connection_lost()
+        self._client = None
+
     def close_by_client(self) -> None:
         """The client has said all it wanted to say."""
         self._client = None
@@ -141,7 +155,7 @@ class SimulatedPeer:
             peer=cast(Any, self),
             protocol=self._protocol,
             broker=ground.broker,
-            clock=ground.clock,
+            clock=ground.broker.clock,
             settings=ground.settings,
             address=link.name,
         )
@@ -165,6 +179,10 @@ class SimulatedPeer:
         if not self.is_closed:
             self._link.down += b"".join(self._protocol.data_to_send())
             self.output_drains()
+
+    def unsent(self) -> bytes:
+        """What the broker has ready for the client. Nothing is told that there is room for more."""
+        return b"" if self.is_closed else b"".join(self._protocol.data_to_send())
 
     def output_drains(self) -> None:
         if not self.is_ready and not self.is_closed and len(self._link.down) < self.PAUSE_BYTES // 4:

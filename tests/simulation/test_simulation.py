@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from tests.simulation.world import World, run_seed
+from tests.simulation.power import STORES, run_seed, world_for
 
 CHUNK = 10
 SEEDS = 300
-"""About 20 s of work; in chunks, so that workers can share them."""
+"""About 40 s of work; in chunks, so that workers can share them. Every kind of store has its share."""
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, CHUNK))
@@ -21,10 +21,11 @@ def test_seeds_show_no_violation(first: int) -> None:
         logging.disable(logging.NOTSET)
 
 
-def test_the_same_seed_is_the_same_run() -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_the_same_seed_is_the_same_run(store: str) -> None:
     histories = []
     for _ in range(2):
-        world = World(7, record=True)
+        world = world_for(7, store=store, record=True)
         world.run()
         histories.append(world.history)
     assert histories[0] == histories[1]

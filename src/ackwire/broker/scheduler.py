@@ -166,9 +166,10 @@ class Scheduler:
         if message.origin.transaction is None:  # in a transaction that was checked before all of it
             self._check_space(message)
         where = message.destination
-        for part in self._broker.intake.parts(where):
-            copy = message if part is where else self._broker.intake.copy_for(message, part, original=where)
-            self._add(copy, order, due_ms)
+        with self._store.atomically():  # all parts of a composite, or none: its producer sends it again as a whole
+            for part in self._broker.intake.parts(where):
+                copy = message if part is where else self._broker.intake.copy_for(message, part, original=where)
+                self._add(copy, order, due_ms)
         self._wait()
         return True
 

@@ -1,0 +1,257 @@
+"""A world whose broker is on a journal, and ends: by a power cut, a kill, a failed disk, or because it is told to.
+
+    world_for(seed).run()                     # which kind of world is the seed's choice
+    world_for(seed, store="journal").run()
+
+Each time, the broker and its connections are gone at once, a new broker begins with what the disk has kept, and the
+clients come back as failover clients do. The ledger compares what is there with what was promised.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from ackwire.clock import Clock
+from ackwire.errors import StoreFailed
+from ackwire.message import Message
+from ackwire.store.contract import DurableKey, Place, Store
+from ackwire.store.engine import JournalStore
+from ackwire.store.journal.recovery import UnusableStore
+from tests.helpers.simulated_disk import Stopped
+from tests.helpers.stores import Crash
+from tests.simulation.audit import Violation
+from tests.simulation.ledger import DEAD_LETTERS, Copy, Found
+from tests.simulation.machine import Machine
+from tests.simulation.world import STEPS, World
+
+STORES: Final = ("memory", "paging", "journal")
+
+_CRASHES: Final = (
+    (Crash.POWER_CUT,),
+    (Crash.REORDERED_POWER_CUT,),
+    (Crash.PROCESS_KILL,),
+    tuple(Crash),
+)
+
+_NEVER_PROMISED: Final = "were never promised, and are cut off"
+"""What the store says of whole records behind a torn one, where a cache was written back in any order."""
+
+
+class JournalWorld(World):
+    """A world with a disk."""
+
+    audited_steps = 8
+    can_crash = True
+
+    def __init__(self, seed: int, *, steps: int = STEPS, record: bool = False) -> None:
+        self._is_at_end = False
+        super().__init__(seed, pages=True, steps=steps, record=record)
+
+    def _choose_conditions(self) -> None:
+        super()._choose_conditions()
+        self._crashes = self.random.choice(_CRASHES)
+        self._trouble_rate = self.random.choice((0.01, 0.03, 0.06))
+        self._disk_fault_share = self.random.choice((0.0, 0.0, 0.5))
+        self._fault_rate = self.random.choice((0.0, 0.002, 0.01))
+        self._burst = self.random.choice((2, 6, 15))
+        """How much happens in a step: a disk sees nothing if clients hardly say anything between two crashes."""
+        self._machine = Machine(self.seed, self.random, self.clock)
+
+    def _open_store(self) -> Store:
+        return self._machine.open()
+
+    def _broker_clock(self) -> Clock:
+        return self._machine.clock
+
+    @property
+    def _journal(self) -> JournalStore:
+        assert isinstance(self.store, JournalStore)
+        return self.store
+
+    # ---- running -----------------------------------------------------------------------------------------------
+
+    def _one_step(self) -> None:
+        self._guarded(self._do_something)
+
+    def _after_step(self) -> None:
+        if self._journal.failure is None:
+            self._guarded(super()._after_step)
+        elif self.random.random() < 0.3:  # its clients may say more before it is gone
+            self.note(f"the broker ends: {self._journal.failure}")
+            self._crash(self._some_crash())
+        else:
+            for link in self._links:
+                link.down += link.peer.unsent()
+
+    def _guarded(self, do: Callable[[], None]) -> None:
+        """Crashes come from inside, whatever is being done."""
+        try:
+            do()
+        except Stopped:
+            self.note("everything stops in the middle of a call of the disk")
+            self._crash(self._some_crash())
+        except StoreFailed:
+            if self._journal.failure is None:
+                raise
+
+    def _do_something(self) -> None:
+        if self.random.random() < self._trouble_rate:
+            self._make_trouble()
+            return
+        for _ in range(self._burst):
+            if self.random.random() < 0.2:
+                self._machine.step()
+            else:
+                super()._one_step()
+
+    def _make_trouble(self) -> None:
+        if self.random.random() < self._disk_fault_share:
+            self.note(f"the disk is to fail: {self._machine.plan_fault()}")
+        elif self.random.random() < 0.15:
+            self._stop_cleanly()
+        elif self.random.random() < 0.5:
+            self._machine.plan_stop()
+        else:
+            self._crash(self._some_crash())
+
+    def _some_crash(self) -> Crash:
+        return self.random.choice(self._crashes)
+
+    # ---- the broker ends ---------------------------------------------------------------------------------------
+
+    def _crash(self, crash: Crash) -> None:
+        self.note(f"---- {crash.value}")
+        self._machine.stop(crash)
+        self._break_links(flushed=self.random.random() < 0.5)
+        self._start_again()
+
+    def _break_links(self, *, flushed: bool) -> None:
+        links, self._links = self._links, []
+        for link in links:
+            link.server_dies(self.random.choice((0.0, 1.0, 1.0, self.random.random())), flushed=flushed)
+
+    def _stop_cleanly(self) -> None:
+        self.note("---- the broker is stopped")
+        for link in self._links:
+            link.peer.close("the broker stops")
+        self.store.close()
+        self._break_links(flushed=False)
+        if self._journal.failure is not None:
+            self._machine.stop(Crash.PROCESS_KILL)
+        else:
+            self._machine.stopped_cleanly()
+        self._start_again()
+
+    # ---- and begins again --------------------------------------------------------------------------------------
+
+    def _start_again(self) -> None:
+        self.clock.advance(self.random.choice((0.0, 0.0, 0.1, 4.0)))
+        if self.random.random() < 0.15:
+            self.note("---- the index is deleted")
+            self._machine.lose_index()
+        while not self._starts():
+            pass
+        for _ in range(self.random.choice((0, 4, 4))):  # most clients are back before anything else happens
+            self._guarded(self._reconnect)
+
+    def _reconnect(self) -> None:
+        for client in self._clients:
+            if not client.is_up:
+                client.act()
+        for link in list(self._links):
+            if link.can_go_up:
+                link.deliver_up(len(link.up))
+            link.peer.flush()
+            if link.can_go_down:
+                link.deliver_down(len(link.down))
+
+    def _starts(self) -> bool:
+        """Try to start; that, too, can be cut off, or fail with the disk."""
+        disk = self._machine.disk
+        if not self._is_at_end:
+            self._plan_trouble_at_start()
+        failed_before = disk.failed_calls
+        try:
+            self.store = self._machine.open()
+            found = self._look(self._journal)
+            self._start_broker()
+        except Stopped:
+            self.note("---- it stops again while it starts")
+            self._machine.stop(self._some_crash())
+            return False
+        except (OSError, UnusableStore, StoreFailed) as error:
+            if disk.failed_calls == failed_before:
+                raise Violation(f"the store cannot be opened, and the disk is well: {error}") from error
+            self.note(f"---- it cannot start: {error}")
+            self._machine.stop(self._some_crash())
+            return False
+        self.note(f"---- the broker starts again: {self._journal.report}")
+        self.ledger.restarted(found, self.clock.now_ms())
+        return True
+
+    def _plan_trouble_at_start(self) -> None:
+        chance = self.random.random()
+        if chance < 0.15:
+            self._machine.plan_stop()
+        elif chance < 0.15 + 0.2 * self._disk_fault_share:
+            self._machine.plan_fault()
+
+    def _look(self, store: JournalStore) -> Found:
+        """What is there, before anything happens to it."""
+        damages = [it for it in store.report.damages if _NEVER_PROMISED not in it]
+        if damages:
+            raise Violation(f"the store calls its files damaged, and they are not: {damages}")
+        present: dict[Copy, int] = {}
+        dead: set[bytes] = set()
+        for place in store.places():
+            name = _name_of(place)
+            for message in self._messages(store, place):
+                if name == DEAD_LETTERS:
+                    dead.add(message.key)
+                elif present.setdefault((name, message.key), message.sequence) != message.sequence:
+                    raise Violation(f"{self.ledger.text((name, message.key))} is there twice after a restart")
+        later = {job.message.key for job in store.jobs()}
+        return Found(present, dead, later, store.last_sequence())
+
+    def _messages(self, store: JournalStore, place: Place) -> list[Message]:
+        sequences = [it.sequence for it in store.waiting(place)]
+        messages = [it for it in store.load(place, sequences) if it is not None]
+        if len(messages) < len(sequences):
+            raise Violation(f"{len(sequences) - len(messages)} messages of {place!r} cannot be read")
+        return messages
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        self._is_at_end = True
+        self._machine.disk.repair()
+        if self._journal.failure is not None or self.random.random() < 0.5:
+            self._crash(self._some_crash())
+        super()._finish()
+        self._stop_cleanly()
+        self._expect_empty_store()
+
+    def _settle_store(self) -> None:
+        self._machine.settle()
+
+
+def _name_of(place: Place) -> str:
+    """The name that the ledger has for it."""
+    return f"durable:{place.client_id}" if isinstance(place, DurableKey) else repr(place)
+
+
+def world_for(seed: int, *, store: str = "any", steps: int = STEPS, record: bool = False) -> World:
+    """The world of a seed, which says what store it has unless *store* does."""
+    kind = STORES[seed % len(STORES)] if store == "any" else store
+    if kind == "journal":
+        return JournalWorld(seed, steps=steps, record=record)
+    return World(seed, pages=kind == "paging", steps=steps, record=record)
+
+
+def run_seed(seed: int, store: str = "any") -> None:
+    """Run one seed; a failure names it and how to see it again."""
+    try:
+        world_for(seed, store=store).run()
+    except Exception as error:
+        raise Violation(
+            f"seed {seed}: {error!r}\nreplay: make simulate SEEDS={seed} STORE={store} VERBOSE=1"
+        ) from error
