@@ -167,6 +167,7 @@ class JournalStore:
         self._flush_timer: Timer | None = None
         self._flush_is_urgent = False
         self._is_syncing = False
+        self._is_checkpoint_syncing = False
         self._sync_seconds = 0.0
         self._checkpoint: Checkpoint | None = None
         self._checkpointed_at = clock.monotonic()
@@ -581,9 +582,13 @@ class JournalStore:
         return waiters
 
     def _sync(self) -> None:
-        """Sync what is written, on the loop where that is quick, and answer."""
+        """Sync what is written, on the loop where that is quick, and answer.
+
+        Never beside a sync of the thread: if that one fails, its error is told once, the system drops what was to be
+        written, and a later sync of the same file succeeds. The thread's answers come in order.
+        """
         waiters, number, files = self._take_waiters(), self._writer.last_number, self._writer.unsynced()
-        if waiters and self._sync_seconds < _QUICK_SYNC_SECONDS:
+        if waiters and self._sync_seconds < _QUICK_SYNC_SECONDS and not self._is_checkpoint_syncing:
             try:
                 self._timed_sync(files)
             except Exception as error:
@@ -694,7 +699,12 @@ class JournalStore:
             for file in files:  # the index must never know more than the journal
                 file.sync()
 
-        self._writing.submit(sync, partial(self._write_index, checkpoint))
+        self._is_checkpoint_syncing = True
+        self._writing.submit(sync, partial(self._checkpoint_synced, checkpoint))
+
+    def _checkpoint_synced(self, checkpoint: Checkpoint, error: Exception | None) -> None:
+        self._is_checkpoint_syncing = False
+        self._write_index(checkpoint, error)
 
     def _write_index(self, checkpoint: Checkpoint, error: Exception | None = None) -> None:
         if error is not None or self.failure is not None:
