@@ -13,6 +13,7 @@ between leaves a segment in which nothing is alive, and the next run deletes it.
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.clock import Clock
@@ -63,6 +64,8 @@ class Compaction:
         self._background = background
         self._clock = clock
         self._victim: SegmentFacts | None = None
+        self._left_over: set[int] = set()
+        """Segments that are gone, but for their files, which could not be deleted."""
         self._is_stopped = False
         self._state_bytes: Counter[int] | None = None
         """For each segment what is alive in it besides messages, as of the last checkpoint or compaction."""
@@ -236,7 +239,7 @@ class Compaction:
             return
         if victim.live_messages:
             self._store.report_damage(f"segment {victim.number}: {victim.live_messages} messages in it cannot be read")
-        numbers = {it for it in self._catalog.segments if it != victim.number}
+        numbers = {it for it in self._catalog.segments if it != victim.number} | self._left_over
         gaps = tuple(it for it in range(min(numbers), max(numbers)) if it not in numbers)
         known = self._catalog.state.get(GAPS_KEY)
         if gaps != (() if known is None else known.value):
@@ -248,11 +251,12 @@ class Compaction:
             return
         self._catalog.end_segment(victim.number)
         self._writer.forget(victim.number)
-        self._background.submit(lambda: self._writer.remove(victim.number), self._deleted)
+        self._background.submit(lambda: self._writer.remove(victim.number), partial(self._deleted, victim.number))
 
-    def _deleted(self, error: Exception | None) -> None:
+    def _deleted(self, number: int, error: Exception | None) -> None:
         if error is not None:
             _log.error("a segment that nobody needs cannot be deleted, and stays until the next start: %s", error)
+            self._left_over.add(number)
         self._victim = self._state_bytes = None
         self._store.check_space()
         self.begin()
