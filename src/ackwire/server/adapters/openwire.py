@@ -305,7 +305,9 @@ class OpenWireAdapter:
         transactor = self._broker.transactor
         if info.type == commands.TransactionType.RECOVER:
             prepared = tuple(xid for xid in transactor.prepared() if isinstance(xid, commands.XATransactionId))
-            self._send(commands.DataArrayResponse(correlation_id=info.command_id, data=prepared))
+            answer = commands.DataArrayResponse(correlation_id=info.command_id, data=prepared)
+            on_failed = partial(self._refuse, command_id=info.command_id, response_required=True)
+            self._broker.when_durable(partial(self._send, answer), on_failed)  # what it lists must be a promise
             return True
         transaction_id = _given(info.transaction_id, "TransactionInfo without a transaction id")
         try:
