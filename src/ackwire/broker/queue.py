@@ -457,6 +457,7 @@ class Queue:
         self._exclusive = next((s for s in candidates if s.priority == best), None)
         if self._exclusive is not None:
             self._groups.clear()  # it alone gets all that comes from now on
+            self._look_at_all_again()  # and what others' groups had kept from its lane
 
     def _lane_of(self, subscription: QueueSubscription) -> Lane:
         return self._lanes[None if subscription.selector is None else subscription.selector.text]

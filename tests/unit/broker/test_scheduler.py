@@ -441,7 +441,7 @@ def test_I2_a_delivery_and_its_job_change_together() -> None:
     rig = BrokerRig(store=store)
     _schedule(rig.connect(), delay=1000, period=1000, repeat=1)
     rig.clock.advance(2)
-    assert store.steps == ["add job", "together", "add job", "append", "together", "remove job", "append"]
+    assert store.steps == ["together", "add job", "together", "add job", "append", "together", "remove job", "append"]
 
 
 # ---- management ------------------------------------------------------------------------------------------------

@@ -471,7 +471,7 @@ def test_original_is_left_alone() -> None:
     frame = message.frame
     new_editor().readdressed(message, COPIES, original_destination=ORDERS, properties={"a": 1}, new_id=True)
     assert message.frame is frame
-    assert message.destination is ORDERS
+    assert message.destination == ORDERS
 
 
 def test_copy_of_a_stamped_and_redelivered_message_is_fresh() -> None:
@@ -519,7 +519,7 @@ def test_properties_are_added_to_those_there() -> None:
         removed_properties=("AMQ_SCHEDULED_DELAY", "x"),
     )
     assert new_editor().properties(copy) == {"color": "blue", "shape": 1, "cause": "poison"}
-    assert copy.destination is COPIES
+    assert copy.destination == COPIES
 
 
 @pytest.mark.parametrize("properties", [{"color": "red"}, {}])
