@@ -44,6 +44,7 @@ _RECORDS_PER_TURN: Final = 500
 """Records looked at before others get their turn."""
 
 _LIVE_SHARE_MIN: Final = 0.5
+_RETRY_SECONDS: Final = 10.0
 
 _STATE_BYTES: Final = 100
 """What a record takes that is not a message, besides the bytes it carries; about."""
@@ -64,8 +65,6 @@ class Compaction:
         self._background = background
         self._clock = clock
         self._victim: SegmentFacts | None = None
-        self._left_over: set[int] = set()
-        """Segments that are gone, but for their files, which could not be deleted."""
         self._is_stopped = False
         self._state_bytes: Counter[int] | None = None
         """For each segment what is alive in it besides messages, as of the last checkpoint or compaction."""
@@ -239,7 +238,7 @@ class Compaction:
             return
         if victim.live_messages:
             self._store.report_damage(f"segment {victim.number}: {victim.live_messages} messages in it cannot be read")
-        numbers = {it for it in self._catalog.segments if it != victim.number} | self._left_over
+        numbers = {it for it in self._catalog.segments if it != victim.number}
         gaps = tuple(it for it in range(min(numbers), max(numbers)) if it not in numbers)
         known = self._catalog.state.get(GAPS_KEY)
         if gaps != (() if known is None else known.value):
@@ -251,12 +250,18 @@ class Compaction:
             return
         self._catalog.end_segment(victim.number)
         self._writer.forget(victim.number)
-        self._background.submit(lambda: self._writer.remove(victim.number), partial(self._deleted, victim.number))
+        self._remove_file(victim.number)
+
+    def _remove_file(self, number: int) -> None:
+        if not self._is_stopped:
+            self._background.submit(lambda: self._writer.remove(number), partial(self._deleted, number))
 
     def _deleted(self, number: int, error: Exception | None) -> None:
         if error is not None:
-            _log.error("a segment that nobody needs cannot be deleted, and stays until the next start: %s", error)
-            self._left_over.add(number)
+            # Nothing else goes before it does: removals of what is in it are not carried along any more.
+            _log.error("segment %d, which nobody needs, cannot be deleted yet: %s", number, error)
+            self._clock.call_later(_RETRY_SECONDS, lambda: self._remove_file(number))
+            return
         self._victim = self._state_bytes = None
         self._store.check_space()
         self.begin()
