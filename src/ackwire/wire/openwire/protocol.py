@@ -7,6 +7,7 @@ speak what was agreed. Events are
 * `Message`, in canonical form whatever the peer's encoding: the adapter reads command id and response flag from it;
 * `Undeliverable` in its place, for a destination that cannot be;
 * `Ack`, or the whole `MessageAck` where it belongs to a transaction or carries a cause;
+* `Dispatch` and `EndOfMessages` for a MessageDispatch, on a client's side only (`client_protocol.py`);
 * every other command as its structure.
 
 Loose encoding, version 10 or later, without cache takes the fast path; everything else goes through the plain codec.
@@ -35,6 +36,7 @@ from ackwire.wire.openwire.fast import (
     dispatch_header,
     response_frame,
 )
+from ackwire.wire.openwire.incoming import Dispatch, EndOfMessages
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import NULL_TYPE, Codec, Truncated, WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, negotiate, offer
@@ -50,7 +52,7 @@ class Undeliverable:
     error: InvalidDestination
 
 
-Event = Agreement | Message | Undeliverable | Ack | Structure
+Event = Agreement | Message | Undeliverable | Ack | Dispatch | EndOfMessages | Structure
 
 HANDSHAKE_FRAME_BYTES_MAX: Final = 64 * 1024
 """A frame before login: handshake commands are small, and strangers get no more."""
