@@ -12,7 +12,7 @@ DEBIAN_TEST := $(DEBIAN_DEMO) activemq
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test simulate crash check bench clean lock
+.PHONY: help demo run test simulate crash check twin bench clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -55,6 +55,10 @@ check: $(READY) ## lint, format, types, import directions, forbidden calls
 	$(VENV)/bin/python tools/check_forbidden.py
 	$(VENV)/bin/python tools/semantics_table.py --check
 	$(VENV)/bin/python tools/client_options_table.py --check
+	$(VENV)/bin/python tools/async_to_sync.py --check
+
+twin: $(READY) ## write the blocking client from the asynchronous one
+	@$(VENV)/bin/python tools/async_to_sync.py
 
 bench: $(READY) ## the benchmarks; ARGS=--quick for less, ARGS="codec restart" for some
 	@tools/debian_packages.sh $(DEBIAN_TEST)
