@@ -21,9 +21,9 @@ from ackwire.broker.broker import Broker
 from ackwire.clock import Clock, Timer
 from ackwire.config import Settings
 from ackwire.errors import BrokerError, RemoteProtocolError
+from ackwire.heartbeat import InactivityMonitor
 from ackwire.listener_uri import ListenerUri
 from ackwire.server.adapters.openwire import OpenWireAdapter
-from ackwire.server.heartbeat import InactivityMonitor
 from ackwire.server.listener import ConnectionGate
 from ackwire.wire.detect import detect
 from ackwire.wire.openwire.limits import WireLimits

@@ -3,7 +3,7 @@
 import pytest
 
 from ackwire.clock import ManualClock
-from ackwire.server.heartbeat import InactivityMonitor
+from ackwire.heartbeat import InactivityMonitor
 
 # The experiment in openwire.md §5: agreed time 3 s, first checks after 1 s.
 PERIOD_MS = 3000
