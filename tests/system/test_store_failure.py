@@ -1,6 +1,7 @@
 """A disk that fails under a running broker: nothing more is acknowledged, and nothing that was is lost (K7)."""
 
 import resource
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from ackwire.cli.serve import EXIT_STORE_FAILED
 from ackwire.wire.openwire import commands
 from tests.helpers.openwire_client import OpenWireClient, PeerClosed, queue, text_of
-from tests.helpers.processes import RestartableBroker
+from tests.helpers.processes import READY_TIMEOUT_SECONDS, RestartableBroker
 
 pytestmark = pytest.mark.system
 
@@ -21,6 +22,7 @@ SENT_AT_MOST = 500
 def test_K7_a_failed_write_is_answered_with_an_error_and_ends_the_broker(tmp_path: Path) -> None:
     """K7: the producer is told, the exit code says why, and a new start has all that was acknowledged."""
     with RestartableBroker(tmp_path) as broker:
+        await_spare(broker.data)  # made in the background: else it is what fails, before the first message
         # From here on the journal cannot be written beyond its first MiB: as if the disk refused.
         resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (WRITABLE_BYTES, WRITABLE_BYTES))
         acknowledged, refusal = send_until_refused(broker.port)
@@ -30,6 +32,15 @@ def test_K7_a_failed_write_is_answered_with_an_error_and_ends_the_broker(tmp_pat
         assert "Nothing more is acknowledged" in broker.process.output()
         broker.start()
         assert received(broker.port, len(acknowledged)) == acknowledged
+
+
+def await_spare(data: Path) -> None:
+    """Wait until the file that the journal makes ahead is there and whole."""
+    spare, first = data / "journal" / "spare", data / "journal" / "0000000001.log"
+    deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+    while not spare.exists() or spare.stat().st_size < first.stat().st_size:
+        assert time.monotonic() < deadline, f"{spare} was not made"
+        time.sleep(0.01)
 
 
 def send_until_refused(port: int) -> tuple[list[str], str]:
