@@ -35,6 +35,7 @@ class Benchmark:
 
 BENCHMARKS = {
     "codec": Benchmark(),
+    "client_codec": Benchmark(),
     "hot_path": Benchmark(),
     "loopback": Benchmark(),
     "versus_activemq": Benchmark(3600.0, knows_quick=True),

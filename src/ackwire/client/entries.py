@@ -9,6 +9,7 @@ looks, and are read-only until cleared.
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ackwire.client import conversions
@@ -35,6 +36,8 @@ _HEADERS: Final = {
     "JMSTimestamp": "timestamp",
     "JMSType": "type",
 }
+_DEFINED: Final = frozenset({"JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq", "JMSXUserID"})
+_KEPT_AS_THEY_ARE: Final = frozenset({str, bool, float, type(None)})
 _SCHEDULING: Final[dict[str, Callable[[Value], Value]]] = {
     "AMQ_SCHEDULED_DELAY": lambda value: Long(conversions.as_long(value)),
     "AMQ_SCHEDULED_PERIOD": lambda value: Long(conversions.as_long(value)),
@@ -166,7 +169,7 @@ class MapEntries(TypedEntries):
 
     def _checked(self, name: str, value: Value) -> Value:
         check_name("an entry of a MapMessage", name)
-        return conversions.typed(value)
+        return _typed(value)
 
     def get_char(self, name: str) -> str:
         return conversions.as_char(self.get(name))
@@ -194,7 +197,7 @@ class Properties(TypedEntries):
         self._message = message
 
     def __getitem__(self, name: str) -> Value:
-        if name == "JMSXDeliveryCount" or name in self._listed():
+        if name in _DEFINED and (name == "JMSXDeliveryCount" or name in self._listed()):
             return self._defined(name)
         return super().__getitem__(name)
 
@@ -253,10 +256,15 @@ class Properties(TypedEntries):
 
     def _checked(self, name: str, value: Value) -> Value:
         check_property_name(name)
-        if conversions.type_of(value) == "byte[]":
+        if isinstance(value, bytes | bytearray | memoryview):
             raise MessageFormatError("a property cannot be byte[]; a body can")
         convert = _SCHEDULING.get(name)
-        return conversions.typed(value) if convert is None or value is None else convert(conversions.typed(value))
+        return _typed(value) if convert is None or value is None else convert(conversions.typed(value))
+
+
+def _typed(value: Value) -> Value:
+    """`conversions.typed`, without asking it for what stays as it is."""
+    return value if type(value) in _KEPT_AS_THEY_ARE else conversions.typed(value)
 
 
 def check_name(what: str, name: object) -> None:
@@ -273,6 +281,12 @@ def check_property_name(name: str) -> None:
     check_name("a property", name)
     if name in _HEADERS:
         raise IllegalArgumentError(f"{name} is a header and no property: set the message's {_HEADERS[name]}")
-    categories = [unicodedata.category(character) for character in name]
-    if categories[0] not in _START or not _PART.issuperset(categories) or name.upper() in _SELECTOR_WORDS:
+    if not _can_stand_in_selectors(name):
         raise IllegalArgumentError(f"{name!r} cannot name a property: selectors could not name it")
+
+
+@lru_cache(maxsize=256)
+def _can_stand_in_selectors(name: str) -> bool:
+    """Applications use the same few names over and over."""
+    categories = [unicodedata.category(character) for character in name]
+    return categories[0] in _START and _PART.issuperset(categories) and name.upper() not in _SELECTOR_WORDS

@@ -1,24 +1,35 @@
 """`Message`: headers, properties and the life of a message in the client; messages.py has the kinds with a body.
 
-A message is made by the application, or by `from_command` from what a broker sent. A received one keeps its body and
-properties as the bytes they came in until somebody looks, may be sent on without either being decoded, and is
-read-only in both until `clear_body` or `clear_properties` (A5). Headers can always be set; a producer sets most of
-them when it sends. Times are milliseconds since 1970.
+A message is made by the application, or by `from_dispatch` or `from_command` from what a broker sent. A received one
+keeps its body and properties as the bytes they came in until somebody looks, may be sent on without either being
+decoded, and is read-only in both until `clear_body` or `clear_properties` (A5). Headers can always be set; a producer
+sets most of them when it sends (`stamp`), and `to_outgoing` freezes the message as it is then. Times are milliseconds
+since 1970.
+
+Messages are made by the thousand, so they are cheap to make: what most do without stands as a default in the class, and
+message id and properties become objects when somebody asks for them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import IntEnum
 from typing import ClassVar, Final, Self
 
 from ackwire.client.conversions import integer_of
 from ackwire.client.entries import Properties
-from ackwire.client.errors import IllegalArgumentError, InvalidDestinationError, MessageFormatError
+from ackwire.client.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    InvalidDestinationError,
+    MessageFormatError,
+)
 from ackwire.destinations import Destination, parse_destination
 from ackwire.errors import InvalidDestination, LocalProtocolError, RemoteProtocolError
 from ackwire.values import Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import destination_from_wire, destination_to_wire
+from ackwire.wire.openwire.incoming import NO_EXTRAS, Dispatch
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
+from ackwire.wire.openwire.outgoing import MessageTemplate, OutgoingMessage, outgoing_from
 from ackwire.wire.openwire.primitives import decode_map, encode_map
 from ackwire.wire.openwire.structures import Structure
 from ackwire.wire.openwire.text import check_string_length, encode_modified_utf8
@@ -34,14 +45,21 @@ class DeliveryMode(IntEnum):
     PERSISTENT = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Received:
+# Members of an enumeration take time to look up.
+_PERSISTENT: Final = DeliveryMode.PERSISTENT
+_NON_PERSISTENT: Final = DeliveryMode.NON_PERSISTENT
+
+
+class Received:
     """Body and properties as they came, and how much decoding them may take."""
 
-    content: bytes | None
-    compressed: bool
-    properties: bytes | None
-    limits: WireLimits
+    __slots__ = ("compressed", "content", "limits", "properties")
+
+    def __init__(self, content: bytes | None, compressed: bool, properties: bytes | None, limits: WireLimits) -> None:
+        self.content = content
+        self.compressed = compressed
+        self.properties = properties
+        self.limits = limits
 
     def decoded_properties(self) -> dict[str, Value]:
         try:
@@ -58,11 +76,11 @@ class _TextHeader:
         self._slot = f"_{name}"
 
     def __get__(self, message: "Message", owner: type) -> str | None:
-        text: str | None = vars(message).get(self._slot)
+        text: str | None = getattr(message, self._slot)
         return text
 
     def __set__(self, message: "Message", text: str | None) -> None:
-        vars(message)[self._slot] = _checked_text(self._name, text)
+        setattr(message, self._slot, _checked_text(self._name, text))
 
 
 class _NumberHeader:
@@ -76,12 +94,12 @@ class _NumberHeader:
         self._slot = f"_{name}"
 
     def __get__(self, message: "Message", owner: type) -> int:
-        number: int = vars(message).get(self._slot, 0)
+        number: int = getattr(message, self._slot)
         return number
 
     def __set__(self, message: "Message", number: int) -> None:
         try:
-            vars(message)[self._slot] = int(integer_of(number, self._kind))
+            setattr(message, self._slot, int(integer_of(number, self._kind)))
         except MessageFormatError as error:
             raise IllegalArgumentError(f"{self._name}: {error}") from None
 
@@ -105,32 +123,70 @@ class Message:
     user_id = _TextHeader()
     """JMSXUserID: who sent it, where the broker says so."""
 
-    def __init__(self) -> None:
-        self._properties = Properties(self)
-        self.wire_id: commands.MessageId | None = None
-        """The message id as acknowledgements name it."""
-        self.data_structure: Structure | None = None
-        """The command that an advisory message carries."""
-        self._correlation_id: str | None = None
-        self._destination: Destination | commands.ActiveMQDestination | None = None
-        self._original_destination: Destination | commands.ActiveMQDestination | None = None
-        self._reply_to: Destination | commands.ActiveMQDestination | None = None
-        self._delivery_mode = DeliveryMode.PERSISTENT
-        self._priority = PRIORITY_DEFAULT
-        self._redelivery_counter = 0
-        self._received: _Received | None = None
-        self._body_is_received = False
-        self._body_is_decoded = True
+    data_structure: Structure | None = None
+    """The command that an advisory message carries."""
+    dispatch: Dispatch | None = None
+    """How the message was received, for the consumer that received it; None for the application's own."""
+
+    _wire_id: commands.MessageId | None = None
+    _sent_as: tuple[commands.ProducerId, int] | None = None
+    """The message id before it is made an object: of a message that was sent …"""
+    _dispatched_as: Dispatch | None = None
+    """… and of one that was received."""
+    _correlation_id: str | None = None
+    _destination: Destination | commands.ActiveMQDestination | None = None
+    _original_destination: Destination | commands.ActiveMQDestination | None = None
+    _reply_to: Destination | commands.ActiveMQDestination | None = None
+    _type: str | None = None
+    _timestamp = 0
+    _expiration = 0
+    _group_id: str | None = None
+    _group_sequence = 0
+    _user_id: str | None = None
+    _delivery_mode = _PERSISTENT
+    _priority = PRIORITY_DEFAULT
+    _redelivery_counter = 0
+    _received: Received | None = None
+    _body_is_received = False
+    _body_is_decoded = True
+    _properties: Properties | None = None
+    _acknowledger: "Callable[[Message], object] | None" = None
+    """What `acknowledge` calls, with the message; set by the consumer."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.message_id or 'not sent'} to {self._destination or 'nowhere yet'}>"
 
+    def acknowledge(self) -> None:
+        """Tell the broker that this message is done: with all that its session has consumed (D3), or alone (D6).
+
+        Raises `IllegalStateError` for a message that no consumer has received.
+        """
+        if self._acknowledger is None:
+            raise IllegalStateError("the message was not received from a consumer: there is nothing to acknowledge")
+        self._acknowledger(self)
+
     # ---- headers -----------------------------------------------------------------------------------------------
+
+    @property
+    def wire_id(self) -> commands.MessageId | None:
+        """The message id as acknowledgements name it."""
+        if self._sent_as is not None:
+            producer_id, sequence = self._sent_as
+            self.wire_id = commands.MessageId(None, producer_id, sequence)
+        elif self._dispatched_as is not None:
+            self.wire_id = self._dispatched_as.message_id
+        return self._wire_id
+
+    @wire_id.setter
+    def wire_id(self, value: commands.MessageId | None) -> None:
+        self._wire_id = value
+        self._sent_as = self._dispatched_as = None
 
     @property
     def message_id(self) -> str | None:
         """JMSMessageID; given by the producer that sends the message."""
-        return None if self.wire_id is None else str(self.wire_id)
+        wire_id = self.wire_id
+        return None if wire_id is None else str(wire_id)
 
     @message_id.setter
     def message_id(self, text: str | None) -> None:
@@ -229,7 +285,12 @@ class Message:
     @property
     def properties(self) -> Properties:
         """The application's properties and JMS's own (JMSX…), a mapping."""
-        return self._properties
+        properties = self._properties
+        if properties is None:
+            properties = self._properties = Properties(self)
+            if self._received is not None:
+                properties.receive(self._received.decoded_properties)
+        return properties
 
     @property
     def body_is_read_only(self) -> bool:
@@ -271,16 +332,53 @@ class Message:
     # ---- the wire ----------------------------------------------------------------------------------------------
 
     @classmethod
+    def from_dispatch(
+        cls,
+        dispatch: Dispatch,
+        acknowledger: "Callable[[Message], object] | None" = None,
+        limits: WireLimits = DEFAULT_LIMITS,
+    ) -> Self:
+        """The received message in *dispatch*, whatever its kind; `message_from` finds the right class."""
+        message = cls()
+        message._acknowledger = acknowledger
+        message.dispatch = message._dispatched_as = dispatch
+        source = dispatch.source
+        message._destination = source.destination
+        if source.original_destination is not None:
+            message._original_destination = source.original_destination
+        if not dispatch.persistent:
+            message._delivery_mode = _NON_PERSISTENT
+        if dispatch.priority != PRIORITY_DEFAULT:
+            message._priority = min(max(dispatch.priority, 0), PRIORITY_MAX)  # as ActiveMQ reads it
+        message._timestamp = dispatch.timestamp
+        message._expiration = dispatch.expiration
+        if dispatch.redelivery_counter > 0:
+            message._redelivery_counter = dispatch.redelivery_counter
+        extras = dispatch.extras
+        if extras is not NO_EXTRAS:
+            message._correlation_id = extras.correlation_id
+            message._reply_to = extras.reply_to
+            message.data_structure = extras.data_structure
+            message._type = extras.type
+            message._group_id = extras.group_id
+            message._group_sequence = extras.group_sequence
+            message._user_id = extras.user_id
+        message._receive(Received(dispatch.content, dispatch.compressed, dispatch.properties, limits))
+        return message
+
+    @classmethod
     def from_command(cls, command: commands.Message, limits: WireLimits = DEFAULT_LIMITS) -> Self:
         """The received message that *command* is, whatever its kind; `message_from_command` finds the right class."""
         message = cls()
         message._take_headers(command)
-        received = _Received(command.content, command.compressed, command.marshalled_properties, limits)
-        message._received = received
-        message._body_is_received = True
-        message._body_is_decoded = False
-        message.properties.receive(received.decoded_properties)
+        message._receive(Received(command.content, command.compressed, command.marshalled_properties, limits))
         return message
+
+    def _receive(self, received: Received) -> None:
+        """Body and properties are what was received, to be decoded when somebody looks."""
+        self._received = received
+        self._body_is_received = True
+        self._body_is_decoded = False
 
     def _take_headers(self, command: commands.Message) -> None:
         self.wire_id = command.message_id
@@ -288,15 +386,81 @@ class Message:
         self._original_destination = command.original_destination
         self._reply_to = command.reply_to
         self._correlation_id = command.correlation_id
-        self._delivery_mode = DeliveryMode.PERSISTENT if command.persistent else DeliveryMode.NON_PERSISTENT
+        self._delivery_mode = _PERSISTENT if command.persistent else _NON_PERSISTENT
         self._priority = min(max(command.priority, 0), PRIORITY_MAX)  # as ActiveMQ reads it
-        self.timestamp = command.timestamp
-        self.expiration = command.expiration
-        self.group_sequence = command.group_sequence
         # Not through the setters: what other clients write may be a little longer than what we would.
-        vars(self).update(_type=command.type, _group_id=command.group_id, _user_id=command.user_id)
+        self._timestamp = command.timestamp
+        self._expiration = command.expiration
+        self._type = command.type
+        self._group_id = command.group_id
+        self._group_sequence = command.group_sequence
+        self._user_id = command.user_id
         self.data_structure = command.data_structure
         self._redelivery_counter = max(command.redelivery_counter, 0)
+
+    def stamp(
+        self,
+        template: MessageTemplate,
+        sequence: int,
+        *,
+        delivery_mode: DeliveryMode,
+        priority: int,
+        timestamp: int,
+        expiration: int,
+    ) -> None:
+        """For producers: set what sending sets (A5, B3). The values are taken as they are.
+
+        After it the sender's own object shows them, as JMS asks; a message that is sent on is a new one, and was not
+        redelivered.
+        """
+        self._sent_as = (template.producer_id, sequence)
+        self._destination = template.destination
+        self._delivery_mode = delivery_mode
+        self._priority = priority
+        self._redelivery_counter = 0
+        self._timestamp = timestamp
+        self._expiration = expiration
+
+    def to_outgoing(
+        self, template: MessageTemplate, sequence: int, *, use_compression: bool = False
+    ) -> OutgoingMessage:
+        """The message as it is now, as number *sequence* of the template's producer, to the template's destination.
+
+        Later changes do not reach it (copyMessageOnSend). A received body goes out as it came in, compressed or not.
+        Raises `MessageFormatError` for a body or properties that the wire cannot carry.
+        """
+        try:
+            if self._original_destination is not None or self.data_structure is not None:
+                return self._to_unusual_outgoing(template, sequence, use_compression)
+            content, compressed = self._content(use_compression)
+            return template.message(
+                self.COMMAND.TYPE_ID,
+                sequence,
+                content,
+                self._marshalled_properties(),
+                compressed=compressed,
+                persistent=self._delivery_mode is _PERSISTENT,
+                priority=self._priority,
+                timestamp=self._timestamp,
+                expiration=self._expiration,
+                correlation_id=self._correlation_id,
+                reply_to=self._reply_to,
+                type=self._type,
+                group_id=self._group_id,
+                group_sequence=self._group_sequence,
+                user_id=self._user_id,
+            )
+        except LocalProtocolError as error:
+            raise MessageFormatError(str(error)) from error
+
+    def _to_unusual_outgoing(self, template: MessageTemplate, sequence: int, use_compression: bool) -> OutgoingMessage:
+        command = self.to_command(use_compression=use_compression)
+        command.producer_id = template.producer_id
+        command.message_id = commands.MessageId(None, template.producer_id, sequence)
+        command.destination = destination_to_wire(template.destination)
+        command.transaction_id = template.transaction_id
+        command.redelivery_counter = 0
+        return outgoing_from(command)
 
     def to_command(self, *, use_compression: bool = False) -> commands.ActiveMQMessage:
         """The message for the wire, as it is now; later changes do not reach the command.
@@ -318,7 +482,7 @@ class Message:
             group_id=self.group_id,
             group_sequence=self.group_sequence,
             correlation_id=self._correlation_id,
-            persistent=self._delivery_mode is DeliveryMode.PERSISTENT,
+            persistent=self._delivery_mode is _PERSISTENT,
             expiration=self.expiration,
             priority=self._priority,
             reply_to=_to_wire(self._reply_to),
@@ -339,9 +503,10 @@ class Message:
         return content, use_compression and content is not None
 
     def _marshalled_properties(self) -> bytes | None:
-        if self.properties.is_read_only and self._received is not None:
-            return self._received.properties
-        own = self.properties.own()
+        properties, received = self._properties, self._received
+        if received is not None and (properties is None or properties.is_read_only):
+            return received.properties
+        own = properties.own() if properties is not None else None
         return encode_map(own) if own else None
 
 

@@ -7,7 +7,7 @@ already: as in JMS, the other of the two raises `MessageNotReadableError` or `Me
 
 from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from ackwire.client import conversions
 from ackwire.client.entries import MapEntries
@@ -18,10 +18,11 @@ from ackwire.client.errors import (
     MessageNotReadableError,
     MessageNotWriteableError,
 )
-from ackwire.client.message import DeliveryMode, Message
+from ackwire.client.message import DeliveryMode, Message, Received
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.values import Value
 from ackwire.wire.openwire import bodies, commands
+from ackwire.wire.openwire.incoming import Dispatch
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.text import check_string_length, decode_modified_utf8, encode_modified_utf8
 
@@ -33,6 +34,7 @@ __all__ = [
     "ObjectMessage",
     "StreamMessage",
     "TextMessage",
+    "message_from",
     "message_from_command",
     "message_from_dispatch",
 ]
@@ -68,7 +70,8 @@ class TextMessage(Message):
     @property
     def text(self) -> str | None:
         """The body."""
-        self._look()
+        if not self._body_is_decoded:
+            self._look()
         return self._text
 
     @text.setter
@@ -133,11 +136,9 @@ class MapMessage(Message):
         """The body, a mapping."""
         return self._entries
 
-    @classmethod
-    def from_command(cls, command: commands.Message, limits: WireLimits = DEFAULT_LIMITS) -> Self:
-        message = super().from_command(command, limits)
-        message.entries.receive(message._decoded_entries)
-        return message
+    def _receive(self, received: Received) -> None:
+        super()._receive(received)
+        self.entries.receive(self._decoded_entries)
 
     def _decoded_entries(self) -> dict[str, Value]:
         self._look()
@@ -474,12 +475,24 @@ _KINDS: Final[dict[type[commands.Message], type[Message]]] = {
     kind.COMMAND: kind for kind in (Message, TextMessage, BytesMessage, MapMessage, StreamMessage, ObjectMessage)
 }
 
+_KINDS_BY_TYPE_ID: Final = {command.TYPE_ID: kind for command, kind in _KINDS.items()}
+
+
+def message_from(
+    dispatch: Dispatch,
+    acknowledger: Callable[[Message], object] | None = None,
+    limits: WireLimits = DEFAULT_LIMITS,
+) -> Message:
+    """The received message in *dispatch*; a kind that is unknown here (a BlobMessage) is a plain `Message`.
+
+    `Message.acknowledge` will call *acknowledger* with the message. Nothing is decoded yet: what the bytes are not,
+    shows when body or properties are looked at.
+    """
+    return _KINDS_BY_TYPE_ID.get(dispatch.type_id, Message).from_dispatch(dispatch, acknowledger, limits)
+
 
 def message_from_command(command: commands.Message, limits: WireLimits = DEFAULT_LIMITS) -> Message:
-    """The received message that *command* is; a kind that is unknown here (a BlobMessage) is a plain `Message`.
-
-    Nothing is decoded yet: what the bytes are not, shows when body or properties are looked at.
-    """
+    """As `message_from`, from a structure."""
     return _KINDS.get(type(command), Message).from_command(command, limits)
 
 

@@ -10,6 +10,7 @@ Beyond what the plain codec asks for, a dispatch names a consumer, and its messa
 `tests/model/test_incoming_agrees_with_plain.py` holds the two against each other.
 """
 
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Final, TypeVar, cast, final
@@ -336,18 +337,24 @@ class DispatchDecoder:
     ) -> Dispatch | EndOfMessages:
         """Group, correlation id, reply-to, type and user are common too, and so is no body: walk over them."""
         try:
+            # What is absent is skipped right here: calls take time.
             sequences, original_transaction = _UNTIL_GROUP.unpack_from(frame, at)
-            group_id, at = _text_at(frame, at + _UNTIL_GROUP.size)
+            at += _UNTIL_GROUP.size
+            group_id, at = _text_at(frame, at) if frame[at] else (None, at + 1)
             group_sequence = _INT.unpack_from(frame, at)[0]
-            correlation_id, at = _text_at(frame, at + _INT.size)
+            at += _INT.size
+            correlation_id, at = _text_at(frame, at) if frame[at] else (None, at + 1)
             persistent, expiration, priority = _BEHIND_CORRELATION.unpack_from(frame, at)
-            reply_to, at = _destination_at(frame, at + _BEHIND_CORRELATION.size)
+            at += _BEHIND_CORRELATION.size
+            reply_to, at = _destination_at(frame, at) if frame[at] else (None, at + 1)
             timestamp = _LONG.unpack_from(frame, at)[0]
-            type_, at = _text_at(frame, at + _LONG.size)
-            content, at = _bytes_at(frame, at)
-            properties, at = _bytes_at(frame, at)
+            at += _LONG.size
+            type_, at = _text_at(frame, at) if frame[at] else (None, at + 1)
+            content, at = _bytes_at(frame, at) if frame[at] else (None, at + 1)
+            properties, at = _bytes_at(frame, at) if frame[at] else (None, at + 1)
             data, target, compressed, path = _UNTIL_USER.unpack_from(frame, at)
-            user_id, at = _text_at(frame, at + _UNTIL_USER.size)
+            at += _UNTIL_USER.size
+            user_id, at = _text_at(frame, at) if frame[at] else (None, at + 1)
             cluster, redelivery_counter = _BEHIND_USER.unpack_from(frame, at)
         except (_Unusual, RemoteProtocolError, StructError, IndexError):
             return self._by_plain_codec(frame)
@@ -479,12 +486,11 @@ def _transaction_end(frame: bytes, at: int) -> int:
     # A local transaction's id: a number, and the connection's id.
     if frame[at : at + 2] != b"\x01\x6f" or frame[at + 10 : at + 12] != b"\x01\x78":
         raise _Unusual
-    return _text_at(frame, at + 12)[1]
+    return _text_at(frame, at + 12)[1] if frame[at + 12] else at + 13
 
 
 def _text_at(frame: bytes, at: int) -> tuple[str | None, int]:
-    if not frame[at]:
-        return None, at + 1
+    """The text that is said to be at *at*, and where it ends."""
     length = _USHORT.unpack_from(frame, at + 1)[0]
     end = at + 3 + length
     if length > STRING_BYTES_MAX // 2 or end > len(frame):
@@ -493,18 +499,20 @@ def _text_at(frame: bytes, at: int) -> tuple[str | None, int]:
 
 
 def _destination_at(frame: bytes, at: int) -> tuple[commands.ActiveMQDestination | None, int]:
-    if not frame[at]:
-        return None, at + 1
-    type_id = frame[at + 1]
+    name_at = at + 2
+    name, end = _text_at(frame, name_at) if frame[name_at] else (None, at + 3)
+    return _wire_destination(frame[at + 1], name), end
+
+
+@lru_cache(maxsize=64)
+def _wire_destination(type_id: int, name: str | None) -> commands.ActiveMQDestination:
+    """Those who ask many questions want the answers in one place."""
     if type_id not in _DESTINATION_TYPES:
         raise _Unusual
-    name, end = _text_at(frame, at + 2)
-    return cast(type[commands.ActiveMQDestination], REGISTRY[type_id])(name), end
+    return cast(type[commands.ActiveMQDestination], REGISTRY[type_id])(name)
 
 
 def _bytes_at(frame: bytes, at: int) -> tuple[bytes | None, int]:
-    if not frame[at]:
-        return None, at + 1
     end = at + 5 + _UINT.unpack_from(frame, at + 1)[0]
     if end > len(frame):
         raise _Unusual

@@ -9,6 +9,7 @@ something else was agreed it is decoded and encoded anew.
 `tests/model/test_outgoing_agrees_with_plain.py` holds it against the plain codec, byte for byte.
 """
 
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Final, cast, final
@@ -146,7 +147,7 @@ class MessageTemplate:
         timestamp: int = 0,
         expiration: int = 0,
         correlation_id: str | None = None,
-        reply_to: commands.ActiveMQDestination | None = None,
+        reply_to: Destination | commands.ActiveMQDestination | None = None,
         type: str | None = None,
         group_id: str | None = None,
         group_sequence: int = 0,
@@ -182,7 +183,7 @@ class MessageTemplate:
                         _INT.pack(group_sequence),
                         _string(correlation_id),
                         _BEHIND_CORRELATION.pack(persistent, expiration, priority),
-                        nested(reply_to),
+                        _encoded_destination(reply_to),
                         _LONG.pack(timestamp),
                         _string(type),
                     )
@@ -194,6 +195,12 @@ class MessageTemplate:
         except StructError as error:
             raise LocalProtocolError(f"a header of the message cannot be sent: {error}") from None
         return OutgoingMessage(type_id, fields, len(content or b"") + len(properties or b""))
+
+
+@lru_cache(maxsize=64)
+def _encoded_destination(value: Destination | commands.ActiveMQDestination | None) -> bytes:
+    """Those who ask many questions want the answers in one place."""
+    return nested(destination_to_wire(value) if isinstance(value, Destination) else value)
 
 
 def _string(text: str | None) -> bytes:
