@@ -1,0 +1,551 @@
+"""The client's engine on loopback: connecting, losing the connection, finding it again (SEMANTICS J2 to J4)."""
+
+import asyncio
+import threading
+
+import pytest
+
+from ackwire.client.engine import Engine
+from ackwire.client.errors import ConnectionFailedError, JMSSecurityError
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.commands import KeepAliveInfo
+from ackwire.wire.openwire.negotiation import Preferences
+from ackwire.wire.openwire.structures import Throwable
+from tests.helpers.client_engine import Script, ScriptedBroker, ScriptedCore, engine_for, run
+
+pytestmark = pytest.mark.system
+
+WRONG_PASSWORD = Throwable("java.lang.SecurityException", "User name or password is invalid.")
+CLIENT_ID_IN_USE = Throwable("javax.jms.InvalidClientIDException", "client id in use")
+
+
+async def unused_port() -> int:
+    async with ScriptedBroker() as broker:
+        return broker.port
+
+
+def congested(engine: Engine) -> bool:
+    """A call, because its answer changes."""
+    return engine.is_congested
+
+
+# ---- the first connection --------------------------------------------------------------------------------------
+
+
+def test_open_returns_when_the_wire_format_is_settled_and_the_login_follows() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
+            await engine.open()
+            assert core.told[:2] == [f"connected {broker.address}", "agreed"]
+            await core.until("restored")
+            assert core.errors == []
+
+    run(test)
+
+
+def test_refused_port_is_reported_with_its_address_and_is_final() -> None:
+    async def test() -> None:
+        port = await unused_port()
+        core = ScriptedCore()
+        async with engine_for(f"tcp://127.0.0.1:{port}", core) as engine:
+            with pytest.raises(ConnectionFailedError) as caught:
+                await engine.open()
+            assert str(caught.value) == f"tcp://127.0.0.1:{port}: connection refused"
+            assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+            assert core.told == ["ended"]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("negotiateTimeout=100", "did not say anything within 0.1 s (negotiateTimeout)"),
+        ("connectAttemptTimeout=100", "said nothing for 0.1 s (connectAttemptTimeout)"),
+    ],
+)
+def test_broker_that_says_nothing_is_given_up(option: str, words: str) -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        script = Script(says_nothing=True)
+        async with ScriptedBroker(script) as broker, engine_for(f"{broker.address}?{option}", core) as engine:
+            with pytest.raises(ConnectionFailedError) as caught:
+                await engine.open()
+            assert words in str(caught.value)
+            assert broker.address in str(caught.value)
+            assert core.told == [f"connected {broker.address}", "ended"]
+            await broker.until(lambda it: not it.sessions, "the end of the connection")
+
+    run(test)
+
+
+def test_connecting_takes_no_longer_than_connection_timeout() -> None:
+    async def test() -> None:
+        # 192.0.2.0/24 is reserved for documentation: packets go nowhere, or are refused where there is no route.
+        core = ScriptedCore()
+        async with engine_for("tcp://192.0.2.1:61616?connectionTimeout=100", core) as engine:
+            with pytest.raises(ConnectionFailedError, match=r"192\.0\.2\.1"):
+                await engine.open()
+
+    run(test)
+
+
+def test_too_old_a_broker_is_refused_before_the_login() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        script = Script(wants=Preferences(version=5, inactivity_ms=0))
+        url = "?minmumWireFormatVersion=9"
+        async with ScriptedBroker(script) as broker, engine_for(broker.address + url, core) as engine:
+            with pytest.raises(ConnectionFailedError, match="OpenWire 5 is what it speaks"):
+                await engine.open()
+            await broker.until(lambda it: not it.sessions, "the end")
+            assert not [c for c in broker.commands if isinstance(c, commands.ConnectionInfo)]
+
+    run(test)
+
+
+def test_every_address_is_named_when_none_answers() -> None:
+    async def test() -> None:
+        ports = [await unused_port(), await unused_port()]
+        uris = [f"tcp://127.0.0.1:{port}" for port in ports]
+        core = ScriptedCore()
+        url = f"failover:({','.join(uris)})?startupMaxReconnectAttempts=2&initialReconnectDelay=1"
+        async with engine_for(url, core) as engine:
+            with pytest.raises(ConnectionFailedError) as caught:
+                await engine.open()
+            assert "after 2 attempts" in str(caught.value)
+            for uri in uris:
+                assert f"{uri}: connection refused" in str(caught.value)
+            assert core.told == ["ended"]
+
+    run(test)
+
+
+def test_open_waits_for_a_broker_that_is_not_there_yet() -> None:
+    async def test() -> None:
+        broker = ScriptedBroker()
+        broker.port = await unused_port()
+        core = ScriptedCore()
+        async with engine_for(f"failover:({broker.address})?initialReconnectDelay=5", core) as engine:
+            opening = asyncio.ensure_future(engine.open())
+            await asyncio.sleep(0.02)
+            assert not opening.done()
+            async with broker:
+                await opening
+                await core.until("restored")
+                assert core.told == [f"connected {broker.address}", "agreed", "restored"]
+                await engine.close(1.0)
+
+    run(test)
+
+
+def test_cancelled_open_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker(Script(says_nothing=True)) as broker, engine_for(broker.address, core) as engine:
+            opening = asyncio.ensure_future(engine.open())
+            await broker.until(lambda it: it.received_bytes > 0, "the WireFormatInfo")
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            await broker.until(lambda it: not it.sessions, "the end of the connection")
+
+    run(test)
+
+
+def test_close_ends_an_open_that_is_under_way() -> None:
+    async def test() -> None:
+        port = await unused_port()
+        core = ScriptedCore()
+        async with engine_for(f"failover:(tcp://127.0.0.1:{port})?initialReconnectDelay=60000", core) as engine:
+            opening = asyncio.ensure_future(engine.open())
+            await asyncio.sleep(0.02)
+            await engine.close(1.0)
+            with pytest.raises(ConnectionFailedError, match="closed before it was made"):
+                await opening
+
+    run(test)
+
+
+# ---- loss and return -------------------------------------------------------------------------------------------
+
+
+def test_loss_without_failover_is_final() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
+            await engine.open()
+            await core.until("restored")
+            broker.drop()
+            await core.until("ended")
+            assert core.count("lost") == 0
+            assert broker.address in str(core.errors[-1])
+
+    run(test)
+
+
+def test_lost_connection_is_made_again() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(f"failover:({broker.address})", core) as engine:
+            await engine.open()
+            for times in (1, 2, 3):
+                await core.until("restored", times)
+                broker.drop()
+                await core.until("lost", times)
+            await core.until("restored", 4)
+            assert core.told[3:6] == ["lost", f"connected again {broker.address}", "agreed"]
+            assert core.count("ended") == 0
+
+    run(test)
+
+
+def test_attempts_end_and_the_core_is_told_once() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        broker = ScriptedBroker()
+        await broker.start()
+        url = f"failover:({broker.address})?maxReconnectAttempts=3&initialReconnectDelay=1"
+        async with engine_for(url, core) as engine:
+            await engine.open()
+            await core.until("restored")
+            await broker.stop()
+            await core.until("ended")
+            assert core.told[3:] == ["lost", "ended"]
+            assert "after 3 attempts" in str(core.errors[-1])
+            assert "connection refused" in str(core.errors[-1])
+
+    run(test)
+
+
+def test_next_broker_in_the_list_takes_over() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as first, ScriptedBroker() as second:
+            url = f"failover:({first.address},{second.address})?randomize=false"
+            async with engine_for(url, core) as engine:
+                await engine.open()
+                await core.until("restored")
+                assert first.sessions
+                await first.stop()
+                await core.until("restored", 2)
+                assert f"connected again {second.address}" in core.told
+
+    run(test)
+
+
+def test_same_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        port = await unused_port()
+        options = "startupMaxReconnectAttempts=6&initialReconnectDelay=1&warnAfterReconnectAttempts=3"
+        async with engine_for(f"failover:(tcp://127.0.0.1:{port})?{options}", ScriptedCore()) as engine:
+            with pytest.raises(ConnectionFailedError):
+                await engine.open()
+
+    with caplog.at_level("INFO", logger="ackwire.client.engine"):
+        run(test)
+    attempts = [record for record in caplog.records if "an attempt failed" in record.message]
+    warnings = [record.message for record in caplog.records if "trying on" in record.message]
+    assert len(attempts) == 1
+    assert [text[:31] for text in warnings] == ["no connection after 3 attempts,", "no connection after 6 attempts,"]
+
+
+def test_dropped_by_the_core_counts_as_lost() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(f"failover:({broker.address})", core) as engine:
+            await engine.open()
+            await core.until("restored")
+            error = ConnectionFailedError("the broker says goodbye")
+            engine.drop(error)
+            assert core.count("lost") == 0, "not while the core is in the middle of something"
+            await core.until("restored", 2)
+            assert core.errors == [error]
+
+    run(test)
+
+
+def test_broken_protocol_ends_the_link() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
+            await engine.open()
+            await core.until("restored")
+            broker.sessions[0].transport.write(b"\xff" * 100)
+            await core.until("ended")
+            assert "the broker broke the protocol" in str(core.errors[0])
+
+    run(test)
+
+
+# ---- logins ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refusal", [WRONG_PASSWORD, CLIENT_ID_IN_USE])
+@pytest.mark.parametrize("failover", [True, False])
+def test_refused_first_login_is_final(refusal: Throwable, failover: bool) -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with (
+            ScriptedBroker(Script(refusal=refusal)) as broker,
+            engine_for(f"failover:({broker.address})" if failover else broker.address, core) as engine,
+        ):
+            await engine.open()
+            await core.until("ended")
+            assert core.told[1:] == ["agreed", "refused", "ended"]
+            assert refusal.message == str(core.errors[0])
+            assert broker.connections == 1
+
+    run(test)
+
+
+def test_refused_login_after_a_loss_is_tried_again() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(f"failover:({broker.address})", core) as engine:
+            await engine.open()
+            await core.until("restored")
+            broker.script.refusal = CLIENT_ID_IN_USE
+            broker.drop()
+            await core.until("refused", 2)
+            broker.script.refusal = None
+            await core.until("restored", 2)
+            assert core.count("ended") == 0
+
+    run(test)
+
+
+def test_other_refusals_of_the_first_login_are_tried_again() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        refusal = Throwable("javax.jms.ResourceAllocationException", "too many connections")
+        async with (
+            ScriptedBroker(Script(refusal=refusal)) as broker,
+            engine_for(f"failover:({broker.address})", core) as engine,
+        ):
+            await engine.open()
+            await core.until("refused", 2)
+            broker.script.refusal = None
+            await core.until("restored")
+            assert not isinstance(core.errors[0], JMSSecurityError)
+
+    run(test)
+
+
+# ---- output ----------------------------------------------------------------------------------------------------
+
+
+def test_output_of_one_turn_leaves_in_one_write() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
+            await engine.open()
+            await core.until("restored")
+            before = broker.chunks
+            for _ in range(100):
+                core.send(KeepAliveInfo())
+            await broker.until(lambda it: sum(isinstance(c, KeepAliveInfo) for c in it.commands) == 100, "all")
+            assert broker.chunks == before + 1
+
+    run(test)
+
+
+def test_output_may_come_from_another_thread() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        guard = threading.RLock()
+
+        def send() -> None:
+            for _ in range(50):
+                with guard:
+                    core.send(KeepAliveInfo())
+
+        async with ScriptedBroker() as broker, engine_for(broker.address, core, guard=guard) as engine:
+            await engine.open()
+            await core.until("restored")
+            threads = [threading.Thread(target=send) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            await broker.until(lambda it: sum(isinstance(c, KeepAliveInfo) for c in it.commands) == 200, "all")
+            for thread in threads:
+                thread.join()
+
+    run(test)
+
+
+def big(count: int) -> list[commands.ActiveMQBytesMessage]:
+    """So many messages of one MiB."""
+    producer = commands.ProducerId("ID:engine", 1, 1)
+    return [
+        commands.ActiveMQBytesMessage(
+            producer_id=producer,
+            message_id=commands.MessageId(producer_id=producer, producer_sequence_id=number),
+            destination=commands.ActiveMQQueue("big"),
+            content=bytes(1024 * 1024),
+        )
+        for number in range(count)
+    ]
+
+
+def test_congestion_is_shown_and_ends_when_the_broker_reads() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
+            writable = asyncio.Event()
+            engine.on_writable = writable.set
+            await engine.open()
+            await core.until("restored")
+            assert not congested(engine)
+            broker.sessions[0].transport.pause_reading()
+            for message in big(32):
+                core.send(message)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert congested(engine)
+            assert engine.waiting_bytes > 1024 * 1024
+            assert not writable.is_set()
+            broker.script.says_nothing = True  # what it reads does not matter
+            broker.sessions[0].transport.resume_reading()
+            await asyncio.wait_for(writable.wait(), 20)
+            assert not congested(engine)
+
+    run(test)
+
+
+def test_congestion_ends_with_the_link() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
+            writable = asyncio.Event()
+            engine.on_writable = writable.set
+            await engine.open()
+            await core.until("restored")
+            broker.sessions[0].transport.pause_reading()
+            for message in big(32):
+                core.send(message)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert congested(engine)
+            broker.drop()
+            await core.until("ended")
+            assert writable.is_set()
+            assert not congested(engine)
+            assert engine.waiting_bytes == 0
+
+    run(test)
+
+
+def test_write_that_is_stuck_fails_the_connection() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with (
+            ScriptedBroker() as broker,
+            engine_for(f"{broker.address}?soWriteTimeout=100", core) as engine,
+        ):
+            await engine.open()
+            await core.until("restored")
+            broker.sessions[0].transport.pause_reading()
+            for message in big(32):
+                core.send(message)
+            await core.until("ended")
+            assert "(soWriteTimeout)" in str(core.errors[0])
+
+    run(test)
+
+
+def test_close_sends_what_is_waiting() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
+            await engine.open()
+            await core.until("restored")
+            for message in big(8):
+                core.send(message)
+            core.send(commands.ShutdownInfo())
+            await engine.close(20.0)
+            await engine.close(20.0)
+            await broker.until(lambda it: isinstance(it.commands[-1], commands.ShutdownInfo), "the last command")
+            assert core.count("ended") == 0, "it closed by itself"
+
+    run(test)
+
+
+def test_close_does_not_wait_for_a_broker_that_does_not_read() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
+            await engine.open()
+            await core.until("restored")
+            broker.sessions[0].transport.pause_reading()
+            for message in big(32):
+                core.send(message)
+            await engine.close(0.1)
+            broker.sessions[0].transport.resume_reading()
+            broker.script.says_nothing = True
+            await broker.until(lambda it: not it.sessions, "the end")
+
+    run(test)
+
+
+def test_abort_ends_at_once() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(f"failover:({broker.address})", core) as engine:
+            await engine.open()
+            await core.until("restored")
+            engine.abort()
+            await broker.until(lambda it: not it.sessions, "the end")
+            core.on_output()
+            assert core.told[-1] == "restored"
+
+    run(test)
+
+
+# ---- keep-alive ------------------------------------------------------------------------------------------------
+
+SHORT = Preferences(inactivity_ms=300, inactivity_initial_delay_ms=50)
+
+
+def test_idle_connection_sends_keep_alives() -> None:
+    async def test() -> None:
+        core = ScriptedCore(SHORT)
+        async with ScriptedBroker(Script(wants=SHORT)) as broker:
+            url = f"{broker.address}?keepAliveResponseRequired=true"
+            async with engine_for(url, core) as engine:
+                await engine.open()
+                await broker.until(lambda it: sum(isinstance(c, KeepAliveInfo) for c in it.commands) >= 2, "two")
+                sent = [c for c in broker.commands if isinstance(c, KeepAliveInfo)]
+                assert all(command.response_required for command in sent)
+
+    run(test)
+
+
+def test_silent_broker_is_lost() -> None:
+    async def test() -> None:
+        core = ScriptedCore(SHORT)
+        async with ScriptedBroker(Script(wants=SHORT)) as broker, engine_for(broker.address, core) as engine:
+            await engine.open()
+            await core.until("ended")
+            assert "nothing was heard from the broker" in str(core.errors[0])
+
+    run(test)
+
+
+@pytest.mark.parametrize("option", ["useInactivityMonitor=false", "useKeepAlive=false"])
+def test_monitor_and_keep_alives_can_be_turned_off(option: str) -> None:
+    async def test() -> None:
+        core = ScriptedCore(SHORT)
+        async with (
+            ScriptedBroker(Script(wants=SHORT)) as broker,
+            engine_for(f"{broker.address}?{option}", core) as engine,
+        ):
+            await engine.open()
+            if option.startswith("useKeep"):
+                await core.until("ended")
+            else:
+                await asyncio.sleep(1.0)  # more than three times the agreed time
+                assert core.told[-1] == "restored"
+            assert not [c for c in broker.commands if isinstance(c, KeepAliveInfo)]
+
+    run(test)
