@@ -76,7 +76,7 @@ PROSE: Final = (
 )
 """Patterns, in docstrings, comments and strings, applied in this order."""
 
-UNWRAPPED: Final = {"Awaitable": 0, "Coroutine": 2}
+UNWRAPPED: Final = {"Awaitable": 0, "Coroutine": 2, "Opening": 0}
 """Names of types that become one of their parameters, and which."""
 
 LEFT_OVER: Final = ("asyncio", "aio")

@@ -1,5 +1,21 @@
-"""Ackwire: a message broker and client that speak ActiveMQ's language."""
+"""Ackwire: a message broker and client that speak ActiveMQ's language.
+
+The blocking client is here, `ackwire.connect`; the one for asyncio has the same names in `ackwire.aio`.
+"""
 
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
 
 __version__ = _version("ackwire")
+
+if TYPE_CHECKING:
+    from ackwire.client import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    """The client's names, loaded when first asked for: a broker does not need them."""
+    import ackwire.client as client
+
+    if name in client.__all__:
+        return getattr(client, name)
+    raise AttributeError(f"module 'ackwire' has no attribute {name!r}")

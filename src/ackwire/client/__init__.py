@@ -1,16 +1,8 @@
-"""JMS in Python. So far: messages (`TextMessage` and its like) and exceptions (`errors`); no connection yet.
+"""JMS in Python, on the standard library alone: the blocking client. `ackwire.aio` is the one for asyncio."""
 
-Standard library only.
-"""
+from ackwire.client import names as _names
+from ackwire.client import sync as _sync
+from ackwire.client.names import *  # noqa: F403
+from ackwire.client.sync import *  # noqa: F403
 
-from ackwire.client.messages import (
-    BytesMessage,
-    DeliveryMode,
-    MapMessage,
-    Message,
-    ObjectMessage,
-    StreamMessage,
-    TextMessage,
-)
-
-__all__ = ["BytesMessage", "DeliveryMode", "MapMessage", "Message", "ObjectMessage", "StreamMessage", "TextMessage"]
+__all__ = [*_names.__all__, *_sync.__all__]

@@ -19,7 +19,8 @@
         ├── ResourceAllocationError           a limit of the broker is reached
         ├── TransactionInProgressError        not allowed inside a transaction
         ├── TransactionRolledBackError        commit was asked for, and everything was undone
-        └── UnsupportedError                  understood, and not offered
+        ├── UnsupportedError                  understood, and not offered
+        └── XAError                           a distributed transaction cannot do that; `code` is XA's number
 
 The broker reports a Java class name and a text. The name is looked up in a fixed table and nowhere else: received
 names never choose a class by themselves.
@@ -111,6 +112,14 @@ class TransactionRolledBackError(JMSError):
 
 class UnsupportedError(JMSError):
     """Understood, and not offered."""
+
+
+class XAError(JMSError):
+    """A distributed transaction cannot do what was asked; `code` is XA's number for the reason."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 _JMS_CLASSES: Final[dict[str, type[JMSError]]] = {

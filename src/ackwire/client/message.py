@@ -156,6 +156,15 @@ class Message:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.message_id or 'not sent'} to {self._destination or 'nowhere yet'}>"
 
+    rejecter: "Callable[[BaseException], object] | None" = None
+    """What `reject` calls; set by the consumer of an INDIVIDUAL session."""
+
+    def reject(self, cause: BaseException) -> None:
+        """Say that this message could not be processed: it comes again, or becomes a dead letter (F)."""
+        if self.rejecter is None:
+            raise IllegalStateError("only messages of a session in INDIVIDUAL mode can be rejected one by one")
+        self.rejecter(cause)
+
     def acknowledge(self) -> None:
         """Tell the broker that this message is done: with all that its session has consumed (D3), or alone (D6).
 

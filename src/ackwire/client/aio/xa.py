@@ -1,0 +1,97 @@
+"""Distributed transactions: sessions whose work a transaction manager decides about (G3)."""
+
+from typing import TYPE_CHECKING
+
+from ackwire.client.aio.session import Session
+from ackwire.client.core.reply import Reply
+from ackwire.client.core.session import SessionCore
+from ackwire.client.core.transaction import XA_OK, xa_error
+from ackwire.client.errors import JMSError, RequestTimedOutError, TransactionInProgressError, XAError
+from ackwire.client.xid import Xid
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.commands import TransactionType
+from ackwire.wire.openwire.structures import Structure
+
+if TYPE_CHECKING:
+    from ackwire.client.aio.connection import Connection
+
+
+class XASession(Session):
+    """A session for distributed transactions; outside of one it works in AUTO mode."""
+
+    def __init__(self, connection: "Connection", core: SessionCore) -> None:
+        super().__init__(connection, core)
+        self.xa = XAResource(self)
+
+    async def commit(self) -> None:
+        raise TransactionInProgressError("a transaction manager commits the work of this session, through `xa`")
+
+    async def rollback(self) -> None:
+        raise TransactionInProgressError("a transaction manager rolls the work of this session back, through `xa`")
+
+
+class XAResource:
+    """What a transaction manager sees of a session. Its methods raise `XAError`."""
+
+    def __init__(self, session: XASession) -> None:
+        self._session = session
+
+    def is_same_rm(self, other: "XAResource") -> bool:
+        """Whether both belong to one connection to one broker."""
+        return self._session.connection is other._session.connection
+
+    async def start(self, xid: Xid) -> None:
+        """Work of the session belongs to *xid* from now on."""
+        session = self._session
+        with session._guard:
+            session._core.check_open()
+            session._core.transactions.xa_start(xid.to_wire())
+
+    async def end(self, xid: Xid) -> None:
+        """And from now on it does not."""
+        session = self._session
+        with session._guard:
+            session._core.check_open()
+            await self._answer(session._core.transactions.xa_end(xid.to_wire()), "the end of the work")
+
+    async def prepare(self, xid: Xid) -> int:
+        """Promise that *xid* can be committed, whatever happens: 0, or 3 if it did nothing and is done."""
+        response = await self._decide(xid, TransactionType.PREPARE)
+        return response.result if isinstance(response, commands.IntegerResponse) else XA_OK
+
+    async def commit(self, xid: Xid, one_phase: bool = False) -> None:
+        """Commit *xid*, which was prepared, or in *one_phase*."""
+        kind = TransactionType.COMMIT_ONE_PHASE if one_phase else TransactionType.COMMIT_TWO_PHASE
+        await self._decide(xid, kind)
+
+    async def rollback(self, xid: Xid) -> None:
+        """Undo the work of *xid*."""
+        await self._decide(xid, TransactionType.ROLLBACK)
+
+    async def forget(self, xid: Xid) -> None:
+        """Forget how *xid* ended."""
+        await self._decide(xid, TransactionType.FORGET)
+
+    async def recover(self) -> list[Xid]:
+        """The transactions that are prepared and not decided, whoever prepared them."""
+        session = self._session
+        with session._guard:
+            session._core.check_open()
+            response = await self._answer(session._core.transactions.xa_recover(), "the list of transactions")
+        data = response.data if isinstance(response, commands.DataArrayResponse) else None
+        return [Xid.from_wire(xid) for xid in data or () if isinstance(xid, commands.XATransactionId)]
+
+    async def _decide(self, xid: Xid, kind: TransactionType) -> Structure:
+        session = self._session
+        with session._guard:
+            session._core.check_open()
+            reply = session._core.transactions.xa_decide(xid.to_wire(), kind)
+            return await self._answer(reply, f"the {kind.name.lower().replace('_', ' ')} of a transaction")
+
+    async def _answer(self, reply: Reply[Structure], what: str) -> Structure:
+        try:
+            return await self._session._answer(reply, what)
+        except (XAError, RequestTimedOutError):
+            raise
+        except JMSError as error:
+            raise xa_error(error) from error

@@ -1,0 +1,114 @@
+"""A message on its way from the broker to the application, and where such messages wait."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol, final
+
+from ackwire.client.message import Message
+from ackwire.client.messages import message_from
+from ackwire.wire.openwire.incoming import Dispatch
+from ackwire.wire.openwire.limits import WireLimits
+
+_PRIORITIES: Final = 10
+
+
+@final
+class Delivery:
+    """A message that the broker gave to one consumer, on one link."""
+
+    __slots__ = ("dispatch", "epoch", "key", "redelivery_counter")
+
+    def __init__(self, dispatch: Dispatch, epoch: int) -> None:
+        self.dispatch = dispatch
+        self.epoch = epoch
+        self.key = dispatch.message_key
+        """The same for the same message, whenever it comes."""
+        self.redelivery_counter = dispatch.redelivery_counter
+
+    def is_expired(self, now_ms: int) -> bool:
+        return 0 < self.dispatch.expiration <= now_ms
+
+    def new_message(self, acknowledger: Callable[[Message], object], limits: WireLimits) -> Message:
+        """The message for the application, unread; a redelivery gets a fresh one."""
+        message = message_from(self.dispatch, acknowledger, limits)
+        if self.redelivery_counter != self.dispatch.redelivery_counter:
+            message.delivery_count = self.redelivery_counter + 1
+        return message
+
+
+class Channel(Protocol):
+    """Where messages wait for their consumer (C6)."""
+
+    def put(self, delivery: Delivery) -> None: ...
+
+    def put_back(self, deliveries: Iterable[Delivery]) -> None:
+        """In front of the others, in their order."""
+
+    def peek(self) -> Delivery | None: ...
+
+    def take(self) -> Delivery: ...
+
+    def clear(self) -> list[Delivery]: ...
+
+    def __len__(self) -> int: ...
+
+
+@final
+class Fifo:
+    """First come, first served."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Delivery] = deque()
+        self.put = self._waiting.append
+        self.take = self._waiting.popleft
+
+    def put_back(self, deliveries: Iterable[Delivery]) -> None:
+        self._waiting.extendleft(reversed(list(deliveries)))
+
+    def peek(self) -> Delivery | None:
+        return self._waiting[0] if self._waiting else None
+
+    def clear(self) -> list[Delivery]:
+        cleared = list(self._waiting)
+        self._waiting.clear()
+        return cleared
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+@final
+class ByPriority:
+    """The highest priority first; within one, first come, first served."""
+
+    def __init__(self) -> None:
+        self._levels = [deque[Delivery]() for _ in range(_PRIORITIES)]
+
+    def _level(self, delivery: Delivery) -> deque[Delivery]:
+        return self._levels[min(max(delivery.dispatch.priority, 0), _PRIORITIES - 1)]
+
+    def put(self, delivery: Delivery) -> None:
+        self._level(delivery).append(delivery)
+
+    def put_back(self, deliveries: Iterable[Delivery]) -> None:
+        for delivery in reversed(list(deliveries)):
+            self._level(delivery).appendleft(delivery)
+
+    def _waiting(self) -> Iterator[deque[Delivery]]:
+        return (level for level in reversed(self._levels) if level)
+
+    def peek(self) -> Delivery | None:
+        level = next(self._waiting(), None)
+        return None if level is None else level[0]
+
+    def take(self) -> Delivery:
+        return next(self._waiting()).popleft()
+
+    def clear(self) -> list[Delivery]:
+        cleared = [delivery for level in self._waiting() for delivery in level]
+        for level in self._levels:
+            level.clear()
+        return cleared
+
+    def __len__(self) -> int:
+        return sum(map(len, self._levels))

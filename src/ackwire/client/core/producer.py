@@ -1,0 +1,165 @@
+"""One producer: what may be sent, how it is stamped, and whether the broker is asked to confirm it (B)."""
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ackwire.client.core.reply import Reply
+from ackwire.client.errors import IllegalStateError, UnsupportedError
+from ackwire.client.message import DeliveryMode, Message
+from ackwire.destinations import Destination
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.fast import destination_to_wire
+from ackwire.wire.openwire.outgoing import MessageTemplate, OutgoingMessage
+from ackwire.wire.openwire.structures import Structure
+
+if TYPE_CHECKING:
+    from ackwire.client.core.session import SessionCore
+
+_TEMPLATES_MAX = 64
+"""Destinations whose template a producer without a destination of its own remembers."""
+
+
+class ProducerCore:
+    """The state of one producer."""
+
+    def __init__(
+        self,
+        session: "SessionCore",
+        producer_id: commands.ProducerId,
+        destination: Destination | None,
+        window_bytes: int,
+        dispatch_async: bool,
+    ) -> None:
+        self._session = session
+        self._connection = session.connection
+        self.producer_id = producer_id
+        self.destination = destination
+        self.window_bytes = window_bytes
+        self._dispatch_async = dispatch_async
+        self.is_announced = False
+        self.is_closed = False
+        self._sequences = itertools.count(1)
+        self._templates: dict[Destination, MessageTemplate] = {}
+        self._window_used = 0
+        self.on_window: Callable[[], None] = _nothing
+        """Called when there is room in the window again."""
+
+    def info(self) -> commands.ProducerInfo:
+        return commands.ProducerInfo(
+            producer_id=self.producer_id,
+            destination=None if self.destination is None else destination_to_wire(self.destination),
+            dispatch_async=self._dispatch_async,
+            window_size=self.window_bytes,
+        )
+
+    # ---- before sending (B3) -----------------------------------------------------------------------------------
+
+    def target(self, where: Destination | None) -> Destination:
+        """Where a message goes that is sent to *where*, or to the producer's own destination."""
+        if self.is_closed:
+            raise IllegalStateError("the producer is closed")
+        self._session.check_open()
+        own = self.destination
+        if where is None:
+            if own is None:
+                raise UnsupportedError("this producer has no destination: name one in send")
+            target = own
+        elif own is not None and where != own:
+            raise UnsupportedError(f"this producer sends to {own!r} only, not to {where!r}")
+        else:
+            target = where
+        if target.kind.is_temporary:
+            self._connection.temporaries.check_not_gone(target)
+        return target
+
+    def wants_confirmation(self, mode: DeliveryMode, *, has_callback: bool, use_async_send: bool) -> bool:
+        """Whether the broker is asked to answer: the rule of B1."""
+        options = self._connection.options
+        if has_callback or options.send_timeout_ms > 0 or options.always_sync_send:
+            return True
+        return mode is DeliveryMode.PERSISTENT and not use_async_send and not self._session.is_transacted
+
+    @property
+    def has_window(self) -> bool:
+        """Whether something may be sent without waiting (B4)."""
+        return self.window_bytes <= 0 or self._window_used < self.window_bytes
+
+    def on_window_returned(self, size: int) -> None:
+        self._window_used = max(0, self._window_used - size)
+        self.on_window()
+
+    # ---- sending -----------------------------------------------------------------------------------------------
+
+    def stamp(
+        self,
+        message: Message,
+        target: Destination,
+        *,
+        mode: DeliveryMode,
+        priority: int,
+        time_to_live_ms: int,
+        has_timestamp: bool,
+    ) -> OutgoingMessage:
+        """Give *message* its headers and its id, and freeze it: what is changed later is not sent."""
+        options = self._connection.options
+        now_ms = self._connection.clock.now_ms()
+        transactions = self._session.transactions
+        if self._session.is_transacted:
+            transactions.begin()
+        template = self._template(target, transactions.transaction_id)
+        sequence = next(self._sequences)
+        message.stamp(
+            template,
+            sequence,
+            delivery_mode=mode,
+            priority=priority,
+            timestamp=now_ms if has_timestamp and not options.disable_timestamps else 0,
+            expiration=now_ms + time_to_live_ms if time_to_live_ms > 0 else 0,
+        )
+        return message.to_outgoing(template, sequence, use_compression=options.use_compression)
+
+    def _template(self, target: Destination, transaction_id: commands.TransactionId | None) -> MessageTemplate:
+        template = self._templates.get(target)
+        if template is not None and template.transaction_id is transaction_id:
+            return template
+        if template is not None:
+            template = template.in_transaction(transaction_id)
+        else:
+            if len(self._templates) >= _TEMPLATES_MAX:
+                self._templates.clear()
+            template = MessageTemplate(self.producer_id, target, transaction_id)
+        self._templates[target] = template
+        return template
+
+    def send_confirmed(self, message: OutgoingMessage) -> Reply[Structure]:
+        """Send, and have the broker answer when it is stored (B1)."""
+        if self._session.is_transacted:
+            self._session.transactions.keep(message)
+        return self._connection.request(message)
+
+    def send_unconfirmed(self, message: OutgoingMessage) -> None:
+        """Send without an answer; the link must be up."""
+        if self.window_bytes > 0:
+            self._window_used += message.window_bytes
+        if self._session.is_transacted:
+            self._session.transactions.keep(message)
+        self._connection.send_message(message)
+
+    # ---- links and end -----------------------------------------------------------------------------------------
+
+    def interrupted(self) -> None:
+        """What the broker has not returned of the window, it never will."""
+        self._window_used = 0
+        self.on_window()
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._session.remove_producer(self)
+            self._connection.one_way(commands.RemoveInfo(object_id=self.producer_id))
+            self.on_window()
+
+
+def _nothing() -> None:
+    pass

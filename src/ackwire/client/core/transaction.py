@@ -1,0 +1,316 @@
+"""The transaction of a session, local or XA (G), and what becomes of it when the link is lost (J4).
+
+A local transaction begins with the first send or the first message consumed, and is decided by `commit` or `roll_back`.
+Sends go out as they come; what was consumed is acknowledged just before the decision. After a reconnect the broker has
+forgotten the transaction: it is begun again and its sends are repeated. What it consumed must come again, too; until
+everything has, it cannot commit.
+
+A commit whose answer was lost is in doubt. Our broker remembers what it committed, so it is asked again, and only if it
+says no the work is repeated. With another broker nobody can tell: the application hears that it is in doubt.
+"""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ackwire.client.core.reply import Reply, settled
+from ackwire.client.errors import (
+    ConnectionFailedError,
+    IllegalStateError,
+    JMSError,
+    TransactionInProgressError,
+    TransactionRolledBackError,
+    XAError,
+)
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.commands import TransactionType
+from ackwire.wire.openwire.outgoing import OutgoingMessage
+from ackwire.wire.openwire.structures import Structure
+
+if TYPE_CHECKING:
+    from ackwire.client.core.consumer import ConsumerCore
+    from ackwire.client.core.delivery import Delivery
+    from ackwire.client.core.session import SessionCore
+
+XA_OK: Final = 0
+XA_READ_ONLY: Final = 3
+XAER_NOTA: Final = -4
+XAER_INVAL: Final = -5
+XAER_PROTO: Final = -6
+XAER_RMFAIL: Final = -7
+XA_RBCOMMFAIL: Final = 101
+XA_CODE: Final = re.compile(r"xaErrorCode:\s*(-?\d+)")
+
+Done = Reply[None]
+
+
+class Transactions:
+    """The transaction that a session is in, and how it ends."""
+
+    def __init__(self, session: "SessionCore") -> None:
+        self._session = session
+        self._connection = session.connection
+        self.transaction_id: commands.TransactionId | None = None
+        self._sends: list[OutgoingMessage] = []
+        """Of the local transaction, to be repeated after a reconnect."""
+        self._has_consumed = False
+        self._leaving: list[ConsumerCore] = []
+        self.deciding: Done | None = None
+        """The decision that is being made, if one is."""
+        self._is_in_doubt = False
+        self._ended: dict[commands.TransactionId, list[tuple[ConsumerCore, list[Delivery]]]] = {}
+        """XA branches that are not decided, and what they consumed here."""
+        self._lost: dict[commands.TransactionId, None] = {}
+        """XA branches whose link was lost before they were prepared."""
+
+    @property
+    def is_active(self) -> bool:
+        return self.transaction_id is not None
+
+    @property
+    def is_in_xa(self) -> bool:
+        return isinstance(self.transaction_id, commands.XATransactionId)
+
+    # ---- local -------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Something happens that belongs to a transaction."""
+        if self.transaction_id is None:
+            self.transaction_id = self._connection.new_transaction_id()
+            self._tell(TransactionType.BEGIN)
+
+    def keep(self, message: OutgoingMessage) -> None:
+        """*message* was sent in the transaction."""
+        if self._connection.is_failover:
+            self._sends.append(message)
+
+    def missing_redeliveries(self) -> int:
+        """Messages consumed on an earlier link that have not come again."""
+        return sum(consumer.missing_redeliveries() for consumer in self._consumers())
+
+    def _consumers(self) -> "list[ConsumerCore]":
+        return [*self._session.consumers, *self._leaving]
+
+    def commit(self) -> Done:
+        """Make everything visible, or nothing (G1); answered when that is decided."""
+        self._check_local("commit")
+        if self.transaction_id is None:
+            return settled(None)
+        for consumer in self._consumers():
+            self._has_consumed |= consumer.has_consumed
+            consumer.acknowledge()
+        self.deciding = Reply()
+        if self._connection.is_up:
+            self._ask_to_commit()
+        return self.deciding
+
+    def _ask_to_commit(self) -> None:
+        self._request(TransactionType.COMMIT_ONE_PHASE).then(self._commit_answered)
+
+    def _commit_answered(self, reply: Reply[Structure]) -> None:
+        if self.deciding is None or self.deciding.is_done:
+            return
+        error = reply.error
+        if error is None:
+            self._committed()
+        elif isinstance(error, ConnectionFailedError) and self._connection.failure is None:
+            self._is_in_doubt = True
+        else:
+            self._rolled_back(f"the broker has not committed: {error}", error)
+
+    def _committed(self) -> None:
+        deciding = self._forget()
+        for consumer in self._consumers():
+            consumer.committed()
+        self._let_leave()
+        deciding.settle(None)
+
+    def _rolled_back(self, text: str, cause: BaseException | None) -> None:
+        deciding = self._forget()
+        for consumer in self._consumers():
+            consumer.roll_back(cause)
+        self._let_leave()
+        error = TransactionRolledBackError(text)
+        error.__cause__ = cause
+        deciding.fail(error)
+
+    def _forget(self) -> Done:
+        deciding, self.deciding = self.deciding, None
+        self.transaction_id = None
+        self._sends = []
+        self._has_consumed = self._is_in_doubt = False
+        return deciding or Reply()
+
+    def roll_back(self) -> Done:
+        """Undo everything, and give out again what was consumed."""
+        self._check_local("roll back")
+        if self.transaction_id is None:
+            return settled(None)
+        done: Done = Reply()
+        self.deciding = done
+        if self._connection.is_up:
+            self._request(TransactionType.ROLLBACK).then(self._roll_back_answered)
+        else:
+            self._undone()  # the broker has forgotten it together with the link
+        return done
+
+    def _roll_back_answered(self, reply: Reply[Structure]) -> None:
+        if self.deciding is None or self.deciding.is_done:
+            return
+        if reply.error is not None and not isinstance(reply.error, ConnectionFailedError):
+            self._connection.report(reply)
+        self._undone()
+
+    def _undone(self) -> None:
+        deciding = self._forget()
+        for consumer in self._consumers():
+            consumer.roll_back()
+        self._let_leave()
+        deciding.settle(None)
+
+    def abandon(self) -> Reply[Structure]:
+        """The session closes: undo, and give out nothing again here."""
+        assert self.transaction_id is not None
+        reply = self._request(TransactionType.ROLLBACK)
+        self._forget()
+        self._let_leave()
+        return reply
+
+    def _check_local(self, what: str) -> None:
+        if self.is_in_xa:
+            raise TransactionInProgressError(f"an XA transaction is in progress: its manager decides, not {what}")
+        if not self._session.is_transacted:
+            raise IllegalStateError(f"the session is not transacted: there is nothing to {what}")
+
+    def leave_at_end(self, consumer: "ConsumerCore") -> None:
+        """*consumer* is closed, and leaves when the transaction that consumed from it is decided."""
+        self._leaving.append(consumer)
+        self._session.consumers.remove(consumer)
+
+    def _let_leave(self) -> None:
+        leaving, self._leaving = self._leaving, []
+        for consumer in leaving:
+            consumer.leave()
+
+    def _tell(self, kind: TransactionType) -> None:
+        self._connection.one_way(self._info(kind))
+
+    def _request(self, kind: TransactionType) -> Reply[Structure]:
+        return self._connection.request(self._info(kind), survives=False)
+
+    def _info(
+        self, kind: TransactionType, transaction_id: commands.TransactionId | None = None
+    ) -> commands.TransactionInfo:
+        return commands.TransactionInfo(
+            connection_id=self._connection.connection_id,
+            transaction_id=transaction_id or self.transaction_id,
+            type=kind,
+        )
+
+    # ---- links -------------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """On a new link: everything again, or first the question how it ended (J4)."""
+        if self.transaction_id is None:
+            return
+        if self.is_in_xa:
+            self._lost[self.transaction_id] = None
+        elif self._is_in_doubt:
+            self._resolve_doubt()
+        elif self.deciding is not None and self._has_consumed:
+            self._rolled_back("the connection was lost before the commit, and what was consumed comes again", None)
+        else:
+            self._repeat()
+
+    def _repeat(self) -> None:
+        self._tell(TransactionType.BEGIN)
+        for message in self._sends:
+            self._connection.send_message(message)
+        if self.deciding is not None:
+            self._ask_to_commit()
+
+    def _resolve_doubt(self) -> None:
+        self._is_in_doubt = False
+        if not self._connection.is_our_broker:
+            self._rolled_back(
+                "the connection was lost during the commit, and this broker cannot say how it ended: it may have "
+                "committed or not",
+                None,
+            )
+            return
+        self._request(TransactionType.COMMIT_ONE_PHASE).then(self._doubt_answered)
+
+    def _doubt_answered(self, reply: Reply[Structure]) -> None:
+        if self.deciding is None or self.deciding.is_done:
+            return
+        if reply.error is None or isinstance(reply.error, ConnectionFailedError):
+            self._commit_answered(reply)
+        elif self._has_consumed:
+            self._rolled_back("the connection was lost during the commit, which had not happened", reply.error)
+        else:
+            self._repeat()
+
+    def failed(self) -> None:
+        """The connection is lost for good."""
+        if self.deciding is not None:
+            cause = self._connection.failure
+            in_doubt = " during the commit: it may have committed or not" if self._is_in_doubt else ""
+            self._rolled_back(f"the connection was lost{in_doubt}", cause)
+
+    # ---- XA ----------------------------------------------------------------------------------------------------
+
+    def xa_start(self, xid: commands.XATransactionId) -> None:
+        """Work from now on belongs to *xid* (G3)."""
+        if self.transaction_id is not None:
+            raise XAError("the session is in a transaction already", XAER_PROTO)
+        self.transaction_id = xid
+        self._tell(TransactionType.BEGIN)
+
+    def xa_end(self, xid: commands.XATransactionId) -> Reply[Structure]:
+        """Work from now on belongs to *xid* no longer."""
+        if self.transaction_id != xid:
+            raise XAError(f"{xid} is not the transaction that this session is in", XAER_PROTO)
+        consumed = self._ended.setdefault(xid, [])
+        for consumer in self._consumers():
+            consumer.acknowledge()
+            consumed.append((consumer, consumer.hand_over()))
+        reply = self._request(TransactionType.END)
+        self.transaction_id = None
+        self._let_leave()
+        return reply
+
+    def xa_decide(self, xid: commands.XATransactionId, kind: TransactionType) -> Reply[Structure]:
+        """Prepare, commit, roll back or forget *xid*."""
+        if self.transaction_id == xid:
+            if kind is not TransactionType.ROLLBACK:
+                raise XAError(f"{xid} must be ended before it can be decided", XAER_PROTO)
+            self.xa_end(xid)
+        if xid in self._lost and kind in (TransactionType.PREPARE, TransactionType.COMMIT_ONE_PHASE):
+            raise XAError("the connection was lost before the transaction was prepared", XA_RBCOMMFAIL)
+        reply = self._connection.request(self._info(kind, xid))
+        reply.then(lambda answer: self._xa_answered(xid, kind, answer))
+        return reply
+
+    def _xa_answered(self, xid: commands.XATransactionId, kind: TransactionType, reply: Reply[Structure]) -> None:
+        if kind in (TransactionType.PREPARE, TransactionType.FORGET):
+            answer = None if reply.error is not None else reply.result()
+            is_read_only = isinstance(answer, commands.IntegerResponse) and answer.result == XA_READ_ONLY
+            if not is_read_only:
+                return
+            kind = TransactionType.COMMIT_ONE_PHASE
+        self._lost.pop(xid, None)
+        committed = kind is not TransactionType.ROLLBACK and reply.error is None
+        for consumer, consumed in self._ended.pop(xid, []):
+            consumer.decided(consumed, committed=committed)
+
+    def xa_recover(self) -> Reply[Structure]:
+        """Ask for the transactions that are prepared and not decided."""
+        info = commands.TransactionInfo(connection_id=self._connection.connection_id, type=TransactionType.RECOVER)
+        return self._connection.request(info)
+
+
+def xa_error(error: JMSError) -> XAError:
+    """What the broker reported about an XA transaction, with its code."""
+    code = XA_CODE.search(str(error))
+    found = XAError(str(error), int(code[1]) if code else XAER_RMFAIL)
+    found.__cause__ = error
+    return found

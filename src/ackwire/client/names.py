@@ -1,0 +1,70 @@
+"""The public names that both clients have in common."""
+
+from ackwire.client.core.modes import AckMode
+from ackwire.client.errors import (
+    ConnectionFailedError,
+    DestinationGoneError,
+    IllegalArgumentError,
+    IllegalStateError,
+    InvalidClientIdError,
+    InvalidDestinationError,
+    InvalidSelectorError,
+    JMSError,
+    JMSSecurityError,
+    MessageEOFError,
+    MessageFormatError,
+    MessageNotReadableError,
+    MessageNotWriteableError,
+    NumberFormatError,
+    RequestTimedOutError,
+    ResourceAllocationError,
+    TransactionInProgressError,
+    TransactionRolledBackError,
+    UnsupportedError,
+    XAError,
+)
+from ackwire.client.message import DeliveryMode, Message
+from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
+from ackwire.client.options import ConnectionOptions, PrefetchPolicy, RedeliveryPolicy
+from ackwire.client.transform import MessageTransformer
+from ackwire.client.xid import Xid
+from ackwire.destinations import Destination, Kind, parse_destination
+
+__all__ = [
+    "AckMode",
+    "BytesMessage",
+    "ConnectionFailedError",
+    "ConnectionOptions",
+    "DeliveryMode",
+    "Destination",
+    "DestinationGoneError",
+    "IllegalArgumentError",
+    "IllegalStateError",
+    "InvalidClientIdError",
+    "InvalidDestinationError",
+    "InvalidSelectorError",
+    "JMSError",
+    "JMSSecurityError",
+    "Kind",
+    "MapMessage",
+    "Message",
+    "MessageEOFError",
+    "MessageFormatError",
+    "MessageNotReadableError",
+    "MessageNotWriteableError",
+    "MessageTransformer",
+    "NumberFormatError",
+    "ObjectMessage",
+    "PrefetchPolicy",
+    "RedeliveryPolicy",
+    "RequestTimedOutError",
+    "ResourceAllocationError",
+    "StreamMessage",
+    "TextMessage",
+    "TransactionInProgressError",
+    "TransactionRolledBackError",
+    "UnsupportedError",
+    "XAError",
+    "Xid",
+    "parse_destination",
+]

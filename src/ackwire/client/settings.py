@@ -1,0 +1,64 @@
+"""Limits of the client that no URL option names, and which options count where."""
+
+from typing import Final
+
+from ackwire.client.errors import InvalidDestinationError
+from ackwire.client.options import ConnectionOptions, ConsumerOptions, PrefetchPolicy, RedeliveryPolicy
+from ackwire.client.uri import DestinationUri, parse_destination_uri
+from ackwire.destinations import Destination, Kind, matches_pattern
+from ackwire.errors import ConfigError
+
+REQUEST_TIMEOUT_SECONDS: Final = 60.0
+"""For an answer of the broker where no option says otherwise: longer than a failover takes, shorter than a night."""
+
+RECEIVE_TIMEOUT_SECONDS: Final = 60.0
+"""For `receive()` without a timeout."""
+
+PULL_GRACE_SECONDS: Final = 2.0
+"""A broker that is asked for a message says itself when there is none: how much later than asked it may do so."""
+
+REDELIVERY_GRACE_SECONDS: Final = 1.0
+"""After a reconnect inside a transaction: how long a commit waits for what was consumed to come again, unless
+consumerFailoverRedeliveryWaitPeriod says otherwise."""
+
+
+def read_destination(where: "Destination | str", default: Kind = Kind.QUEUE) -> DestinationUri:
+    """A destination given as such or as text, with the options in its name."""
+    if isinstance(where, Destination):
+        return DestinationUri(where)
+    if not isinstance(where, str):
+        raise InvalidDestinationError(f"a destination is needed, not {where!r}")
+    try:
+        return parse_destination_uri(where, default=default)
+    except ConfigError as error:
+        raise InvalidDestinationError(str(error)) from None
+
+
+def prefetch_for(
+    options: ConnectionOptions, consumer: ConsumerOptions, where: Destination, *, is_durable: bool, is_browser: bool
+) -> int:
+    """How many messages may be pushed ahead (C2)."""
+    if consumer.prefetch_size is not None:
+        return consumer.prefetch_size
+    policy: PrefetchPolicy = options.prefetch
+    if is_browser:
+        return policy.queue_browser_prefetch
+    if where.kind.is_queue:
+        return policy.queue_prefetch
+    if is_durable:
+        return policy.optimize_durable_topic_prefetch if options.optimize_acknowledge else policy.durable_topic_prefetch
+    return policy.topic_prefetch
+
+
+def policy_for(
+    policies: "dict[Destination | str, RedeliveryPolicy]", where: Destination, default: RedeliveryPolicy
+) -> RedeliveryPolicy:
+    """The policy for *where*: by its name, else by the first pattern that matches, else *default* (F2)."""
+    patterns = [(read_destination(name).destination, policy) for name, policy in policies.items()]
+    for name, policy in patterns:
+        if name == where:
+            return policy
+    for name, policy in patterns:
+        if name.kind is where.kind and matches_pattern(name.name, where.name):
+            return policy
+    return default

@@ -1,0 +1,231 @@
+# generated from src/ackwire/client/aio/producer.py by tools/async_to_sync.py; change that
+"""Producers: the sync/async rule (B1), the window (B4), callbacks and receipts (B5)."""
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ackwire.client.core.producer import ProducerCore
+from ackwire.client.core.reply import Reply
+from ackwire.client.errors import IllegalArgumentError, InvalidDestinationError, JMSError, MessageFormatError
+from ackwire.client.message import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode, Message
+from ackwire.client.messages import BytesMessage, MapMessage, TextMessage
+from ackwire.client.settings import read_destination
+from ackwire.client.sync.runtime import Receipt
+from ackwire.client.transform import MessageTransformer
+from ackwire.destinations import Destination
+from ackwire.wire.openwire.outgoing import OutgoingMessage
+from ackwire.wire.openwire.structures import Structure
+
+if TYPE_CHECKING:
+    from ackwire.client.sync.session import Session
+
+Completion = Callable[[Message, JMSError | None], object]
+
+_NOT_GIVEN = object()
+
+
+class Producer:
+    """Sends messages. Made by `Session.producer`."""
+
+    def __init__(self, session: "Session", core: ProducerCore) -> None:
+        self.session = session
+        self.priority = PRIORITY_DEFAULT
+        self.time_to_live_ms = 0
+        """0: messages do not expire."""
+        self.disable_message_id = False
+        """Asked for by JMS as a hint; ids are given anyway."""
+        self.disable_timestamp = False
+        self.transformer: MessageTransformer | None = session.connection.transformer
+        self._delivery_mode = DeliveryMode.PERSISTENT
+        self._core = core
+        self._guard = session._guard
+        self._connection = session.connection
+        core.on_window = session.connection._on_writable
+
+    def __repr__(self) -> str:
+        return f"<Producer to {self.destination!r}>" if self.destination else "<Producer to anywhere>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def destination(self) -> Destination | None:
+        return self._core.destination
+
+    @property
+    def is_closed(self) -> bool:
+        return self._core.is_closed
+
+    @property
+    def delivery_mode(self) -> DeliveryMode:
+        """For messages that are sent without one of their own."""
+        return self._delivery_mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, mode: DeliveryMode | int) -> None:
+        self._delivery_mode = _mode(mode)
+
+    # ---- sending -----------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        body: Message | str | bytes | Mapping[str, Any] | None = None,
+        *,
+        destination: Destination | str | None = _NOT_GIVEN,  # type: ignore[assignment]
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live_ms: int | None = None,
+        on_completion: Completion | None = None,
+        **headers: Any,
+    ) -> Message:
+        """Send a message, and return it with its id and the other headers that sending gave it.
+
+        Text becomes a TextMessage, bytes a BytesMessage, a mapping a MapMessage. Headers are `correlation_id`,
+        `reply_to`, `type`, `group_id`, `group_sequence` and `properties`, a mapping.
+
+        A persistent message outside a transaction is stored when this returns; others are on their way (B1). With
+        *on_completion* nothing is waited for: it is called with the message and None, or with what went wrong (B5).
+        """
+        message = self._message(body, headers)
+        with self._guard:
+            target = self._target(destination)
+            mode = self._delivery_mode if delivery_mode is None else _mode(delivery_mode)
+            is_confirmed = self._core.wants_confirmation(
+                mode, has_callback=on_completion is not None, use_async_send=self._connection.use_async_send
+            )
+            self._await_turn(target, is_confirmed)
+            outgoing = self._stamp(message, target, mode, priority, time_to_live_ms)
+            if not is_confirmed:
+                self._core.send_unconfirmed(outgoing)
+                return message
+            reply = self._core.send_confirmed(outgoing)
+            if on_completion is not None:
+                self._call_back(reply, message, on_completion)
+                return message
+            timeout_ms = self._connection.options.send_timeout_ms
+            self._connection._settle(reply, f"the message to {target!r}", timeout_ms, "sendTimeout")
+        return message
+
+    def submit(
+        self,
+        body: Message | str | bytes | Mapping[str, Any] | None = None,
+        *,
+        destination: Destination | str | None = _NOT_GIVEN,  # type: ignore[assignment]
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live_ms: int | None = None,
+        **headers: Any,
+    ) -> "Receipt[Message]":
+        """Send a message and return a future that is done when the broker has confirmed it.
+
+        Waits only while too much is unconfirmed. Arguments are those of `send`.
+        """
+        message = self._message(body, headers)
+        receipt = self.session._runtime.receipt()
+        with self._guard:
+            target = self._target(destination)
+            mode = self._delivery_mode if delivery_mode is None else _mode(delivery_mode)
+            self._await_turn(target, True)
+            reply = self._core.send_confirmed(self._stamp(message, target, mode, priority, time_to_live_ms))
+            reply.then(lambda answer: self.session._runtime.settle_receipt(receipt, message, answer.error))
+        return receipt
+
+    def _target(self, destination: object) -> Destination:
+        if destination is _NOT_GIVEN:
+            return self._core.target(None)
+        if destination is None:
+            raise InvalidDestinationError("None is no destination: leave it out to use the producer's own")
+        return self._core.target(read_destination(destination).destination)  # type: ignore[arg-type]
+
+    def _message(self, body: object, headers: dict[str, Any]) -> Message:
+        message = _message_of(body)
+        if headers:
+            _set_headers(message, headers)
+        if self.transformer is not None:
+            message = self.transformer.producer_transform(self.session, self, message) or message
+        return message
+
+    def _await_turn(self, target: Destination, is_confirmed: bool) -> None:
+        """Wait until it may go out: a decision made, room in window and socket, and a link if nobody confirms it."""
+        if self._core_is_ready(is_confirmed):
+            return
+        self.session._decided()
+        self._connection._await_sendable(
+            lambda: self._may_go(is_confirmed),
+            f"the message to {target!r}",
+            self._connection.options.send_timeout_ms,
+        )
+        self._core.target(target if self._core.destination is None else None)  # still open?
+
+    def _core_is_ready(self, is_confirmed: bool) -> bool:
+        deciding = self.session._core.transactions.deciding
+        return deciding is None and self._may_go(is_confirmed) and not self._connection._is_congested()
+
+    def _may_go(self, is_confirmed: bool) -> bool:
+        return is_confirmed or (self._connection._core.is_up and self._core.has_window)
+
+    def _stamp(
+        self, message: Message, target: Destination, mode: DeliveryMode, priority: int | None, ttl_ms: int | None
+    ) -> OutgoingMessage:
+        chosen = self.priority if priority is None else priority
+        if not 0 <= chosen <= PRIORITY_MAX:
+            raise IllegalArgumentError(f"a priority is 0 to {PRIORITY_MAX}, not {chosen!r}")
+        return self._core.stamp(
+            message,
+            target,
+            mode=mode,
+            priority=chosen,
+            time_to_live_ms=self.time_to_live_ms if ttl_ms is None else ttl_ms,
+            has_timestamp=not self.disable_timestamp,
+        )
+
+    def _call_back(self, reply: Reply[Structure], message: Message, on_completion: Completion) -> None:
+        reply.then(lambda answer: self.session._runtime.call(on_completion, message, answer.error))
+
+    def close(self) -> None:
+        """Leave; what was sent stays sent."""
+        with self._guard:
+            self._core.close()
+
+
+def _mode(mode: DeliveryMode | int) -> DeliveryMode:
+    try:
+        return DeliveryMode(mode)
+    except ValueError:
+        raise IllegalArgumentError(f"a delivery mode is 1 or 2, not {mode!r}") from None
+
+
+def _message_of(body: object) -> Message:
+    match body:
+        case Message():
+            return body
+        case str():
+            return TextMessage(body)
+        case bytes() | bytearray() | memoryview():
+            return BytesMessage(bytes(body))
+        case Mapping():
+            return MapMessage(body)
+        case None:
+            return Message()
+    raise MessageFormatError(
+        f"{type(body).__name__} is no body of a message: give text, bytes, a mapping, None or a Message"
+    )
+
+
+_HEADERS = ("correlation_id", "reply_to", "type", "group_id", "group_sequence")
+
+
+def _set_headers(message: Message, headers: dict[str, Any]) -> None:
+    for name, value in headers.items():
+        if name == "properties":
+            message.properties.update(value)
+        elif name in _HEADERS:
+            setattr(message, name, value)
+        else:
+            raise TypeError(f"send() got an unexpected keyword argument {name!r}")

@@ -1,0 +1,415 @@
+# generated from src/ackwire/client/aio/session.py by tools/async_to_sync.py; change that
+"""Sessions: one order of work, one ack mode, one transaction at a time."""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from ackwire.client.core.consumer import ConsumerCore
+from ackwire.client.core.delivery import Delivery
+from ackwire.client.core.modes import AckMode
+from ackwire.client.core.reply import Reply
+from ackwire.client.core.session import SessionCore
+from ackwire.client.errors import (
+    IllegalStateError,
+    InvalidDestinationError,
+    JMSError,
+    RequestTimedOutError,
+    TransactionRolledBackError,
+    UnsupportedError,
+)
+from ackwire.client.message import Message
+from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
+from ackwire.client.options import ProducerOptions
+from ackwire.client.settings import REDELIVERY_GRACE_SECONDS, policy_for, prefetch_for, read_destination
+from ackwire.client.sync.browser import Browser
+from ackwire.client.sync.consumer import Consumer
+from ackwire.client.sync.producer import Producer
+from ackwire.client.sync.runtime import Runner, Waiter, call_listener, opening
+from ackwire.destinations import Destination, Kind
+from ackwire.values import Value
+from ackwire.wire.openwire.structures import Structure
+
+if TYPE_CHECKING:
+    from ackwire.client.sync.connection import Connection
+
+REPLY_TIMEOUT_SECONDS: Final = 30.0
+
+
+class Session:
+    """Work in one order. Made by `Connection.session`; a session is for one task at a time."""
+
+    def __init__(self, connection: "Connection", core: SessionCore) -> None:
+        self.connection = connection
+        self._core = core
+        self._runtime = connection._runtime
+        self._guard = connection._guard
+        self._waiter = Waiter(self._guard)
+        self._consumers: dict[ConsumerCore, Consumer] = {}
+        self._runner: Runner | None = None
+        self._is_stopping = False
+        self._is_busy = False
+        self._turn = 0
+        core.on_wake = self._waiter.wake
+        core.acknowledge_from_message = self._acknowledge_from_message
+        core.acknowledge_one = self._acknowledge_one
+        core.reject_one = self._reject_one
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def ack_mode(self) -> AckMode:
+        return self._core.ack_mode
+
+    @property
+    def transacted(self) -> bool:
+        return self._core.is_transacted
+
+    @property
+    def is_closed(self) -> bool:
+        return self._core.is_closed
+
+    # ---- producers and consumers -------------------------------------------------------------------------------
+
+    def producer(self, destination: Destination | str | None = None) -> Producer:
+        """A producer to *destination*; without one, each send names its own."""
+        return opening(self._new_producer(destination))
+
+    def _new_producer(self, destination: Destination | str | None) -> Producer:
+        uri = None if destination is None else read_destination(destination)
+        with self._guard:
+            core, reply = self._core.add_producer(
+                None if uri is None else uri.destination, uri.producer if uri is not None else ProducerOptions()
+            )
+            producer = Producer(self, core)
+            self._answer(reply, f"the producer to {uri.destination if uri else 'anywhere'!r}")
+            return producer
+
+    def consumer(
+        self, destination: Destination | str, selector: str | None = None, *, no_local: bool = False
+    ) -> Consumer:
+        """A consumer of *destination*, of those messages that match the *selector* (A7)."""
+        return opening(self._new_consumer(destination, selector, no_local))
+
+    def _new_consumer(
+        self,
+        destination: Destination | str,
+        selector: str | None,
+        no_local: bool,
+        *,
+        name: str | None = None,
+        default: Kind = Kind.QUEUE,
+    ) -> Consumer:
+        uri = read_destination(destination, default)
+        where = uri.destination
+        options = self.connection.options
+        prefetch = prefetch_for(options, uri.consumer, where, is_durable=name is not None, is_browser=False)
+        policy = policy_for(self.connection.redelivery_policies, where, options.redelivery)
+        with self._guard:
+            core, reply = self._core.add_consumer(
+                where,
+                prefetch,
+                uri.consumer,
+                policy,
+                selector=selector or None,
+                no_local=no_local,
+                subscription_name=name,
+            )
+            consumer = Consumer(self, core, selector)
+            self._consumers[core] = consumer
+            try:
+                self._answer(reply, f"the consumer of {where!r}")
+            except BaseException:
+                self._consumers.pop(core, None)
+                core.close()
+                raise
+            return consumer
+
+    def durable_subscriber(
+        self, topic: Destination | str, name: str, selector: str | None = None, *, no_local: bool = False
+    ) -> Consumer:
+        """A subscriber whose subscription, *name* of this client id, outlives it (A3)."""
+        return opening(self._new_durable(topic, name, selector, no_local))
+
+    def _new_durable(self, topic: Destination | str, name: str, selector: str | None, no_local: bool) -> Consumer:
+        where = read_destination(topic, Kind.TOPIC).destination
+        if where.kind is not Kind.TOPIC:
+            raise InvalidDestinationError(f"a durable subscription is one to a topic, and {where!r} is none")
+        if not name:
+            raise JMSError("a durable subscription needs a name")
+        with self._guard:
+            self._core.connection.check_named()
+        return self._new_consumer(topic, selector, no_local, name=name, default=Kind.TOPIC)
+
+    def shared_consumer(self, topic: Destination | str, name: str, selector: str | None = None) -> Consumer:
+        """Not offered by OpenWire: a queue, or a virtual topic, shares messages among consumers."""
+        raise UnsupportedError(f"shared subscriptions ({name!r} to {topic!r}, {selector!r}) are not in OpenWire")
+
+    def shared_durable_consumer(self, topic: Destination | str, name: str, selector: str | None = None) -> Consumer:
+        """Not offered by OpenWire: a queue, or a virtual topic, shares messages among consumers."""
+        return self.shared_consumer(topic, name, selector)
+
+    def unsubscribe(self, name: str) -> None:
+        """End the durable subscription *name*; it must not be in use."""
+        with self._guard:
+            self._answer(self._core.unsubscribe(name), f"the end of subscription {name!r}")
+
+    def browser(self, queue: Destination | str, selector: str | None = None) -> Browser:
+        """A look at the messages of a queue, without consuming them."""
+        return opening(self._new_browser(queue, selector))
+
+    def _new_browser(self, queue: Destination | str, selector: str | None) -> Browser:
+        uri = read_destination(queue)
+        if not uri.destination.kind.is_queue:
+            raise InvalidDestinationError(f"only queues can be browsed, not {uri.destination!r}")
+        with self._guard:
+            self._core.check_open()
+        return Browser(self, uri, selector)
+
+    def temporary_queue(self) -> Destination:
+        """A queue of this connection's own, gone when it closes (A8)."""
+        return self._temporary(Kind.TEMP_QUEUE)
+
+    def temporary_topic(self) -> Destination:
+        """A topic of this connection's own, gone when it closes (A8)."""
+        return self._temporary(Kind.TEMP_TOPIC)
+
+    def _temporary(self, kind: Kind) -> Destination:
+        with self._guard:
+            self._core.check_open()
+            where, reply = self._core.connection.temporaries.create(kind)
+            self._answer(reply, f"the making of {where!r}")
+            return where
+
+    # ---- messages ----------------------------------------------------------------------------------------------
+
+    def message(self) -> Message:
+        """A message without a body."""
+        return Message()
+
+    def text_message(self, text: str | None = None) -> TextMessage:
+        return TextMessage(text)
+
+    def bytes_message(self, data: bytes = b"") -> BytesMessage:
+        return BytesMessage(data)
+
+    def map_message(self, entries: Mapping[str, Value] | None = None) -> MapMessage:
+        return MapMessage(entries)
+
+    def stream_message(self, values: Iterable[Value] = ()) -> StreamMessage:
+        return StreamMessage(values)
+
+    def object_message(self, data: bytes | None = None) -> ObjectMessage:
+        return ObjectMessage(data)
+
+    # ---- in one line -------------------------------------------------------------------------------------------
+
+    def send(self, destination: Destination | str, body: Any, **headers: Any) -> Message:
+        """Send one message; headers and times are those of `Producer.send`."""
+        producer = self.producer(destination)
+        try:
+            return producer.send(body, **headers)
+        finally:
+            producer.close()
+
+    def request(
+        self,
+        destination: Destination | str,
+        body: Any,
+        *,
+        timeout_seconds: float = REPLY_TIMEOUT_SECONDS,
+        **headers: Any,
+    ) -> Message:
+        """Send a message and wait for the answer to it, on a temporary queue. Not in a transacted session."""
+        if self._core.is_transacted:
+            raise IllegalStateError("a request in a transaction is only sent when that commits: use another session")
+        reply_to = self.temporary_queue()
+        consumer = self.consumer(reply_to)
+        try:
+            request = self.send(destination, body, reply_to=reply_to, **headers)
+            answer = consumer.receive(timeout_seconds)
+            if answer is None:
+                raise RequestTimedOutError(
+                    f"nobody answered {request.message_id} to {destination!s} within {timeout_seconds:g} s"
+                )
+            return answer
+        finally:
+            consumer.close()
+            self.connection.delete_temporary(reply_to)
+
+    # ---- acknowledging and transactions ------------------------------------------------------------------------
+
+    def acknowledge(self) -> None:
+        """Acknowledge everything this session was given so far (CLIENT mode, D3)."""
+        with self._guard:
+            for reply in self._core.acknowledge():
+                self._answer(reply, "an acknowledgement")
+
+    def _acknowledge_from_message(self, message: Message) -> None:
+        del message  # it stands for all that came before it, and for some that came after
+        with self._guard:
+            self._report(self._core.acknowledge())
+
+    def _acknowledge_one(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+        with self._guard:
+            self._core.check_open()
+            self._report(consumer.acknowledge_one(delivery))
+
+    def _reject_one(self, consumer: ConsumerCore, delivery: Delivery, cause: BaseException) -> None:
+        with self._guard:
+            self._core.check_open()
+            consumer.reject(delivery, cause)
+
+    def _report(self, replies: list[Reply[Structure]]) -> None:
+        """Acknowledging through a message waits for nobody; an error goes to `Connection.on_error`."""
+        for reply in replies:
+            self.connection._answer(reply, "an acknowledgement")
+
+    def recover(self) -> None:
+        """Give out again what was not acknowledged, according to the redelivery policy (F1)."""
+        with self._guard:
+            self._core.recover()
+
+    def commit(self) -> None:
+        """Make everything of the transaction visible, or nothing (G1); then begin another.
+
+        Raises `TransactionRolledBackError` if it could not commit: then it is rolled back.
+        """
+        with self._guard:
+            self._core.check_open()
+            self._decided()
+            if self._core.transactions.missing_redeliveries():
+                self._await_redeliveries()
+            self._decide(self._core.transactions.commit(), "the commit")
+
+    def rollback(self) -> None:
+        """Undo everything of the transaction; what it consumed comes again (F1)."""
+        with self._guard:
+            self._core.check_open()
+            self._decided()
+            self._decide(self._core.transactions.roll_back(), "the rollback")
+
+    def _decide(self, decision: Reply[None], what: str) -> None:
+        options = self.connection.options
+        self.connection._settle(decision, what, options.request_timeout_ms, "requestTimeout")
+
+    def _decided(self) -> None:
+        """Wait for a decision that somebody asked for and did not wait for."""
+        deciding = self._core.transactions.deciding
+        if deciding is not None and not deciding.is_done:
+            with contextlib.suppress(JMSError):  # whoever asked for it has been told
+                self._decide(deciding, "the last commit")
+
+    def _await_redeliveries(self) -> None:
+        """After a reconnect: what was consumed must come again before it can be acknowledged."""
+        transactions, connection = self._core.transactions, self._core.connection
+        self.connection._settle(
+            connection.when_up(),
+            "a reconnect for the commit",
+            self.connection.options.request_timeout_ms,
+            "requestTimeout",
+        )
+        asked_ms = self.connection.options.consumer_failover_redelivery_wait_ms
+        clock = self._runtime.clock
+        deadline = clock.monotonic() + (asked_ms / 1000 if asked_ms > 0 else REDELIVERY_GRACE_SECONDS)
+        while transactions.missing_redeliveries() and clock.monotonic() < deadline:
+            self._waiter.wait(deadline - clock.monotonic())
+        missing = transactions.missing_redeliveries()
+        if missing:
+            self._decide(transactions.roll_back(), "the rollback")
+            raise TransactionRolledBackError(
+                f"rolled back: the connection was lost, and {missing} messages that the transaction had consumed did "
+                "not come back to this consumer; jms.consumerFailoverRedeliveryWaitPeriod sets how long to wait"
+            )
+
+    def _answer(self, reply: Reply[Structure], what: str) -> Structure:
+        return self.connection._answer(reply, what)
+
+    # ---- listeners ---------------------------------------------------------------------------------------------
+
+    def _start_listening(self) -> None:
+        """Have a task of its own for the listeners; they never run at the same time (C1)."""
+        if self._runner is None:
+            self._runner = self._runtime.spawn(self._listen, f"ackwire session {self._core.session_id}")
+        self._waiter.wake()
+
+    def _listen(self) -> None:
+        while (found := self._next_for_listener()) is not None:
+            consumer, delivery, message = found
+            failure: BaseException | None = None
+            try:
+                call_listener(consumer._listener, message)  # type: ignore[arg-type]
+            except Exception as error:
+                failure = error
+            with self._guard:
+                consumer._listener_returned(delivery, failure)
+                self._is_busy = False
+                self._waiter.wake()
+                ended = consumer._is_closing
+            if ended:
+                consumer._leave()
+
+    def _next_for_listener(self) -> tuple[Consumer, Delivery, Message] | None:
+        with self._guard:
+            while not (self._is_stopping or self._core.is_closed or self._core.connection.failure is not None):
+                found = self._take_for_listener()
+                if found is not None:
+                    self._is_busy = True
+                    return found
+                self._waiter.wait(None)
+            return None
+
+    def _take_for_listener(self) -> tuple[Consumer, Delivery, Message] | None:
+        """The next message of the consumers that have listeners, in turn."""
+        consumers = [consumer for consumer in self._consumers.values() if consumer._listener is not None]
+        for number in range(len(consumers)):
+            consumer = consumers[(self._turn + number) % len(consumers)]
+            delivery = consumer._core.take()
+            if delivery is not None:
+                self._turn = (self._turn + number + 1) % len(consumers)
+                return consumer, delivery, consumer._begin(delivery)
+        return None
+
+    def _await_idle(self, timeout_seconds: float) -> None:
+        """Wait until no listener is at work, unless it is one who asks."""
+        if self._runner is None or self._runner.is_current:
+            return
+        clock = self._runtime.clock
+        deadline = clock.monotonic() + timeout_seconds
+        with self._guard:
+            while self._is_busy and clock.monotonic() < deadline:
+                self._waiter.wait(deadline - clock.monotonic())
+
+    # ---- end ---------------------------------------------------------------------------------------------------
+
+    def _forget_consumer(self, core: ConsumerCore) -> None:
+        self._consumers.pop(core, None)
+
+    def close(self) -> None:
+        """Close the session and what was made from it: a transaction is rolled back, unacknowledged messages return."""
+        self._close(self.connection._close_timeout)
+
+    def _close(self, timeout_seconds: float) -> None:
+        with self._guard:
+            self._is_stopping = True
+            self._waiter.wake()
+        runner = self._runner
+        if runner is not None and not runner.is_current:
+            runner.join(timeout_seconds)
+        with self._guard:
+            if self._core.is_closed:
+                return
+            self._decided()
+            replies = self._core.close()
+            self._core.wake()
+            self.connection._forget_session(self._core)
+            self._consumers.clear()
+            for reply in replies:
+                self.connection._answer_or_not(reply, "that the session is closed")
