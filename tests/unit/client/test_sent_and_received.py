@@ -240,7 +240,7 @@ EVERY_HEADER: Final[dict[str, object]] = {
 def test_any_received_message_goes_out_as_it_came(command: commands.Message) -> None:
     """Advisories with their data structure and dead letters with their original destination too."""
     command = as_seen_in(VERSION_MAX, False, replace(command, message_id=commands.MessageId(None, PRODUCER, 5, 6)))
-    message = message_from(dispatched(command))
+    message = message_from(dispatched(command, 3))
     again = message.to_outgoing(TEMPLATE, 8).command()
     assert again.message_id == commands.MessageId(None, PRODUCER, 8)
     assert (again.producer_id, again.transaction_id) == (PRODUCER, None)
