@@ -6,6 +6,8 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -40,17 +42,35 @@ _FAILED_DRAIN_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 
-async def serve(settings: Settings, *, ready: Callable[[list[str]], None], stop: asyncio.Event | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A broker at work, as the one who started it sees it; only for the thread of its loop."""
+
+    broker: Broker
+    addresses: tuple[str, ...]
+    """Of every listener, with the port that is really used."""
+    make_peer: Callable[[ListenerUri, ConnectionGate], Peer]
+    """Makes the broker's end of a connection that came in another way than through a listener."""
+
+
+async def serve(
+    settings: Settings,
+    *,
+    ready: Callable[[Serving], None],
+    stop: asyncio.Event | None = None,
+    clock: Clock | None = None,
+) -> None:
     """Run a broker until *stop* is set or the task is cancelled, then drain.
 
-    *ready* is called once, with the address of every listener, when clients can connect. Raises `ConfigError` if a
-    listener or the store cannot be opened, and `StoreFailed` after the store has failed and everybody was told (K7).
+    *ready* is called once, when clients can connect. Raises `ConfigError` if a listener or the store cannot be opened,
+    and `StoreFailed` after the store has failed and everybody was told (K7). *clock* is the time of messages: expiry,
+    delays, schedules. Sockets and disks are real and keep the machine's time, whatever it says.
     """
-    clock = SystemClock()
+    clock = clock or SystemClock()
     for uri in map(parse_listener_uri, settings.listen.uris):
         if uri.tls_options is not None:
             server_context(uri)  # mistakes are found before a store is opened, which may take long
-    with _opened_store(settings, clock) as (store, failure):
+    with _opened_store(settings, SystemClock()) as (store, failure):
         editor = OpenWireEditor(
             f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
         )
@@ -65,27 +85,31 @@ async def serve(settings: Settings, *, ready: Callable[[list[str]], None], stop:
             )
             broker.start()
             broker.answer_questions()
-            await _serve(broker, clock, settings, failure, ready=ready, stop=stop or asyncio.Event())
+            await _serve(broker, settings, failure, ready=ready, stop=stop or asyncio.Event())
 
 
 async def _serve(
     broker: Broker,
-    clock: Clock,
     settings: Settings,
     failure: asyncio.Future[StoreFailed],
     *,
-    ready: Callable[[list[str]], None],
+    ready: Callable[[Serving], None],
     stop: asyncio.Event,
 ) -> None:
     peers: set[Peer] = set()
+    clock = SystemClock()
+
+    def make_peer(uri: ListenerUri, gate: ConnectionGate) -> Peer:
+        return Peer(broker=broker, clock=clock, settings=settings, uri=uri, gate=gate, peers=peers)
+
     uris = [parse_listener_uri(text) for text in settings.listen.uris]
-    listeners = [_listener(uri, broker=broker, clock=clock, settings=settings, peers=peers) for uri in uris]
+    listeners = [_listener(uri, settings, make_peer) for uri in uris]
     drain_seconds = settings.shutdown.drain_timeout_seconds
     try:
         for listener in listeners:
             await listener.start()
         _warn(uris)
-        ready([listener.address for listener in listeners])
+        ready(Serving(broker, tuple(listener.address for listener in listeners), make_peer))
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((stopping, failure), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -180,13 +204,11 @@ def _open_journal(
     return store
 
 
-def _listener(uri: ListenerUri, *, broker: Broker, clock: Clock, settings: Settings, peers: set[Peer]) -> Listener:
+def _listener(
+    uri: ListenerUri, settings: Settings, make_peer: Callable[[ListenerUri, ConnectionGate], Peer]
+) -> Listener:
     gate = ConnectionGate(uri.connections_max or settings.connection.connections_max)
-
-    def make_peer() -> Peer:
-        return Peer(broker=broker, clock=clock, settings=settings, uri=uri, gate=gate, peers=peers)
-
-    return Listener(uri, make_peer, settings.handshake)
+    return Listener(uri, partial(make_peer, uri, gate), settings.handshake)
 
 
 def _warn(uris: list[ListenerUri]) -> None:
@@ -199,10 +221,14 @@ def _warn(uris: list[ListenerUri]) -> None:
 
 async def drain(peers: set[Peer], *, clock: Clock, timeout_seconds: float) -> None:
     """Shut all *peers* down; those that have not gone after *timeout_seconds* are cut off."""
-    for peer in tuple(peers):
-        peer.shut_down()
+    told: set[Peer] = set()
     deadline = clock.monotonic() + timeout_seconds
-    while peers and clock.monotonic() < deadline:
+    while True:
+        for peer in peers - told:  # one may still come that was accepted before
+            peer.shut_down()
+            told.add(peer)
+        if not peers or clock.monotonic() >= deadline:
+            break
         await asyncio.sleep(_DRAIN_POLL_SECONDS)
     if peers:
         _log.warning("%d peers did not take their last messages in %g s", len(peers), timeout_seconds)

@@ -19,6 +19,7 @@ from ackwire.config import Settings
 from ackwire.errors import StoreFailed
 
 if TYPE_CHECKING:
+    from ackwire.app import Serving
     from ackwire.cli.config import Commands
 
 EXIT_STORE_FAILED: Final = 74
@@ -84,5 +85,5 @@ class StopSignals:
             os._exit(1)
 
 
-def _print_ready(addresses: list[str]) -> None:
-    print(f"ackwire {__version__} ready: {', '.join(addresses)}", flush=True)
+def _print_ready(serving: "Serving") -> None:
+    print(f"ackwire {__version__} ready: {', '.join(serving.addresses)}", flush=True)

@@ -81,7 +81,8 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._address = _printable(transport.get_extra_info("peername"))
+        # A pair of sockets has no names; whoever made it has given it one.
+        self._address = _printable(transport.get_extra_info("peername") or self._uri)
         if not self._gate.try_enter():
             _log.warning("%r refused: %s has %d connections, its limit", self, self._uri, self._gate.limit)
             transport.abort()
@@ -261,7 +262,7 @@ class Peer(asyncio.Protocol):
             peer=self,
             protocol=self._protocol,
             broker=self._broker,
-            clock=self._clock,
+            clock=self._broker.clock,
             settings=self._settings,
             address=self._address,
         )
@@ -336,7 +337,7 @@ class Peer(asyncio.Protocol):
 
     def _disable_no_delay(self) -> None:
         connected = self._transport.get_extra_info("socket") if self._transport is not None else None
-        if connected is not None:
+        if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
 
 
