@@ -163,6 +163,9 @@ class ToyStore:
     def remove_job(self, job_id: str) -> None:
         self._record(lambda memory: memory.remove_job(job_id))
 
+    def remember_count(self, producer_key: bytes, count: int) -> None:
+        self._record(lambda memory: memory.remember_count(producer_key, count))
+
     def prepare(self, transaction: PreparedTransaction) -> None:
         self._record(lambda memory: memory.prepare(transaction))
 

@@ -234,6 +234,7 @@ class Ledger:
     def _forget_memory(self, found: Found) -> None:
         """What only the old broker knew: redelivery counts, and all about non-persistent messages."""
         self.seen.clear()
+        self._newest.clear()
         self.acks = {copy: acks for copy, acks in self.acks.items() if self.sent[copy[1]].persistent}
         self._sequences = {copy: it for copy, it in self._sequences.items() if found.present.get(copy) == it}
 

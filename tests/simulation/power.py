@@ -19,11 +19,14 @@ from ackwire.store.journal.recovery import UnusableStore
 from tests.helpers.simulated_disk import Stopped
 from tests.helpers.stores import Crash
 from tests.simulation.audit import Violation
+from tests.simulation.clients import Client, Consumer, Producer
 from tests.simulation.ledger import DEAD_LETTERS, Copy, Found
 from tests.simulation.machine import Machine
+from tests.simulation.python_clients import CoreConsumer, CoreProducer
 from tests.simulation.world import STEPS, World
 
-STORES: Final = ("memory", "paging", "journal")
+STORES: Final = ("memory", "paging", "journal", "client")
+"""What a world can be made with; "client" is a journal, too, and its clients are those of Python."""
 
 _CRASHES: Final = (
     (Crash.POWER_CUT,),
@@ -234,6 +237,17 @@ class JournalWorld(World):
         self._machine.settle()
 
 
+class ClientWorld(JournalWorld):
+    """A world whose clients are the Python client's core, most of them, against a broker that crashes."""
+
+    def _make_clients(self) -> list[Client]:
+        count = self.random.randrange
+        clients: list[Client] = [CoreProducer(self, f"cp{n}") for n in range(count(1, 4))]
+        clients += [CoreConsumer(self, f"cc{n}") for n in range(count(1, 5))]
+        clients += [Producer(self, "p"), Consumer(self, "c")][: count(3)]
+        return clients
+
+
 def _name_of(place: Place) -> str:
     """The name that the ledger has for it."""
     return f"durable:{place.client_id}" if isinstance(place, DurableKey) else repr(place)
@@ -241,7 +255,9 @@ def _name_of(place: Place) -> str:
 
 def world_for(seed: int, *, store: str = "any", steps: int = STEPS, record: bool = False) -> World:
     """The world of a seed, which says what store it has unless *store* does."""
-    kind = STORES[seed % len(STORES)] if store == "any" else store
+    kind = STORES[seed % 3] if store == "any" else store
+    if kind == "client":
+        return ClientWorld(seed, steps=steps, record=record)
     if kind == "journal":
         return JournalWorld(seed, steps=steps, record=record)
     return World(seed, pages=kind == "paging", steps=steps, record=record)

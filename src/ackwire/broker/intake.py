@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from ackwire.broker.advisory import is_advisory
 from ackwire.broker.limits import HeldSend
 from ackwire.broker.queue import Queue
+from ackwire.broker.repetitions import Repetitions
 from ackwire.broker.router import VIRTUAL_TOPIC_PREFIX
 from ackwire.broker.scheduler import LATEST_MS, SCHEDULER_MARK, mentions_scheduler
 from ackwire.broker.session import Connection
@@ -15,7 +16,6 @@ from ackwire.destinations import Destination, Kind
 from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy
-from ackwire.recent import PRODUCERS_REMEMBERED, Recent
 from ackwire.store.contract import Store
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Intake:
         self._broker = broker
         self._store = store
         self._sequences = count(1)
-        self._last_counts: Recent[bytes, int] = Recent(PRODUCERS_REMEMBERED)
+        self._repetitions = Repetitions(store)
 
     def stamp(self, message: Message) -> None:
         """Give *message* the next place in the broker's order."""
@@ -45,7 +45,7 @@ class Intake:
     def restore(self) -> None:
         """The order goes on where an earlier run left it, and what it had stored is recognised (J4)."""
         self._sequences = count(self._store.last_sequence() + 1)
-        self._last_counts.update(self._store.last_counts())
+        self._repetitions.restore()
 
     def send(
         self,
@@ -57,9 +57,22 @@ class Intake:
         """Take *message*, or hold it until there is space."""
         if message.expiration:
             self._settle_clock_difference(message)
-        if connection.is_reconnect and message.origin.transaction is None and self._is_repetition(message):
+        if connection.is_reconnect and message.origin.transaction is None and self._repetitions.includes(message):
             self._answer(message, on_stored, on_refused)  # it has its space already
             return
+        try:
+            self._send(connection, message, on_stored, on_refused)
+        except BrokerError:
+            self._repetitions.refused(message)
+            raise
+
+    def _send(
+        self,
+        connection: Connection,
+        message: Message,
+        on_stored: Callable[[], None] | None,
+        on_refused: Callable[[Message, BrokerError], None] | None,
+    ) -> None:
         if self._broker.flow.has_space and not self._broker.registry.has_memory_limits:
             self._take(connection, message, on_stored, on_refused)
             return
@@ -105,11 +118,13 @@ class Intake:
             try:
                 self._take(connection, message, on_stored, on_refused)
             except BrokerError as error:
+                self._repetitions.refused(message)
                 if on_refused is None:
                     raise
                 on_refused(message, error)
 
         def refuse(error: BrokerError) -> None:
+            self._repetitions.refused(message)
             if on_refused is not None:
                 on_refused(message, error)
 
@@ -131,8 +146,13 @@ class Intake:
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)
         else:
-            self.route(connection, message)
-            self._last_counts[message.origin.producer_key] = message.producer_count
+            if self._repetitions.is_wanted_again(message):
+                with self._store.atomically():  # stored, and no longer refused
+                    self._repetitions.no_longer_refused(message)
+                    self.route(connection, message)
+            else:
+                self.route(connection, message)
+            self._repetitions.taken(message)
         self._answer(message, on_stored, on_refused)
 
     def _answer(
@@ -147,11 +167,6 @@ class Intake:
             self._store.when_durable(on_stored, None if on_refused is None else partial(on_refused, message))
         else:
             on_stored()
-
-    def _is_repetition(self, message: Message) -> bool:
-        """Whether a client that came back has sent this one before: it repeats what it got no answer for (J4)."""
-        last = self._last_counts.get(message.origin.producer_key)
-        return last is not None and message.producer_count <= last
 
     def check(self, message: Message) -> None:
         """Raise what `route` would raise for a client, before anything has happened."""

@@ -153,6 +153,10 @@ class Store(Protocol):
         """Record that a scheduled job has ended; an unknown one changes nothing."""
         ...
 
+    def remember_count(self, producer_key: bytes, count: int) -> None:
+        """Record that a producer has counted as far as *count*, without a message; less than is known says nothing."""
+        ...
+
     def prepare(self, transaction: PreparedTransaction) -> None:
         """Record a prepared transaction; it is kept until `decide`. Its sends are nowhere else yet."""
         ...

@@ -316,12 +316,14 @@ class JournalStore:
 
     def _count(self, message: Message) -> None:
         """Its producer is remembered although the message is not written: it may be sent again (J4)."""
+        self._count_as(message.origin.producer_key, message.producer_count)
+
+    def _count_as(self, key: bytes, count: int) -> None:
         last = self._buffer[-1] if self._buffer else None
         if not isinstance(last, UnwrittenCounts) or last.group != self._group:
             last = UnwrittenCounts(self._catalog)
             self._record(last)
-        key = message.origin.producer_key
-        last.counts[key] = max(last.counts.get(key, message.producer_count), message.producer_count)
+        last.counts[key] = max(last.counts.get(key, count), count)
 
     def _removals(self) -> UnwrittenRemovals:
         last = self._buffer[-1] if self._buffer else None
@@ -385,6 +387,10 @@ class JournalStore:
         if job_key(job_id) in self._catalog.state:
             self._catalog.end_state(job_key(job_id))
             self._record(UnwrittenPayload(RecordKind.JOB_GONE, pack_text(job_id)))
+
+    def remember_count(self, producer_key: bytes, count: int) -> None:
+        self._require_good()
+        self._count_as(producer_key, count)
 
     def prepare(self, transaction: PreparedTransaction) -> None:
         self._require_good()

@@ -73,6 +73,9 @@ class MemoryStore:
     def remove_job(self, job_id: str) -> None:
         self._jobs.pop(job_id, None)
 
+    def remember_count(self, producer_key: bytes, count: int) -> None:
+        self._last_counts[producer_key] = max(count, self._last_counts.get(producer_key, count))
+
     def prepare(self, transaction: PreparedTransaction) -> None:
         self._prepared[transaction.transaction_id] = transaction
 

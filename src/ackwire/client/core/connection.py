@@ -150,6 +150,8 @@ class ConnectionCore:
         self.on_restored: Callable[[], None] = _nothing
         self.on_login_refused: Callable[[JMSError], None] = _ignore
         self.on_control: Callable[[commands.ConnectionControl], None] = _ignore
+        self.on_broken: Callable[[JMSError], None] = _ignore
+        """Called when the broker says that it cannot go on: the link is of no use any more."""
 
     # ---- the link ----------------------------------------------------------------------------------------------
 
@@ -474,14 +476,18 @@ class ConnectionCore:
                 if event.response_required:
                     self.one_way(commands.KeepAliveInfo(), always=True)
             case commands.ConnectionError():
-                self._last_error = error_from_wire(event.exception)
-                self.hooks.failed(self._last_error)
+                self._on_connection_error(error_from_wire(event.exception))
             case commands.ConnectionControl():
                 self.on_control(event)
             case commands.ConsumerControl():
                 self._on_consumer_control(event)
             case _:  # BrokerInfo, ShutdownInfo and the like: nothing to do
                 pass
+
+    def _on_connection_error(self, error: JMSError) -> None:
+        self._last_error = error
+        if not (self.is_failover and isinstance(error, ConnectionFailedError)):
+            self.hooks.failed(error)
 
     def _on_dispatch(self, dispatch: Dispatch) -> None:
         consumer = self._consumers.get(dispatch.consumer_id)
@@ -491,14 +497,24 @@ class ConnectionCore:
             self.temporaries.on_advisory(dispatch)
 
     def _on_response(self, response: commands.Response) -> None:
+        if isinstance(response, commands.ExceptionResponse):
+            self._on_refusal(response.correlation_id, error_from_wire(response.exception))
+            return
         request = self._requests.pop(response.correlation_id, None)
-        if request is None:
-            if isinstance(response, commands.ExceptionResponse):  # of something that nobody waits for
-                self.hooks.failed(error_from_wire(response.exception))
-        elif isinstance(response, commands.ExceptionResponse):
-            request.reply.fail(error_from_wire(response.exception))
-        else:
+        if request is not None:
             request.reply.settle(response)
+
+    def _on_refusal(self, number: int, error: JMSError) -> None:
+        if self.is_failover and isinstance(error, ConnectionFailedError):
+            # The broker stops: what it has done nobody knows, and another, or its successor, is asked again (K7).
+            self._last_error = error
+            self.on_broken(error)
+            return
+        request = self._requests.pop(number, None)
+        if request is not None:
+            request.reply.fail(error)
+        else:
+            self.hooks.failed(error)
 
     def _on_producer_ack(self, ack: commands.ProducerAck) -> None:
         producer = self._producers.get(ack.producer_id) if ack.producer_id is not None else None

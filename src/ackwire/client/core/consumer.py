@@ -27,6 +27,7 @@ from ackwire.client.message import Message
 from ackwire.client.options import RedeliveryPolicy
 from ackwire.clock import Timer
 from ackwire.destinations import Destination
+from ackwire.recent import Recent
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.commands import LAST_DELIVERED_NOTHING, AckType
 from ackwire.wire.openwire.fast import destination_to_wire
@@ -47,6 +48,8 @@ DELIVERED_ACK_SHARE: Final = 0.5
 PULL_FOR_EVER: Final = 0
 PULL_NO_WAIT: Final = -1
 _THROWABLE: Final = "java.lang.Throwable"
+_COUNTERS_MAX: Final = 100_000
+"""Messages that a consumer may have had when a link was lost: more than the largest prefetch."""
 
 
 class ConsumerCore:
@@ -105,8 +108,9 @@ class ConsumerCore:
         """Waiting for their redelivery beside the others (nonBlockingRedelivery)."""
         self._stale: dict[bytes, Delivery] = {}
         """Given to the application on an earlier link: they will come again."""
-        self._counters: dict[bytes, int] = {}
-        """How often messages were redelivered here that the broker will deliver again."""
+        self._counters: Recent[bytes, int] = Recent(_COUNTERS_MAX)
+        """How often messages have been redelivered that will come again on another link: a broker that was restarted
+        does not know that the application has seen them."""
         self._expected: dict[bytes, bool] = {}
         """What the open transaction consumed on an earlier link: whether it has come again."""
         self._pulls = 0
@@ -145,20 +149,23 @@ class ConsumerCore:
     def _has_been_here(self, delivery: Delivery) -> bool:
         """Whether this needs no processing again, because of what happened on an earlier link (J4)."""
         key = delivery.key
-        acknowledged = self._connection.acknowledged
-        if acknowledged is not None and (delivery.dispatch.destination, key) in acknowledged:
-            self._ack(AckType.INDIVIDUAL, [delivery])  # it was acknowledged before, and the word was lost
+        delivery.redelivery_counter = max(delivery.redelivery_counter, self._counters.pop(key, 0))
+        if self._was_acknowledged(delivery):
             return True
         if key in self._expected:
             self._expected[key] = True
             self._delivered[delivery] = None
             self._session.wake()
             return True
-        counter = self._counters.pop(key, 0)
-        if key in self._stale:
-            counter = max(counter, 1)
-        delivery.redelivery_counter = max(delivery.redelivery_counter, counter)
         return False
+
+    def _was_acknowledged(self, delivery: Delivery) -> bool:
+        """Whether the application has acknowledged it before, and the word was lost; then it is given again."""
+        acknowledged = self._connection.acknowledged
+        if acknowledged is None or (delivery.dispatch.destination, delivery.key) not in acknowledged:
+            return False
+        self._ack(AckType.INDIVIDUAL, [delivery])
+        return True
 
     def closed_by_broker(self) -> None:
         """The broker has ended this consumer."""
@@ -184,6 +191,8 @@ class ConsumerCore:
         return None
 
     def _is_good(self, delivery: Delivery) -> bool:
+        if self._connection.is_failover and not self._info.browser and self._was_acknowledged(delivery):
+            return False  # while it was waiting here
         if delivery.dispatch.expiration and self._is_expired(delivery):
             self._ack(AckType.EXPIRED, [delivery])
             return False
@@ -198,7 +207,7 @@ class ConsumerCore:
 
     def begin(self, delivery: Delivery) -> Message:
         """*delivery* goes to the application now."""
-        self._last_delivered = delivery.dispatch.broker_sequence
+        self._last_delivered = max(self._last_delivered, delivery.dispatch.broker_sequence)
         self._delivered[delivery] = None
         if self.is_transacted:
             self._session.transactions.begin()
@@ -375,15 +384,19 @@ class ConsumerCore:
             self._redeliver(delivered, cause)
 
     def _redeliver(self, delivered: list[Delivery], cause: BaseException | None) -> None:
-        last = delivered[-1]
-        was_redelivered = last.redelivery_counter > 0
+        was_redelivered = delivered[-1].redelivery_counter > 0
         self._delay_ms = next_delay_ms(
             self.policy, self._delay_ms, is_first=not was_redelivered, random=self._session.random
         )
         for delivery in delivered:
             delivery.redelivery_counter += 1
-        if is_exceeded(self.policy, last.redelivery_counter):
-            self._poison(delivered, f"exceeded redelivery policy limit of {self.policy.redeliveries_max}", cause)
+        exceeded = [delivery for delivery in delivered if is_exceeded(self.policy, delivery.redelivery_counter)]
+        if exceeded:
+            reason = f"exceeded redelivery policy limit of {self.policy.redeliveries_max}"
+            for group in [exceeded] if len(exceeded) == len(delivered) else [[delivery] for delivery in exceeded]:
+                self._poison(group, reason, cause)
+            delivered = [delivery for delivery in delivered if delivery not in exceeded]
+        if not delivered:
             self._delay_ms = 0
             return
         if was_redelivered:
@@ -423,6 +436,8 @@ class ConsumerCore:
 
     def _poison(self, deliveries: list[Delivery], reason: str, cause: BaseException | None = None) -> None:
         """Give up on them: the broker makes them dead letters (F3)."""
+        if self._connection.is_failover:  # if this is lost they come again, and must still be too many times
+            self._counters.update((delivery.key, delivery.redelivery_counter) for delivery in deliveries)
         text = f"{reason}, cause: {cause!r}" if cause is not None else reason
         for group in self._groups(deliveries):
             self._ack(AckType.POISON, group, cause=Throwable(_THROWABLE, text))
@@ -521,6 +536,7 @@ class ConsumerCore:
     def _forget_delivered(self) -> None:
         delivered = list(self._delivered)
         self._delivered.clear()
+        self._counters.update((delivery.key, delivery.redelivery_counter + 1) for delivery in delivered)
         if self.is_transacted:
             self._expected = dict.fromkeys((*self._expected, *(delivery.key for delivery in delivered)), False)
             return

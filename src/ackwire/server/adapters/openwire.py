@@ -28,6 +28,7 @@ from ackwire.errors import (
     NotAuthorised,
     RemoteProtocolError,
     ResourceLimit,
+    StoreFailed,
     UnknownResource,
     Unsupported,
 )
@@ -50,6 +51,8 @@ _JAVA_CLASSES: Final[tuple[tuple[type[AckwireError], str], ...]] = (
     (ResourceLimit, "javax.jms.ResourceAllocationException"),
     (UnknownResource, "java.lang.IllegalStateException"),
     (RemoteProtocolError, "java.io.IOException"),
+    # As when the broker is stopped, which it is about to be: a client with failover asks another, and nothing is lost.
+    (StoreFailed, "org.apache.activemq.broker.BrokerStoppedException"),
     (AckwireError, "javax.jms.JMSException"),
 )
 """What each error is called on the wire; the first that fits (openwire.md §10)."""
