@@ -1,12 +1,17 @@
 """The client's engine on loopback: connecting, losing the connection, finding it again (SEMANTICS J2 to J4)."""
 
 import asyncio
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
 from ackwire.client.engine import Engine
 from ackwire.client.errors import ConnectionFailedError, JMSSecurityError
+from ackwire.errors import ConfigError
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.commands import KeepAliveInfo
 from ackwire.wire.openwire.negotiation import Preferences
@@ -80,13 +85,29 @@ def test_broker_that_says_nothing_is_given_up(option: str, words: str) -> None:
     run(test)
 
 
+@contextmanager
+def port_that_swallows_packets() -> Iterator[int]:
+    """A port on loopback whose queue of connections is full: Linux drops what else wants to connect."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(3):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
 def test_connecting_takes_no_longer_than_connection_timeout() -> None:
     async def test() -> None:
-        # 192.0.2.0/24 is reserved for documentation: packets go nowhere, or are refused where there is no route.
         core = ScriptedCore()
-        async with engine_for("tcp://192.0.2.1:61616?connectionTimeout=100", core) as engine:
-            with pytest.raises(ConnectionFailedError, match=r"192\.0\.2\.1"):
-                await engine.open()
+        with port_that_swallows_packets() as port:
+            async with engine_for(f"tcp://127.0.0.1:{port}?connectionTimeout=100", core) as engine:
+                with pytest.raises(ConnectionFailedError) as caught:
+                    await engine.open()
+        assert str(caught.value) == f"tcp://127.0.0.1:{port}: no connection within 0.1 s (connectionTimeout)"
+        assert core.told == ["ended"]
 
     run(test)
 
@@ -235,6 +256,21 @@ def test_next_broker_in_the_list_takes_over() -> None:
     run(test)
 
 
+def test_broker_that_dropped_the_connection_is_the_last_to_be_tried_again() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as first, ScriptedBroker() as second:
+            url = f"failover:({first.address},{second.address})?randomize=false"
+            async with engine_for(url, core) as engine:
+                await engine.open()
+                await core.until("restored")
+                first.drop()
+                await core.until("restored", 2)
+                assert core.told[4] == f"connected again {second.address}"
+
+    run(test)
+
+
 def test_same_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         port = await unused_port()
@@ -343,10 +379,19 @@ def test_output_of_one_turn_leaves_in_one_write() -> None:
             await engine.open()
             await core.until("restored")
             before = broker.chunks
+            flushes = 0
+            flush = engine._flush
+
+            def count_flush() -> None:
+                nonlocal flushes
+                flushes += 1
+                flush()
+
+            engine._flush = count_flush  # type: ignore[method-assign]
             for _ in range(100):
                 core.send(KeepAliveInfo())
             await broker.until(lambda it: sum(isinstance(c, KeepAliveInfo) for c in it.commands) == 100, "all")
-            assert broker.chunks == before + 1
+            assert (broker.chunks, flushes) == (before + 1, 1)
 
     run(test)
 
@@ -481,6 +526,7 @@ def test_close_does_not_wait_for_a_broker_that_does_not_read() -> None:
             for message in big(32):
                 core.send(message)
             await engine.close(0.1)
+            assert not engine._links, "it was cut off"
             broker.sessions[0].transport.resume_reading()
             broker.script.says_nothing = True
             await broker.until(lambda it: not it.sessions, "the end")
@@ -547,5 +593,206 @@ def test_monitor_and_keep_alives_can_be_turned_off(option: str) -> None:
                 await asyncio.sleep(1.0)  # more than three times the agreed time
                 assert core.told[-1] == "restored"
             assert not [c for c in broker.commands if isinstance(c, KeepAliveInfo)]
+
+    run(test)
+
+
+# ---- better places ---------------------------------------------------------------------------------------------
+
+
+def test_preferred_broker_is_returned_to_when_it_is_back() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        local = ScriptedBroker()
+        local.port = await unused_port()
+        async with ScriptedBroker() as remote:
+            url = f"failover:({local.address},{remote.address})?priorityBackup=true"
+            async with engine_for(url, core) as engine:
+                await engine.open()
+                await core.until("restored")
+                assert core.told[0] == f"connected {remote.address}"
+                async with local:
+                    await core.until("restored", 2)
+                    assert core.told[3:5] == ["lost", f"connected again {local.address}"]
+                    assert "left for" in str(core.errors[0])
+                    await remote.until(lambda it: not it.sessions, "the end of the other one")
+                    await engine.close(1.0)
+
+    run(test)
+
+
+def test_preferred_broker_that_does_not_speak_is_not_moved_to() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        local = ScriptedBroker(Script(says_nothing=True))
+        local.port = await unused_port()
+        async with ScriptedBroker() as remote:
+            url = f"failover:({local.address}?negotiateTimeout=50,{remote.address})?priorityBackup=true"
+            async with engine_for(url, core) as engine:
+                await engine.open()
+                await core.until("restored")
+                async with local:
+                    await local.until(lambda it: it.connections >= 2, "two attempts")
+                    assert core.told[-1] == "restored"
+                    await engine.close(1.0)
+
+    run(test)
+
+
+def test_spare_connection_takes_over_without_another_handshake() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as first, ScriptedBroker() as second:
+            url = f"failover:({first.address},{second.address})?backup=true&randomize=false"
+            async with engine_for(url, core) as engine:
+                await engine.open()
+                await core.until("restored")
+                await second.until(lambda it: it.connections == 1 and len(it.commands) == 1, "the spare")
+                await first.stop()
+                await core.until("restored", 2)
+                assert core.told[3:5] == ["lost", f"connected again {second.address}"]
+                assert second.connections == 1
+                assert len(second.sessions) == 1
+
+    run(test)
+
+
+def test_each_broker_gets_one_spare_connection() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as first, ScriptedBroker() as second, ScriptedBroker() as third:
+            uris = ",".join(broker.address for broker in (first, second, third))
+            url = f"failover:({uris})?backup=true&backupPoolSize=2&randomize=false"
+            async with engine_for(url, core) as engine:
+                await engine.open()
+                await third.until(lambda it: bool(it.sessions), "the second spare")
+                third.drop()
+                await third.until(lambda it: it.connections == 2 and bool(it.sessions), "its successor")
+                assert (first.connections, second.connections) == (1, 1)
+
+    run(test)
+
+
+def test_search_for_spares_ends_with_the_connection_it_was_for() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as first, ScriptedBroker() as second:
+            url = f"failover:({first.address},{second.address})?backup=true&randomize=false"
+            async with engine_for(url, core) as engine:
+                await engine.open()
+                for times, broker in enumerate((first, second, first), 1):
+                    await core.until("restored", times)
+                    broker.drop()
+                await core.until("restored", 4)
+                await asyncio.sleep(0.05)
+                assert len(engine._background) == 1
+
+    run(test)
+
+
+def test_spare_connection_that_ended_is_replaced() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as first, ScriptedBroker() as second:
+            url = f"failover:({first.address},{second.address})?backup=true&randomize=false"
+            async with engine_for(url, core) as engine:
+                await engine.open()
+                await second.until(lambda it: bool(it.sessions), "the spare")
+                second.drop()
+                await second.until(lambda it: it.connections == 2 and bool(it.sessions), "the next spare")
+                assert core.count("lost") == 0
+
+    run(test)
+
+
+def test_brokers_named_by_the_broker_are_used_after_a_loss() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as second:
+            named = commands.ConnectionControl(connected_brokers=f"{second.address},vm://x,tcp://nowhere:bad")
+            async with (
+                ScriptedBroker(Script(after_login=[named])) as first,
+                engine_for(f"failover:({first.address})", core) as engine,
+            ):
+                await engine.open()
+                await core.until("restored")
+                await first.stop()
+                await core.until("restored", 2)
+                assert f"connected again {second.address}" in core.told
+
+    run(test)
+
+
+@pytest.mark.parametrize("option", ["", "?reconnectSupported=false"])
+def test_broker_may_send_its_client_elsewhere(option: str) -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as second:
+            control = commands.ConnectionControl(reconnect_to=second.address)
+            async with (
+                ScriptedBroker(Script(after_login=[control, KeepAliveInfo()])) as first,
+                engine_for(f"failover:({first.address}){option}", core) as engine,
+            ):
+                await engine.open()
+                await core.until("restored")
+                if option:
+                    await core.until_command(KeepAliveInfo)
+                    await asyncio.sleep(0.05)
+                    assert core.told[-1] == "restored"
+                else:
+                    await core.until(f"connected again {second.address}")
+                    await core.until("restored", 2)
+
+    run(test)
+
+
+def test_rebalance_moves_to_a_broker_that_answers() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as second:
+            control = commands.ConnectionControl(connected_brokers=second.address, rebalance_connection=True)
+            async with (
+                ScriptedBroker(Script(after_login=[control])) as first,
+                engine_for(f"failover:({first.address})?randomize=false", core) as engine,
+            ):
+                await engine.open()
+                await core.until(f"connected again {second.address}")
+                await core.until("restored", 2)
+
+    run(test)
+
+
+def test_connection_stays_where_a_named_broker_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        nobody = f"tcp://127.0.0.1:{await unused_port()}"
+        control = commands.ConnectionControl(reconnect_to=nobody)
+        async with (
+            ScriptedBroker(Script(after_login=[control])) as first,
+            engine_for(f"failover:({first.address})", core) as engine,
+        ):
+            await engine.open()
+            await core.until("restored")
+            while "none of" not in caplog.text:
+                await asyncio.sleep(0.01)
+            assert core.told[-1] == "restored"
+            assert nobody in caplog.text
+
+    run(test)
+
+
+def test_more_uris_come_from_a_file(tmp_path: Path) -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker:
+            (tmp_path / "uris.txt").write_text(f"# ours\n{broker.address}?soWriteTimeout=1000\n")
+            async with engine_for(f"failover:()?updateURIsURL=file://{tmp_path}/uris.txt", core) as engine:
+                await engine.open()
+                await core.until("restored")
+            core = ScriptedCore()
+            async with engine_for(f"failover:()?updateURIsURL={tmp_path}/none.txt", core) as engine:
+                with pytest.raises(ConfigError, match="cannot be read: no such file"):
+                    await engine.open()
+                assert core.told == ["ended"]
 
     run(test)

@@ -489,9 +489,9 @@ class Engine:
             return
         preferred = self._plan.preferred_to(link.uri)
         if preferred:
-            self._spawn_background(self._spares.seek(preferred, lambda found: self._move(link, found)))
+            self._spawn_background(lambda: self._spares.seek(preferred, lambda found: self._move(link, found)))
         if self._options.backup and self._plan.is_failover:
-            self._spawn_background(self._spares.keep_for(link.uri))
+            self._spawn_background(lambda: self._spares.keep_for(link.uri))
 
     def _obey(self, link: Link, control: commands.ConnectionControl) -> None:
         if link is not self._link or not self._plan.is_failover:
@@ -505,7 +505,7 @@ class Engine:
             if control.rebalance_connection and self._options.rebalance_update_uris:
                 candidates += self._plan.ahead_of(link.uri)
         if candidates:
-            self._spawn_background(self._spares.try_once(candidates, lambda found: self._move(link, found)))
+            self._spawn_background(lambda: self._spares.try_once(candidates, lambda found: self._move(link, found)))
 
     def _move(self, old: Link, new: Link) -> None:
         """Leave *old*, which works, for *new*, which has answered."""
@@ -624,7 +624,7 @@ class Engine:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _spawn_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = self._spawn(_loud(work))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -645,10 +645,10 @@ class Engine:
             timer.cancel()
 
 
-async def _loud(work: Coroutine[Any, Any, None]) -> None:
+async def _loud(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """A task in the background that nobody waits for: its bugs are logged."""
     try:
-        await work
+        await work()
     except Exception:
         _log.exception("an error in the client while looking for another broker")
 

@@ -207,6 +207,9 @@ class FailoverPlan:
 
     def _with_our_options(self, named: TcpUri) -> TcpUri | None:
         ours = [uri for uri in self._listed if isinstance(uri, TcpUri)]
+        if not ours:
+            _log.warning("a URI from the broker is left out: %s, because the URL's are in this process", named.address)
+            return None
         if named.tls is None and not any(uri.tls is None for uri in ours):
             _log.warning("a URI from the broker is left out: %s is without TLS, and the URL's are not", named.address)
             return None

@@ -142,15 +142,24 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open_links.discard(self)
+        error = ConnectionFailedError(f"{self.address}: {self._reason(exc)}")
         for future in (self.closed, self.heard):
             if not future.done():
                 future.set_result(None)
-        host = self.uri.host if isinstance(self.uri, TcpUri) else self.uri.name
-        reason = "the broker closed the connection" if exc is None else problem(exc, host)
-        error = ConnectionFailedError(f"{self.address}: {reason}")
         error.__cause__ = exc
         if self.owner is not None:
             self.owner.link_lost(self, error)
+
+    def _reason(self, exc: Exception | None) -> str:
+        uri = self.uri
+        if exc is not None:
+            return problem(exc, uri.host if isinstance(uri, TcpUri) else uri.name)
+        if self.heard.done():
+            return "the broker closed the connection"
+        # With TLS 1.3 the client's side of the handshake is over before the broker looks at certificates.
+        asked = isinstance(uri, TcpUri) and uri.tls is not None and uri.tls.cert_file is None
+        hint = "; does it ask for a certificate (certFile)?" if asked else ""
+        return f"the broker closed the connection before it said anything{hint}"
 
     def pause_writing(self) -> None:
         if self.owner is not None:

@@ -83,13 +83,13 @@ class Spares:
 
     async def _until_one_is_due(self) -> None:
         """Wait until a spare ended, or all are so old that they are made anew."""
-        age = asyncio.ensure_future(self._sleep(SPARE_AGE_SECONDS))
-        try:
-            await asyncio.wait([age, *(link.closed for link in self.ready)], return_when=asyncio.FIRST_COMPLETED)
-            if age.done():
-                self.drop_all()
-        finally:
-            age.cancel()
+        ends = [link.closed for link in self.ready]
+        if not ends:  # nowhere to hold one, until the broker names others
+            await self._sleep(SPARE_AGE_SECONDS)
+            return
+        ended, _ = await asyncio.wait(ends, timeout=SPARE_AGE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not ended:
+            self.drop_all()
 
     # ---- better places -----------------------------------------------------------------------------------------
 

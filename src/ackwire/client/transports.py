@@ -74,7 +74,7 @@ class TransportOpener:
         try:
             async with limit:
                 return await self._open(uri, factory, seconds)
-        except (OSError, AckwireError) as error:
+        except (OSError, UnicodeError, AckwireError) as error:  # UnicodeError: a name that cannot be a host's
             if limit.expired():
                 reason = f"no connection within {seconds:g} s (connectionTimeout)"
             else:
@@ -128,8 +128,8 @@ def problem(error: BaseException, host: str) -> str:
     """The reason in words that an operator can use."""
     if isinstance(error, ssl.SSLError):
         return tls_problem(error, host)
-    if isinstance(error, socket.gaierror):
-        return f"the host name cannot be resolved: {(error.strerror or str(error)).lower()}"
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return f"the host name cannot be resolved: {(getattr(error, 'strerror', None) or str(error)).lower()}"
     if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
         return os.strerror(error.errno).lower()
     if isinstance(error, TimeoutError):
