@@ -120,7 +120,9 @@ class Engine:
         self.is_congested = False
         """More than the high water mark waits to be written. May be read from any thread."""
         self.on_writable: Callable[[], None] = lambda: None
-        """Called under the guard when that is over, or the link is, and whenever the core's output was taken."""
+        """Called under the guard when that is over, or the link is."""
+        self.on_flushed: Callable[[], None] = lambda: None
+        """Called under the guard when the core's output has been taken."""
         core.on_output = self._output_waits
         core.on_agreed = self._agreed
         core.on_restored = self._restored
@@ -231,8 +233,7 @@ class Engine:
                 return
             self._flush_is_due = False
             pieces = self._core.data_to_send()
-            if not self.is_congested:
-                self.on_writable()
+            self.on_flushed()
         if pieces:  # written without the guard: others may go on meanwhile, and this thread is the only one to write
             link.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
             self._waiting_bytes = waiting = link.waiting_bytes

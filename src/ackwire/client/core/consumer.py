@@ -194,6 +194,7 @@ class ConsumerCore:
         if self._connection.is_failover and not self._info.browser and self._was_acknowledged(delivery):
             return False  # while it was waiting here
         if delivery.dispatch.expiration and self._is_expired(delivery):
+            self._remember_counters([delivery])
             self._ack(AckType.EXPIRED, [delivery])
             return False
         if self.policy.pre_dispatch_check and is_exceeded(self.policy, delivery.redelivery_counter):
@@ -436,11 +437,15 @@ class ConsumerCore:
 
     def _poison(self, deliveries: list[Delivery], reason: str, cause: BaseException | None = None) -> None:
         """Give up on them: the broker makes them dead letters (F3)."""
-        if self._connection.is_failover:  # if this is lost they come again, and must still be too many times
-            self._counters.update((delivery.key, delivery.redelivery_counter) for delivery in deliveries)
+        self._remember_counters(deliveries)
         text = f"{reason}, cause: {cause!r}" if cause is not None else reason
         for group in self._groups(deliveries):
             self._ack(AckType.POISON, group, cause=Throwable(_THROWABLE, text))
+
+    def _remember_counters(self, deliveries: list[Delivery]) -> None:
+        """If what is said of them now is lost with the link, they come again."""
+        if self._connection.is_failover:
+            self._counters.update((it.key, it.redelivery_counter) for it in deliveries if it.redelivery_counter)
 
     # ---- acks on the wire --------------------------------------------------------------------------------------
 
@@ -527,7 +532,7 @@ class ConsumerCore:
         if self._delay_timer is not None:
             self._delay_timer.cancel()
             self._delay_timer = None
-        self._counters.update((d.key, d.redelivery_counter) for d in waiting if d.redelivery_counter)
+        self._remember_counters(waiting)
         self._first_untold = None
         self._delivered_count = self._told = self._pulls = 0
         self._forget_delivered()

@@ -141,7 +141,7 @@ class Connection:
             random=self._random,
             clock=SystemClock(),
         )
-        self._engine.on_writable = self._on_writable
+        self._engine.on_writable = self._engine.on_flushed = self._on_writable
         self._core.on_broken = self._engine.drop
         self._flow = Waiter(self._guard)
         self._sessions: dict[SessionCore, Session] = {}
