@@ -91,20 +91,26 @@ async def open(uri: VmUri, protocol_factory: Callable[[], _P]) -> tuple[asyncio.
     Raises `ConnectionRefusedError` if there is none, and `ConfigError` if it cannot be started.
     """
     run = await _run_for(uri)
+    try:
+        return await _connected(run, protocol_factory)
+    except BaseException:
+        run.release()
+        raise
+
+
+async def _connected(run: "_Run", protocol_factory: Callable[[], _P]) -> tuple[asyncio.Transport, _P]:
     ours, theirs = socket.socketpair()
     try:
         transport, protocol = await asyncio.get_running_loop().create_connection(protocol_factory, sock=ours)
     except BaseException:
         ours.close()
         theirs.close()
-        run.release()
         raise
     try:
         run.hand_over(theirs)
     except BaseException:
         transport.abort()
         theirs.close()
-        run.release()
         raise
     return transport, protocol
 
@@ -132,8 +138,7 @@ class EmbeddedBroker:
 
     *settings* are those of `ackwire serve` (`ackwire.config.load`); without them it keeps everything in memory. *name*
     and *listen* count instead of what they say; with `listen=None` they decide where it listens, and with `listen=()`
-    it can be reached by `vm_url` only. *clock* is the time of messages; an
-    `ackwire.clock.AdjustableClock` can be advanced.
+    it can be reached by `vm_url` only. *clock* is the time of messages (`ackwire.clock.AdjustableClock` for tests).
 
     All methods may be called from any thread. `start` and `stop` wait; on an event loop use `asyncio.to_thread`.
     """
@@ -540,13 +545,10 @@ def _refusal(name: str, what: str) -> ConnectionRefusedError:
 
 def _planned(uri: VmUri) -> EmbeddedBroker:
     """The broker to start for *uri*. Raises `ConfigError`, naming what is wrong."""
-    try:
-        given = _known(uri)
-        settings, listen = _configured(uri.vm.broker_config)
-        settings = _stored(settings, given, is_whole=uri.vm.broker_config is not None)
-        return EmbeddedBroker(given.get("brokerName", uri.name), settings, listen)
-    except ConfigError as error:
-        raise ConfigError(f"{uri.address}: {error}") from None
+    given = _known(uri)
+    settings, listen = _configured(uri.vm.broker_config)
+    settings = _stored(settings, given, is_whole=uri.vm.broker_config is not None)
+    return EmbeddedBroker(given.get("brokerName", uri.name), settings, listen)
 
 
 def _known(uri: VmUri) -> dict[str, str]:

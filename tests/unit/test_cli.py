@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
 
 
 Run = Callable[..., Outcome]
-Ready = Callable[[list[str]], None]
+Ready = Callable[[object], None]
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_serve_prints_one_ready_line_with_all_addresses(run: Run, replace_app: C
     async def ready_at_once(settings: Settings, *, ready: Ready, stop: asyncio.Event) -> None:
         assert settings == Settings()
         assert not stop.is_set()
-        ready(["tcp://127.0.0.1:61616", "ssl://127.0.0.1:61617"])
+        ready(SimpleNamespace(addresses=("tcp://127.0.0.1:61616", "ssl://127.0.0.1:61617")))
 
     replace_app(ready_at_once)
     expected = f"ackwire {ackwire.__version__} ready: tcp://127.0.0.1:61616, ssl://127.0.0.1:61617\n"
