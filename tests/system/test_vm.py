@@ -13,7 +13,10 @@ from typing import Any, Self, TypeVar
 
 import pytest
 
+import ackwire
 from ackwire import vm
+from ackwire.client import transports
+from ackwire.client.transports import PLUGIN_GROUP
 from ackwire.client.uri import VmUri, parse_broker_url
 from ackwire.clock import AdjustableClock
 from ackwire.config import ConnectionSettings, HandshakeSettings, Settings, StoreSettings
@@ -462,10 +465,28 @@ except ConfigError as error:
     )
 
 
-def test_the_entry_point_leads_to_open() -> None:
+def entry_point() -> EntryPoint:
+    """As pyproject.toml has it, whatever is installed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    value = project["entry-points"]["ackwire.transports"]["vm"]
-    assert EntryPoint("vm", value, "ackwire.transports").load() is vm.open
+    return EntryPoint("vm", project["entry-points"][PLUGIN_GROUP]["vm"], PLUGIN_GROUP)
+
+
+def test_the_entry_point_leads_to_open() -> None:
+    assert entry_point().load() is vm.open
+
+
+def test_the_client_finds_the_transport_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "entry_points", lambda **_: [entry_point()])
+    with ackwire.connect("vm://one") as connection, ackwire.connect("vm://one?create=false") as other:
+        with connection.session() as session, other.session() as their_session:
+            session.producer("orders").send("hello")
+            message = their_session.consumer("orders").receive(timeout_seconds=TIMEOUT_SECONDS)
+            assert message is not None
+            assert message.text == "hello"
+        run = vm._runs["one"]
+    assert run.ended.result(TIMEOUT_SECONDS) is None
+    with pytest.raises(ackwire.ConnectionFailedError, match="vm://one: broker one does not exist in this process"):
+        ackwire.connect("vm://one?create=false")
 
 
 def test_a_process_ends_though_a_connection_is_open(tmp_path: Path) -> None:
