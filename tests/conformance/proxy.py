@@ -89,17 +89,17 @@ class CuttableProxy:
                 if source not in self._muted:
                     target.sendall(data)
         for side in (source, target):
-            _shut(side)
+            shut(side)
 
     def _break_all(self) -> None:
         with self._lock:
             pairs, self._pairs = self._pairs, []
         for pair in pairs:
             for side in pair:
-                _shut(side)
+                shut(side)
                 side.close()
 
 
-def _shut(side: socket.socket) -> None:
+def shut(side: socket.socket) -> None:
     with contextlib.suppress(OSError):
         side.shutdown(socket.SHUT_RDWR)

@@ -1,6 +1,7 @@
 """A certificate for 127.0.0.1, in every shape that a broker or client here wants."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import trustme
@@ -13,12 +14,17 @@ from tests.helpers.java import trust_store
 STORE_PASSWORD = "conformance"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TlsFiles:
+    authority: Path
     key: Path
     certificate: Path
     key_store: Path  # both of them, for the real ActiveMQ
-    trust_store: Path  # the authority, for the Java client
+
+    @cached_property
+    def trust_store(self) -> Path:
+        """The authority, for the Java client; made when it is wanted, because that needs Java."""
+        return trust_store(self.authority, self.authority.with_name("trust.p12"), STORE_PASSWORD)
 
 
 def make_tls_files(folder: Path) -> TlsFiles:
@@ -31,10 +37,10 @@ def make_tls_files(folder: Path) -> TlsFiles:
         certificate.write_to_path(folder / "server.pem", append=True)
     (folder / "server.p12").write_bytes(_key_store(server))
     return TlsFiles(
+        authority=folder / "ca.pem",
         key=folder / "server.key",
         certificate=folder / "server.pem",
         key_store=folder / "server.p12",
-        trust_store=trust_store(folder / "ca.pem", folder / "trust.p12", STORE_PASSWORD),
     )
 
 
