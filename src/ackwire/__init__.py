@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = _version("ackwire")
 
 if TYPE_CHECKING:
-    from ackwire.client import *  # noqa: F403
+    # Not from ackwire.client: type checkers cannot tell what is in an __all__ that is put together.
+    from ackwire.client.names import *  # noqa: F403
+    from ackwire.client.sync import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:
