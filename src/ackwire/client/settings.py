@@ -22,8 +22,14 @@ REDELIVERY_GRACE_SECONDS: Final = 1.0
 consumerFailoverRedeliveryWaitPeriod says otherwise."""
 
 
-def read_destination(where: "Destination | str", default: Kind = Kind.QUEUE) -> DestinationUri:
-    """A destination given as such or as text, with the options in its name."""
+Where = Destination | DestinationUri | str
+"""How an application names a destination: as such, as text, or as a configuration file has it."""
+
+
+def read_destination(where: Where, default: Kind = Kind.QUEUE) -> DestinationUri:
+    """The destination that an application named, with its options."""
+    if isinstance(where, DestinationUri):
+        return where
     if isinstance(where, Destination):
         return DestinationUri(where)
     if not isinstance(where, str):

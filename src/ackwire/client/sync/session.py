@@ -22,7 +22,7 @@ from ackwire.client.errors import (
 from ackwire.client.message import Message
 from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from ackwire.client.options import ProducerOptions
-from ackwire.client.settings import REDELIVERY_GRACE_SECONDS, policy_for, prefetch_for, read_destination
+from ackwire.client.settings import REDELIVERY_GRACE_SECONDS, Where, policy_for, prefetch_for, read_destination
 from ackwire.client.sync.browser import Browser
 from ackwire.client.sync.consumer import Consumer
 from ackwire.client.sync.producer import Producer
@@ -78,11 +78,11 @@ class Session:
 
     # ---- producers and consumers -------------------------------------------------------------------------------
 
-    def producer(self, destination: Destination | str | None = None) -> Producer:
+    def producer(self, destination: Where | None = None) -> Producer:
         """A producer to *destination*; without one, each send names its own."""
         return opening(self._new_producer(destination))
 
-    def _new_producer(self, destination: Destination | str | None) -> Producer:
+    def _new_producer(self, destination: Where | None) -> Producer:
         uri = None if destination is None else read_destination(destination)
         with self._guard:
             core, reply = self._core.add_producer(
@@ -92,15 +92,13 @@ class Session:
             self._answer(reply, f"the producer to {uri.destination if uri else 'anywhere'!r}")
             return producer
 
-    def consumer(
-        self, destination: Destination | str, selector: str | None = None, *, no_local: bool = False
-    ) -> Consumer:
+    def consumer(self, destination: Where, selector: str | None = None, *, no_local: bool = False) -> Consumer:
         """A consumer of *destination*, of those messages that match the *selector* (A7)."""
         return opening(self._new_consumer(destination, selector, no_local))
 
     def _new_consumer(
         self,
-        destination: Destination | str,
+        destination: Where,
         selector: str | None,
         no_local: bool,
         *,
@@ -133,12 +131,12 @@ class Session:
             return consumer
 
     def durable_subscriber(
-        self, topic: Destination | str, name: str, selector: str | None = None, *, no_local: bool = False
+        self, topic: Where, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> Consumer:
         """A subscriber whose subscription, *name* of this client id, outlives it (A3)."""
         return opening(self._new_durable(topic, name, selector, no_local))
 
-    def _new_durable(self, topic: Destination | str, name: str, selector: str | None, no_local: bool) -> Consumer:
+    def _new_durable(self, topic: Where, name: str, selector: str | None, no_local: bool) -> Consumer:
         where = read_destination(topic, Kind.TOPIC).destination
         if where.kind is not Kind.TOPIC:
             raise InvalidDestinationError(f"a durable subscription is one to a topic, and {where!r} is none")
@@ -148,11 +146,11 @@ class Session:
             self._core.connection.check_named()
         return self._new_consumer(topic, selector, no_local, name=name, default=Kind.TOPIC)
 
-    def shared_consumer(self, topic: Destination | str, name: str, selector: str | None = None) -> Consumer:
+    def shared_consumer(self, topic: Where, name: str, selector: str | None = None) -> Consumer:
         """Not offered by OpenWire: a queue, or a virtual topic, shares messages among consumers."""
         raise UnsupportedError(f"shared subscriptions ({name!r} to {topic!r}, {selector!r}) are not in OpenWire")
 
-    def shared_durable_consumer(self, topic: Destination | str, name: str, selector: str | None = None) -> Consumer:
+    def shared_durable_consumer(self, topic: Where, name: str, selector: str | None = None) -> Consumer:
         """Not offered by OpenWire: a queue, or a virtual topic, shares messages among consumers."""
         return self.shared_consumer(topic, name, selector)
 
@@ -161,11 +159,11 @@ class Session:
         with self._guard:
             self._answer(self._core.unsubscribe(name), f"the end of subscription {name!r}")
 
-    def browser(self, queue: Destination | str, selector: str | None = None) -> Browser:
+    def browser(self, queue: Where, selector: str | None = None) -> Browser:
         """A look at the messages of a queue, without consuming them."""
         return opening(self._new_browser(queue, selector))
 
-    def _new_browser(self, queue: Destination | str, selector: str | None) -> Browser:
+    def _new_browser(self, queue: Where, selector: str | None) -> Browser:
         uri = read_destination(queue)
         if not uri.destination.kind.is_queue:
             raise InvalidDestinationError(f"only queues can be browsed, not {uri.destination!r}")
@@ -211,7 +209,7 @@ class Session:
 
     # ---- in one line -------------------------------------------------------------------------------------------
 
-    def send(self, destination: Destination | str, body: Any, **headers: Any) -> Message:
+    def send(self, destination: Where, body: Any, **headers: Any) -> Message:
         """Send one message; headers and times are those of `Producer.send`."""
         producer = self.producer(destination)
         try:
@@ -221,7 +219,7 @@ class Session:
 
     def request(
         self,
-        destination: Destination | str,
+        destination: Where,
         body: Any,
         *,
         timeout_seconds: float = REPLY_TIMEOUT_SECONDS,
