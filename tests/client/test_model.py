@@ -28,7 +28,7 @@ from ackwire.client.errors import (
     MessageNotWriteableError,
 )
 from ackwire.destinations import Destination, Kind, destination
-from ackwire.values import Byte, Char, Float, Int, Long, Short
+from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
 from tests.client.brokers import Broker
 from tests.client.conftest import Connect
 from tests.client.work import (
@@ -58,9 +58,7 @@ def test_A1_nothing_is_delivered_before_start(connect: Connect, connection: ackw
     assert texts_of(receive(consumer, 2)) == ["m0", "m1"]
 
 
-def test_A1_a_listener_hears_nothing_before_start(
-    connect: Connect, connection: ackwire.Connection, queue: str
-) -> None:
+def test_A1_a_listener_hears_nothing_before_start(connect: Connect, connection: ackwire.Connection, queue: str) -> None:
     late = connect(start=False)
     heard: list[str | None] = []
     consumer = late.session().consumer(queue)
@@ -188,7 +186,7 @@ def test_A1_tls_serves_as_well(connect: Connect, broker: Broker, queue: str) -> 
 
 # ---- A4: kinds -------------------------------------------------------------------------------------------------
 
-VALUES = {
+VALUES: dict[str, Value] = {
     "boolean": True,
     "byte": Byte(-128),
     "short": Short(-32768),
