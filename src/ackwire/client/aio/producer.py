@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Self
 from ackwire.client.aio.runtime import Receipt
 from ackwire.client.core.producer import ProducerCore
 from ackwire.client.core.reply import Reply
-from ackwire.client.errors import IllegalArgumentError, InvalidDestinationError, JMSError, MessageFormatError
+from ackwire.client.errors import (
+    IllegalArgumentError,
+    InvalidDestinationError,
+    JMSError,
+    MessageFormatError,
+    UnsupportedError,
+)
 from ackwire.client.message import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode, Message
 from ackwire.client.messages import BytesMessage, MapMessage, TextMessage
 from ackwire.client.settings import read_destination
@@ -138,6 +144,8 @@ class Producer:
     def _target(self, destination: object) -> Destination:
         if destination is _NOT_GIVEN:
             return self._core.target(None)
+        if destination is None and self._core.destination is None:
+            raise UnsupportedError("neither this producer nor the send has a destination")
         if destination is None:
             raise InvalidDestinationError("None is no destination: leave it out to use the producer's own")
         return self._core.target(read_destination(destination).destination)  # type: ignore[arg-type]
