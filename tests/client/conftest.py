@@ -89,7 +89,14 @@ def broker(brokers: Brokers, request: pytest.FixtureRequest) -> Broker:
 
 
 @pytest.fixture
-def connect(broker: Broker) -> Iterator[Connect]:
+def proxies() -> Iterator[ExitStack]:
+    """Keeps the ways to the broker open until everything that goes through them is closed."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def connect(broker: Broker, proxies: ExitStack) -> Iterator[Connect]:  # noqa: ARG001 - stop after us
     """Makes connections; what a test leaves open is closed after it, and must have reported no error."""
     unexpected: list[JMSError] = []
     with ExitStack() as stack:
@@ -122,17 +129,15 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def recording(broker: Broker) -> Iterator[RecordingProxy]:
+def recording(broker: Broker, proxies: ExitStack) -> RecordingProxy:
     """A way to the broker that writes down every command."""
-    with RecordingProxy(broker.port) as proxy:
-        yield proxy
+    return proxies.enter_context(RecordingProxy(broker.port))
 
 
 @pytest.fixture
-def proxy(broker: Broker) -> Iterator[CuttableProxy]:
+def proxy(broker: Broker, proxies: ExitStack) -> CuttableProxy:
     """A way to the broker that the test can cut."""
-    with CuttableProxy(broker.port) as proxy:
-        yield proxy
+    return proxies.enter_context(CuttableProxy(broker.port))
 
 
 @pytest.fixture(scope="session")
@@ -161,7 +166,11 @@ def java_driver(
 
 
 @pytest.fixture
-def java(broker: Broker, java_driver: Callable[[], JavaDriver]) -> Iterator[Jms]:  # noqa: ARG001 - stops after us
+def java(
+    broker: Broker,  # noqa: ARG001 - stops after us
+    proxies: ExitStack,  # noqa: ARG001 - stop after us
+    java_driver: Callable[[], JavaDriver],
+) -> Iterator[Jms]:
     """The real Java client; give it `broker.url`. What it leaves open is closed, without a single error."""
     jms = Jms(java_driver())
     yield jms
