@@ -6,8 +6,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self, TextIO
 
-from ackwire.store.explain import size_text
-
 _INTERVAL_SECONDS: Final = 0.2
 _QUIET_SECONDS: Final = 0.5
 """Work that is done sooner needs no line."""
@@ -57,6 +55,9 @@ class ProgressLine:
 
 
 def _line(what: str, done_bytes: int, all_bytes: int, elapsed: float) -> str:
+    # Imported here, because a store needs more than the standard library, and a client does not.
+    from ackwire.store.explain import size_text
+
     per_second = done_bytes / elapsed if elapsed > 0 else 0.0
     share = f"{100 * done_bytes // all_bytes} %" if all_bytes else size_text(done_bytes)
     left = f", {_duration((all_bytes - done_bytes) / per_second)} left" if per_second and all_bytes else ""
