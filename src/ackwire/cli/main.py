@@ -1,7 +1,8 @@
 """The program `ackwire`: reads the command line and calls the command.
 
 Exit codes: 0 for success, 2 with one line on standard error for whatever the user can put right (a bad
-option, a bad file, a taken port), 1 for everything else. A user's mistake never shows a traceback.
+option, a bad file, a taken port), 1 for everything else; commands that wait for messages end with 3 when they
+do not come. A user's mistake never shows a traceback.
 """
 
 import argparse
@@ -9,10 +10,10 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from ackwire import __version__
-from ackwire.cli import config, serve, store, transaction, why
+from ackwire.cli import browse, config, receive, request, send, serve, store, subscribe, transaction, why
 from ackwire.errors import ConfigError
 from ackwire.logs import escape
 
@@ -28,6 +29,8 @@ examples:
   ackwire serve --config ackwire.toml              use it
   ackwire why queue orders                         why nothing moves in queue "orders"
   ackwire store check ackwire-data                 whether the files of a stopped broker are sound
+  ackwire send tcp://127.0.0.1:61616 orders hello  send a message, to any broker that speaks OpenWire
+  ackwire receive tcp://127.0.0.1:61616 orders     take what is there; also: browse, request, subscribe
 
 Each command explains itself: ackwire serve --help
 """
@@ -57,6 +60,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class _Parser(argparse.ArgumentParser):
     """An argument parser that says what is wrong in one line, without the usage in front of it."""
 
+    intermixed = False
+    """Whether the last arguments of a command, of any number, may stand behind options too."""
+    _is_inside = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        if not self.intermixed or self._is_inside:
+            return super().parse_known_args(args, namespace)
+        # The parser of a command is only ever asked for known arguments, and intermixed parsing comes back here.
+        self._is_inside = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_inside = False
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {escape(message)} (see {self.prog} --help)\n")
 
@@ -76,6 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     why.add_command(commands)
     transaction.add_command(commands)
     store.add_command(commands)
+    send.add_command(commands)
+    receive.add_command(commands)
+    browse.add_command(commands)
+    request.add_command(commands)
+    subscribe.add_command(commands)
     version = commands.add_parser("version", help="print the version of Ackwire and of Python")
     version.set_defaults(run=_run_version)
     return parser

@@ -1,0 +1,214 @@
+"""What the commands of a client share: the broker and who connects, sessions on it, and errors in one line.
+
+Exit codes: 0 everything was done and confirmed; 1 not everything was, and standard error says what; 2 nothing was
+done, for a reason that the user can put right; 3 what was waited for did not come (a reply, as many messages as
+--count asked for).
+
+Passwords come from a file or from the environment: the arguments of a process can be seen by everybody on a machine.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ackwire import logs
+from ackwire.cli.interrupts import Interrupts
+from ackwire.client import errors
+from ackwire.client.uri import DestinationUri, mask_secrets, parse_broker_url, parse_destination_uri
+from ackwire.config import LogSettings
+from ackwire.destinations import Kind
+from ackwire.errors import AckwireError, ConfigError
+from ackwire.logs import escape
+
+if TYPE_CHECKING:
+    from ackwire import Connection, ConnectionFactory
+
+EXIT_INCOMPLETE: Final = 1
+EXIT_NOTHING_CAME: Final = 3
+PASSWORD_VARIABLE: Final = "ACKWIRE_PASSWORD"  # noqa: S105 - the name of the variable
+EXIT_CODES: Final = (
+    "exit codes: 0 all done and confirmed; 1 not all of it, standard error says what; 2 nothing was done, and you can "
+    "put it right; 3 what was waited for did not come"
+)
+
+_HINTS: Final[tuple[tuple[type[AckwireError], str], ...]] = (
+    (errors.JMSSecurityError, f"check --user, --password-file or {PASSWORD_VARIABLE}, and what this user may do"),
+    (errors.InvalidClientIdError, "choose another --client-id, or end the connection that has it"),
+    (errors.InvalidSelectorError, "check --selector"),
+    (errors.ConnectionFailedError, "is a broker running there?"),
+    (errors.ResourceAllocationError, "the broker is full: consume something, or raise its limits"),
+    (errors.RequestTimedOutError, "the broker may be full or too busy; jms.requestTimeout=MS in the URL waits longer"),
+)
+"""What to do, by the first class that fits."""
+
+
+_USERS_TO_MEND: Final = (
+    ConfigError,
+    errors.IllegalArgumentError,
+    errors.InvalidClientIdError,
+    errors.InvalidDestinationError,
+    errors.InvalidSelectorError,
+    errors.JMSSecurityError,
+    errors.UnsupportedError,
+)
+
+
+def exit_code(error: AckwireError, *, is_anything_done: bool) -> int:
+    """2 for what the user can put right before trying again, 1 for everything else."""
+    return 2 if isinstance(error, _USERS_TO_MEND) and not is_anything_done else EXIT_INCOMPLETE
+
+
+def add_client_options(parser: argparse.ArgumentParser) -> None:
+    """Broker, destination, and who connects."""
+    parser.add_argument(
+        "url", metavar="URL", help="the broker, tcp://host:port or failover:(…), or a name from --config"
+    )
+    parser.add_argument("destination", metavar="DESTINATION", help="orders, queue://orders or topic://prices")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="where names of brokers are explained; default: $ACKWIRE_CONFIG, or ackwire.toml",
+    )
+    parser.add_argument("--user", metavar="NAME", help="who connects")
+    parser.add_argument(
+        "--password-file", metavar="FILE", help=f"its first line is the password; without, ${PASSWORD_VARIABLE} is"
+    )
+    parser.add_argument(
+        "--client-id", metavar="ID", help="the identity of the connection; durable subscriptions need it"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="errors only: no summary, no progress")
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell on standard error what the client does")
+
+
+# ---- what people read ------------------------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    """One line on standard error: standard output is for messages."""
+    print(f"ackwire: {escape(text)}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Destination and broker, as messages to people name them."""
+
+    destination: str
+    broker: str
+
+    def __str__(self) -> str:
+        return f"{self.destination} on {self.broker}"
+
+    def failure(self, error: Exception) -> str:
+        """What happened, where, and what to do, in one line."""
+        hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
+        text = " ".join(str(error).split()) or type(error).__name__
+        return f"{self}: {text}{f'; {hint}' if hint and hint not in text else ''}"
+
+
+@contextmanager
+def failing_before_anything_was_done(where: Where) -> Iterator[None]:
+    """What the client raises here is a `ConfigError`: nothing has happened, and the user can put it right."""
+    try:
+        yield
+    except errors.JMSError as error:
+        raise ConfigError(where.failure(error)) from None
+
+
+# ---- the destination -------------------------------------------------------------------------------------------
+
+
+def destination_from(args: argparse.Namespace, *, default: Kind = Kind.QUEUE) -> DestinationUri:
+    """Raises `ConfigError`."""
+    return parse_destination_uri(args.destination, default=default)
+
+
+def only_queue(uri: DestinationUri, instead: str) -> DestinationUri:
+    """Raises `ConfigError` for a topic, and says what to use *instead*."""
+    if not uri.destination.kind.is_queue:
+        raise ConfigError(f"{uri.destination!r} is a topic; {instead}")
+    return uri
+
+
+def with_prefetch(uri: DestinationUri, prefetch: int) -> DestinationUri:
+    return replace(uri, consumer=replace(uri.consumer, prefetch_size=prefetch))
+
+
+# ---- the connection --------------------------------------------------------------------------------------------
+
+
+def where_of(args: argparse.Namespace, uri: DestinationUri) -> Where:
+    return Where(repr(uri.destination), mask_secrets(args.url).partition("?")[0])
+
+
+@contextmanager
+def connected(args: argparse.Namespace, where: Where, interrupts: Interrupts) -> "Iterator[Connection]":
+    """A connection that is logged in and started. Raises `ConfigError` if it cannot be made."""
+    if args.verbose:
+        logs.set_up(LogSettings(level="debug"))
+    factory = _factory(args)
+    with interrupts.raising(), failing_before_anything_was_done(where):
+        connection = _opened(factory, args)
+    if not args.quiet:
+        connection.on_interrupted = lambda: say(f"the connection to {where.broker} is lost; connecting again")
+        connection.on_resumed = lambda: say(f"connected to {where.broker} again")
+    with connection:
+        yield connection
+
+
+def failure_check(connection: "Connection") -> Callable[[], None]:
+    """Something to call now and then: it raises what the connection has reported since."""
+    reported: list[errors.JMSError] = []
+    connection.on_error = reported.append
+
+    def check() -> None:
+        if reported:
+            raise reported[0]
+
+    return check
+
+
+def _opened(factory: "ConnectionFactory", args: argparse.Namespace) -> "Connection":
+    connection = factory.create_connection(args.user, _password(args, factory))
+    try:
+        if args.client_id is not None:
+            connection.client_id = args.client_id
+        connection.start()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _factory(args: argparse.Namespace) -> "ConnectionFactory":
+    # Imported here, so that the commands of the broker start without loading a client.
+    from ackwire import ConnectionFactory
+
+    if ":" not in args.url:
+        return ConnectionFactory.lookup(args.url, args.config)
+    if parse_broker_url(args.url).connection.password is not None:
+        say(
+            "warning: the password in the URL can be seen by every user of this machine; use --password-file or "
+            f"{PASSWORD_VARIABLE}"
+        )
+    return ConnectionFactory(args.url)
+
+
+def _password(args: argparse.Namespace, factory: "ConnectionFactory") -> str | None:
+    """The nearest one: the file, then what the URL or its name says (None here), then the environment."""
+    if args.password_file is not None:
+        try:
+            text = Path(args.password_file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise ConfigError(f"--password-file {args.password_file}: {reason}") from None
+        return text.partition("\n")[0].removesuffix("\r")
+    # A password without a name is no anonymous login any more, and brokers refuse it.
+    has_user = args.user is not None or factory.options.user_name is not None
+    if factory.options.password is not None or not has_user:
+        return None
+    return os.environ.get(PASSWORD_VARIABLE)

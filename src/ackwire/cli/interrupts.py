@@ -1,0 +1,73 @@
+"""Ctrl-C and SIGTERM, for work that must not be torn in the middle.
+
+Between writing a message and acknowledging it nothing may come in between. So a signal is only noted, and work asks
+`pressed` at moments of its choice; where it waits for input and nothing is under way, `raising` lets the signal through
+as `KeyboardInterrupt`. Whoever presses a second time wants out at once: what was not acknowledged comes again.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+SAME_SIGNAL_SECONDS: Final = 0.25
+"""Signals this close together are one: `timeout` and shells signal a process and then its whole group."""
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """Use it in a `with`: the signals are as before afterwards."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self._pressed_at = 0.0
+        self._is_raising = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """While this waits, and does nothing else, a signal raises `KeyboardInterrupt`; also one that came before."""
+        self._is_raising = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._is_raising = False
+
+    def check(self) -> None:
+        if self.pressed:
+            raise KeyboardInterrupt
+
+    def sleep(self, seconds: float) -> None:
+        """Raises `KeyboardInterrupt` when a signal comes."""
+        with self.raising():
+            if seconds > 0:
+                time.sleep(seconds)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        now = time.monotonic()
+        if self.pressed:
+            if now - self._pressed_at >= SAME_SIGNAL_SECONDS:
+                print(f"ackwire: {signal.Signals(number).name} again: ending at once", file=sys.stderr, flush=True)
+                os._exit(1)
+            return
+        self.pressed, self._pressed_at = True, now
+        if self._is_raising:
+            raise KeyboardInterrupt
