@@ -61,11 +61,10 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def one_of(what: str, word: str, known: "tuple[str, ...] | list[str]") -> str:
-    """*word*, if it is one of the *known*; the error names those, and the nearest."""
+    """*word*, if it is one of the *known*; the error names the nearest, or all of them."""
     if word not in known:
-        raise argparse.ArgumentTypeError(
-            f"unknown {what} {word!r}{did_you_mean(word, known)}; known: {', '.join(known)}"
-        )
+        hint = did_you_mean(word, known) or f"; known: {', '.join(known)}"
+        raise argparse.ArgumentTypeError(f"unknown {what} {word!r}{hint}")
     return word
 
 

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 EXIT_INCOMPLETE: Final = 1
 EXIT_NOTHING_CAME: Final = 3
 PASSWORD_VARIABLE: Final = "ACKWIRE_PASSWORD"  # noqa: S105 - the name of the variable
-EXIT_CODES: Final = (
-    "exit codes: 0 all done and confirmed; 1 not all of it, standard error says what; 2 nothing was done, and you can "
-    "put it right; 3 what was waited for did not come"
-)
+EXIT_CODES: Final = """\
+exit codes:
+  0  all was done, and the broker has confirmed it
+  1  not all of it: standard error says what
+  2  nothing was done, for a reason that you can put right"""
 
 _HINTS: Final[tuple[tuple[type[AckwireError], str], ...]] = (
     (errors.JMSSecurityError, f"check --user, --password-file or {PASSWORD_VARIABLE}, and what this user may do"),

@@ -144,7 +144,7 @@ class Stamp:
             None if args.delay is None else _milliseconds(args.delay),
         )
         try:
-            stamp.put_on(Outgoing(Message()), 1)
+            stamp.put_on(Outgoing(Message()), None if getattr(args, "count", None) is None else 1)
         except BadMessage as error:
             raise ConfigError(str(error)) from None
         return stamp

@@ -63,7 +63,7 @@ examples:
 goes wrong before; none gives everything back, and the broker counts that as a delivery (browse does not).
 
 {EXIT_CODES}
-3 is: --count was given, and fewer came
+  3  --count was given, and fewer came
 """
 
 
@@ -72,8 +72,8 @@ def add_command(commands: "Commands") -> None:
     parser = commands.add_parser(
         "receive",
         help="take messages from a queue",
-        description="Takes messages from a queue: those that are there now, unless --timeout or --follow wait for more. "
-        "A message is acknowledged after it was written and flushed.",
+        description="Takes messages from a queue: those that are there now, unless --timeout or --follow wait for\n"
+        "more. A message is acknowledged after it was written and flushed.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

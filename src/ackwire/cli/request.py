@@ -40,7 +40,7 @@ examples:
   ackwire request tcp://127.0.0.1:61616 Ackwire.Why --property subject=queue --property name=orders "" --print-headers
 
 {EXIT_CODES}
-3 is: no reply came in time; the request may still be handled later (--ttl ends that)
+  3  no reply came in time; the request may still be handled later (--ttl ends that)
 """
 
 

@@ -38,7 +38,7 @@ examples:
   ackwire subscribe tcp://127.0.0.1:61616 prices --durable audit --client-id me --unsubscribe
 
 {EXIT_CODES}
-3 is: --count was given, and fewer came before --timeout
+  3  --count was given, and fewer came before --timeout
 """
 
 
@@ -47,7 +47,7 @@ def add_command(commands: "Commands") -> None:
     parser = commands.add_parser(
         "subscribe",
         help="write what is published to a topic",
-        description="Writes what is published to a topic, until --count, --timeout or Ctrl-C. With --durable the "
+        description="Writes what is published to a topic, until --count, --timeout or Ctrl-C. With --durable the\n"
         "broker keeps messages while nobody listens.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
