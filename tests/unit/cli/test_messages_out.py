@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ackwire.cli import messages_out
 from ackwire.cli.messages_out import DirectoryOutput, StreamOutput, file_name, output_from_args
 from ackwire.client.messages import BytesMessage, MapMessage, Message, TextMessage, message_from_command
 from ackwire.errors import ConfigError
@@ -80,7 +79,7 @@ def test_nothing_in_a_body_drives_a_terminal_and_a_pipe_gets_it_as_it_is() -> No
 
 def test_what_goes_into_a_file_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
-    monkeypatch.setattr(messages_out.os, "fsync", synced.append)
+    monkeypatch.setattr("ackwire.cli.messages_out.os.fsync", synced.append)
     with (tmp_path / "out").open("wb") as file:
         output = StreamOutput(file)
         output.write(received(TextMessage("x")))
@@ -118,7 +117,7 @@ def test_a_message_that_cannot_be_written_leaves_nothing_under_its_name(
     def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(messages_out.os, "fsync", fail)
+    monkeypatch.setattr("ackwire.cli.messages_out.os.fsync", fail)
     with pytest.raises(OSError, match="No space left"):
         DirectoryOutput(tmp_path).write(received(TextMessage("one")))
     assert not [file for file in tmp_path.iterdir() if not file.name.startswith(".")]
