@@ -25,10 +25,9 @@ from ackwire.cli.taking import (
     told,
     told_failure,
 )
-from ackwire.client.errors import JMSError
+from ackwire.client import Browser, JMSError
 
 if TYPE_CHECKING:
-    from ackwire import Browser
     from ackwire.cli.config import Commands
 
 _EPILOG: Final = f"""\
@@ -77,7 +76,7 @@ def _run(args: argparse.Namespace) -> int:
     return told(ending, tally, where, Wanted(None, None, follow=False, quiet=args.quiet, remark=", which stay there"))
 
 
-def _browsed(browser: "Browser", taker: Taker, interrupts: Interrupts) -> Ending:
+def _browsed(browser: Browser, taker: Taker, interrupts: Interrupts) -> Ending:
     messages = iter(browser)
     ending: Ending | None = None
     while ending is None:

@@ -14,19 +14,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ackwire import logs
 from ackwire.cli.interrupts import Interrupts
-from ackwire.client import errors
-from ackwire.client.uri import DestinationUri, mask_secrets, parse_broker_url, parse_destination_uri
+from ackwire.client import Connection, ConnectionFactory, errors
+from ackwire.client.options import ConnectionOptions
+from ackwire.client.uri import DestinationUri, mask_secrets, parse_destination_uri
 from ackwire.config import LogSettings
 from ackwire.destinations import Kind
 from ackwire.errors import AckwireError, ConfigError
 from ackwire.logs import escape
-
-if TYPE_CHECKING:
-    from ackwire import Connection, ConnectionFactory
 
 EXIT_INCOMPLETE: Final = 1
 EXIT_NOTHING_CAME: Final = 3
@@ -147,13 +145,13 @@ def where_of(args: argparse.Namespace, uri: DestinationUri) -> Where:
 
 
 @contextmanager
-def connected(args: argparse.Namespace, where: Where, interrupts: Interrupts) -> "Iterator[Connection]":
+def connected(args: argparse.Namespace, where: Where, interrupts: Interrupts) -> Iterator[Connection]:
     """A connection that is logged in and started. Raises `ConfigError` if it cannot be made."""
     if args.verbose:
         logs.set_up(LogSettings(level="debug"))
     factory = _factory(args)
     with interrupts.raising(), failing_before_anything_was_done(where):
-        connection = _opened(factory, args)
+        connection = _opened(factory)
     if not args.quiet:
         connection.on_interrupted = lambda: say(f"the connection to {where.broker} is lost; connecting again")
         connection.on_resumed = lambda: say(f"connected to {where.broker} again")
@@ -161,7 +159,7 @@ def connected(args: argparse.Namespace, where: Where, interrupts: Interrupts) ->
         yield connection
 
 
-def failure_check(connection: "Connection") -> Callable[[], None]:
+def failure_check(connection: Connection) -> Callable[[], None]:
     """Something to call now and then: it raises what the connection has reported since."""
     reported: list[errors.JMSError] = []
     connection.on_error = reported.append
@@ -173,11 +171,9 @@ def failure_check(connection: "Connection") -> Callable[[], None]:
     return check
 
 
-def _opened(factory: "ConnectionFactory", args: argparse.Namespace) -> "Connection":
-    connection = factory.create_connection(args.user, _password(args, factory))
+def _opened(factory: ConnectionFactory) -> Connection:
+    connection = factory.create_connection()
     try:
-        if args.client_id is not None:
-            connection.client_id = args.client_id
         connection.start()
     except BaseException:
         connection.close()
@@ -185,21 +181,23 @@ def _opened(factory: "ConnectionFactory", args: argparse.Namespace) -> "Connecti
     return connection
 
 
-def _factory(args: argparse.Namespace) -> "ConnectionFactory":
-    # Imported here, so that the commands of the broker start without loading a client.
-    from ackwire import ConnectionFactory
+def _factory(args: argparse.Namespace) -> ConnectionFactory:
+    """What the URL or its name says, and over that what options say."""
+    if ":" in args.url:
+        factory = ConnectionFactory(args.url)
+        if factory.options.password is not None:
+            say(
+                "warning: the password in the URL can be seen by every user of this machine; use --password-file or "
+                f"{PASSWORD_VARIABLE}"
+            )
+    else:
+        factory = ConnectionFactory.lookup(args.url, args.config)
+    given = {"user_name": args.user, "client_id": args.client_id, "password": _password(args, factory.options)}
+    factory.options = replace(factory.options, **{name: value for name, value in given.items() if value is not None})
+    return factory
 
-    if ":" not in args.url:
-        return ConnectionFactory.lookup(args.url, args.config)
-    if parse_broker_url(args.url).connection.password is not None:
-        say(
-            "warning: the password in the URL can be seen by every user of this machine; use --password-file or "
-            f"{PASSWORD_VARIABLE}"
-        )
-    return ConnectionFactory(args.url)
 
-
-def _password(args: argparse.Namespace, factory: "ConnectionFactory") -> str | None:
+def _password(args: argparse.Namespace, options: ConnectionOptions) -> str | None:
     """The nearest one: the file, then what the URL or its name says (None here), then the environment."""
     if args.password_file is not None:
         try:
@@ -209,7 +207,5 @@ def _password(args: argparse.Namespace, factory: "ConnectionFactory") -> str | N
             raise ConfigError(f"--password-file {args.password_file}: {reason}") from None
         return text.partition("\n")[0].removesuffix("\r")
     # A password without a name is no anonymous login any more, and brokers refuse it.
-    has_user = args.user is not None or factory.options.user_name is not None
-    if factory.options.password is not None or not has_user:
-        return None
-    return os.environ.get(PASSWORD_VARIABLE)
+    has_user = args.user is not None or options.user_name is not None
+    return os.environ.get(PASSWORD_VARIABLE) if has_user and options.password is None else None

@@ -35,13 +35,12 @@ from ackwire.cli.taking import (
     told,
     told_failure,
 )
-from ackwire.client.errors import JMSError
+from ackwire.client import AckMode, Consumer, JMSError, Session
+from ackwire.client.uri import DestinationUri
 from ackwire.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ackwire import AckMode, Consumer, Session
     from ackwire.cli.config import Commands
-    from ackwire.client.uri import DestinationUri
 
 _PULLED_MAX: Final = 10
 """So few messages are asked for one by one: none is taken away from others that is not wanted here."""
@@ -114,7 +113,7 @@ def _run(args: argparse.Namespace) -> int:
             rate=args.rate,
         )
         try:
-            session = connection.session(_ack_mode(args.ack))
+            session = connection.session(AckMode.INDIVIDUAL if args.ack == "auto" else AckMode.CLIENT)
             ending = _taken(args, taker, Consumers(session, uri, args))
             is_given_back = args.ack == "none" or (args.ack == "client" and ending is Ending.INTERRUPTED)
             if args.ack == "client" and not is_given_back:
@@ -126,16 +125,10 @@ def _run(args: argparse.Namespace) -> int:
     return told(ending, tally, where, Wanted.from_args(args, follow=args.follow, remark=remark))
 
 
-def _ack_mode(name: str) -> "AckMode":
-    from ackwire import AckMode
-
-    return AckMode.INDIVIDUAL if name == "auto" else AckMode.CLIENT
-
-
 class Consumers:
     """Makes consumers of the queue, one at a time."""
 
-    def __init__(self, session: "Session", uri: "DestinationUri", args: argparse.Namespace) -> None:
+    def __init__(self, session: Session, uri: DestinationUri, args: argparse.Namespace) -> None:
         self._session = session
         self._uri = uri
         self._selector: str | None = args.selector
@@ -143,10 +136,10 @@ class Consumers:
         # What is not acknowledged as it goes fills a prefetch window, and then nothing would be pushed any more.
         self.only_pull = few or args.ack != "auto" or uri.consumer.prefetch_size == 0
 
-    def pulling(self) -> "Consumer":
+    def pulling(self) -> Consumer:
         return self._session.consumer(str(with_prefetch(self._uri, 0)), self._selector)
 
-    def pushing(self, left: int | None) -> "Consumer":
+    def pushing(self, left: int | None) -> Consumer:
         own = self._uri.consumer.prefetch_size
         prefetch = own or min(_PREFETCH_MAX, left or _PREFETCH_MAX)
         return self._session.consumer(str(with_prefetch(self._uri, prefetch)), self._selector)

@@ -22,13 +22,11 @@ from ackwire.cli.message_json import Outgoing
 from ackwire.cli.messages_in import add_body_options, add_header_options, source_from_args
 from ackwire.cli.messages_out import add_output_options, output_from_args
 from ackwire.cli.send import failure_text, sender_for
-from ackwire.client.errors import JMSError
+from ackwire.client import Connection, Consumer, JMSError, Message
 from ackwire.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ackwire import Connection, Consumer
     from ackwire.cli.config import Commands
-    from ackwire.client.messages import Message
 
 _SLICE_SECONDS: Final = 0.5
 """How long a wait goes on before it looks whether somebody wants out."""
@@ -105,13 +103,13 @@ def _only_message(args: argparse.Namespace) -> Outgoing:
 
 
 def _reply(
-    connection: "Connection",
+    connection: Connection,
     destination: str,
     outgoing: Outgoing,
     where: Where,
     interrupts: Interrupts,
     timeout_seconds: float,
-) -> "Message | None":
+) -> Message | None:
     session = connection.session()
     reply_to = session.temporary_queue()
     consumer = session.consumer(reply_to)
@@ -126,7 +124,7 @@ def _reply(
     return _received(consumer, interrupts, timeout_seconds)
 
 
-def _received(consumer: "Consumer", interrupts: Interrupts, timeout_seconds: float) -> "Message | None":
+def _received(consumer: Consumer, interrupts: Interrupts, timeout_seconds: float) -> Message | None:
     deadline = time.monotonic() + timeout_seconds
     while not interrupts.pressed and (left := deadline - time.monotonic()) > 0:
         message = consumer.receive(min(_SLICE_SECONDS, left))

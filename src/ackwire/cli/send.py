@@ -28,12 +28,19 @@ from ackwire.cli.interrupts import Interrupts
 from ackwire.cli.message_json import BadMessage, Outgoing
 from ackwire.cli.messages_in import Source, add_body_options, add_header_options, add_stream_options, source_from_args
 from ackwire.cli.tally import Pace, Tally
-from ackwire.client.errors import ConnectionFailedError, JMSError, RequestTimedOutError
-from ackwire.client.messages import DeliveryMode, Message
+from ackwire.client import (
+    Connection,
+    ConnectionFailedError,
+    DeliveryMode,
+    JMSError,
+    Message,
+    Producer,
+    RequestTimedOutError,
+    Session,
+)
 from ackwire.clock import SystemClock
 
 if TYPE_CHECKING:
-    from ackwire import Connection, Producer, Session
     from ackwire.cli.config import Commands
 
 _WINDOW: Final = 1000
@@ -148,7 +155,7 @@ def failure_text(sender: "Sender", problem: BaseException | None, where: Where) 
 
 
 def sender_for(
-    connection: "Connection", destination: str, interrupts: Interrupts, transaction_size: int | None = None
+    connection: Connection, destination: str, interrupts: Interrupts, transaction_size: int | None = None
 ) -> "Sender":
     """Raises `JMSError`."""
     session = connection.session(transacted=transaction_size is not None)
@@ -161,7 +168,7 @@ def sender_for(
 class Sender:
     """Sends, and counts what the broker has answered."""
 
-    def __init__(self, producer: "Producer", interrupts: Interrupts) -> None:
+    def __init__(self, producer: Producer, interrupts: Interrupts) -> None:
         self._producer = producer
         self._interrupts = interrupts
         self._now_ms = SystemClock().now_ms
@@ -231,7 +238,7 @@ class Sender:
 class ConfirmingSender(Sender):
     """Asks for an answer to each message, persistent or not, and has many under way."""
 
-    def __init__(self, producer: "Producer", interrupts: Interrupts) -> None:
+    def __init__(self, producer: Producer, interrupts: Interrupts) -> None:
         super().__init__(producer, interrupts)
         self._under_way: deque[Future[Message]] = deque()
         self._sizes: deque[int] = deque()
@@ -295,7 +302,7 @@ def _leaves_open(error: JMSError) -> bool:
 class TransactedSender(Sender):
     """Commits after so many messages; the answer to the commit confirms them together."""
 
-    def __init__(self, session: "Session", producer: "Producer", interrupts: Interrupts, size: int) -> None:
+    def __init__(self, session: Session, producer: Producer, interrupts: Interrupts, size: int) -> None:
         super().__init__(producer, interrupts)
         self._session = session
         self._size = size

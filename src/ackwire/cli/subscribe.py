@@ -22,13 +22,12 @@ from ackwire.cli.interrupts import Interrupts
 from ackwire.cli.messages_out import output_from_args
 from ackwire.cli.receive import add_taking_options
 from ackwire.cli.taking import Taker, Unreadable, Wanted, WriteFailed, acknowledge_each, tally_for, told, told_failure
-from ackwire.client.errors import JMSError
+from ackwire.client import AckMode, Consumer, JMSError, Session
 from ackwire.client.uri import DestinationUri, parse_broker_url
 from ackwire.destinations import Kind
 from ackwire.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ackwire import AckMode, Consumer, Session
     from ackwire.cli.config import Commands
 
 _EPILOG: Final = f"""\
@@ -104,7 +103,7 @@ def _subscribed(args: argparse.Namespace, uri: DestinationUri, where: Where) -> 
             rate=args.rate,
         )
         try:
-            session = connection.session(_individual())
+            session = connection.session(AckMode.INDIVIDUAL)
             consumer = _consumer(session, uri, args)
             if not args.quiet:
                 say(f"subscribed to {where}{'' if args.count or args.timeout is not None else '; Ctrl-C ends'}")
@@ -116,13 +115,7 @@ def _subscribed(args: argparse.Namespace, uri: DestinationUri, where: Where) -> 
     return told(ending, tally, where, Wanted.from_args(args, follow=args.timeout is None))
 
 
-def _individual() -> "AckMode":
-    from ackwire import AckMode
-
-    return AckMode.INDIVIDUAL
-
-
-def _consumer(session: "Session", uri: DestinationUri, args: argparse.Namespace) -> "Consumer":
+def _consumer(session: Session, uri: DestinationUri, args: argparse.Namespace) -> Consumer:
     if args.durable is None:
         return session.consumer(str(uri), args.selector, no_local=args.no_local)
     return session.durable_subscriber(str(uri), args.durable, args.selector, no_local=args.no_local)

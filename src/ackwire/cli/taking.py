@@ -8,23 +8,18 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ackwire.cli import amounts
 from ackwire.cli.connecting import EXIT_INCOMPLETE, EXIT_NOTHING_CAME, Where, exit_code, say
 from ackwire.cli.interrupts import Interrupts
 from ackwire.cli.messages_out import Output
 from ackwire.cli.tally import Pace, Tally
-from ackwire.client.errors import JMSError
-from ackwire.client.messages import Message
+from ackwire.client import Consumer, JMSError, Message
 from ackwire.errors import AckwireError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ackwire import Consumer
 
 BATCH_MAX: Final = 100
 """Messages that are written before they are flushed and acknowledged, at most."""
@@ -58,8 +53,8 @@ class Taker:
         tally: Tally,
         interrupts: Interrupts,
         *,
-        acknowledge: "Callable[[list[Message]], None]",
-        check: "Callable[[], None]" = lambda: None,
+        acknowledge: Callable[[list[Message]], None],
+        check: Callable[[], None] = lambda: None,
         count_max: int | None = None,
         rate: float | None = None,
     ) -> None:
@@ -79,7 +74,7 @@ class Taker:
             return None
         return self._count_max - self._tally.count - len(self._batch)
 
-    def take(self, consumer: "Consumer", *, idle_seconds: float | None, is_pulling: bool) -> Ending:
+    def take(self, consumer: Consumer, *, idle_seconds: float | None, is_pulling: bool) -> Ending:
         """Take messages until there are enough, or none came for *idle_seconds* (None: for ever).
 
         A consumer *is_pulling* with prefetch 0: it asks the broker for each message.
@@ -97,13 +92,13 @@ class Taker:
         self.settle()
         return ending
 
-    def take_one(self, consumer: "Consumer") -> Ending | None:
+    def take_one(self, consumer: Consumer) -> Ending | None:
         """Ask for one message: None if there was one, and it is settled."""
         ending = self._take_one(consumer, 0, True)
         self.settle()
         return ending
 
-    def _take_one(self, consumer: "Consumer", idle_seconds: float | None, is_pulling: bool) -> Ending | None:
+    def _take_one(self, consumer: Consumer, idle_seconds: float | None, is_pulling: bool) -> Ending | None:
         if self._pace.is_limited:
             self.settle()
             try:
@@ -122,7 +117,7 @@ class Taker:
         self.write(message)
         return None
 
-    def _wait(self, consumer: "Consumer", idle_seconds: float | None) -> Message | None:
+    def _wait(self, consumer: Consumer, idle_seconds: float | None) -> Message | None:
         if idle_seconds == 0:
             return consumer.receive_no_wait()
         deadline = None if idle_seconds is None else time.monotonic() + idle_seconds

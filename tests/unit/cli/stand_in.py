@@ -8,22 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from enum import IntEnum
-from types import SimpleNamespace
 from typing import Any
 
-from ackwire.client.errors import JMSError
-from ackwire.client.messages import DeliveryMode, Message, TextMessage, message_from_command
-from ackwire.client.uri import parse_destination_uri
+from ackwire.client import AckMode, JMSError, Message, TextMessage
+from ackwire.client.messages import message_from_command
+from ackwire.client.options import ConnectionOptions
+from ackwire.client.uri import parse_broker_url, parse_destination_uri
 from ackwire.destinations import Destination
-
-
-class AckMode(IntEnum):
-    SESSION_TRANSACTED = 0
-    AUTO = 1
-    CLIENT = 2
-    DUPS_OK = 3
-    INDIVIDUAL = 4
 
 
 @dataclass
@@ -72,16 +63,15 @@ class Factory:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        options = dict(pair.split("=") for pair in url.partition("?")[2].split("&") if pair)
-        self.options = SimpleNamespace(password=options.get("jms.password"), user_name=options.get("jms.userName"))
+        self.options = parse_broker_url(url).connection
 
     @classmethod
     def lookup(cls, name: str, path: str | None = None) -> "Factory":
         cls.broker.events.append(f"lookup {name} {path}")
         return cls(f"tcp://{name}:61616")
 
-    def create_connection(self, user_name: str | None = None, password: str | None = None) -> "Connection":
-        return Connection(self.broker, user_name, password)
+    def create_connection(self) -> "Connection":
+        return Connection(self.broker, self.options)
 
 
 class Closing:
@@ -98,17 +88,16 @@ class Closing:
 
 
 class Connection(Closing):
-    def __init__(self, broker: Broker, user_name: str | None, password: str | None) -> None:
+    def __init__(self, broker: Broker, options: ConnectionOptions) -> None:
         self.broker = broker
-        self._login = (user_name, password)
-        self.client_id: str | None = None
+        self._login = (options.user_name, options.password, options.client_id)
         self.on_error: Callable[[JMSError], None] | None = None
         self.on_interrupted: Callable[[], None] | None = None
         self.on_resumed: Callable[[], None] | None = None
 
     def start(self) -> None:
         self.broker.check("start")
-        self.broker.logins.append((*self._login, self.client_id))
+        self.broker.logins.append(self._login)
 
     def session(self, ack_mode: int = AckMode.AUTO, *, transacted: bool = False) -> "Session":
         return Session(self.broker, ack_mode, transacted)
@@ -240,6 +229,3 @@ class Browser(Closing):
         for message in list(self._broker.queue(self._name)):
             self._broker.on_receive()
             yield message
-
-
-__all__ = ["AckMode", "Broker", "DeliveryMode"]

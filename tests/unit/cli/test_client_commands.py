@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import ackwire
 from ackwire.cli.main import main
 from ackwire.client.errors import (
     ConnectionFailedError,
@@ -24,7 +23,7 @@ from ackwire.client.errors import (
 )
 from ackwire.client.messages import DeliveryMode, TextMessage, message_from_command
 from ackwire.wire.openwire import commands
-from tests.unit.cli.stand_in import AckMode, Broker
+from tests.unit.cli.stand_in import Broker
 
 URL = "tcp://broker:61616"
 
@@ -41,8 +40,7 @@ Run = Callable[..., Outcome]
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     broker = Broker()
-    monkeypatch.setattr(ackwire, "ConnectionFactory", broker.factory(), raising=False)
-    monkeypatch.setattr(ackwire, "AckMode", AckMode, raising=False)
+    monkeypatch.setattr("ackwire.cli.connecting.ConnectionFactory", broker.factory())
     monkeypatch.setattr("ackwire.cli.taking.time.sleep", lambda _: None)
     monkeypatch.delenv("ACKWIRE_PASSWORD", raising=False)
     return broker
@@ -477,7 +475,7 @@ def test_a_password_in_the_url_works_with_a_warning_and_is_never_shown(
     assert outcome.code == 0
     assert "warning: the password in the URL can be seen" in outcome.err
     assert "hunter2" not in outcome.err
-    assert broker.logins == [(None, None, None)], "the URL's is nearer than the environment's"
+    assert broker.logins == [("me", "hunter2", None)], "the URL's is nearer than the environment's"
 
 
 def test_a_name_is_looked_up(broker: Broker, run: Run) -> None:
