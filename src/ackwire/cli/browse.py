@@ -64,8 +64,9 @@ def add_command(commands: "Commands") -> None:
 def _run(args: argparse.Namespace) -> int:
     uri = only_queue(destination_from(args), "there is nothing to browse: ackwire subscribe shows what is published")
     where = where_of(args, uri)
-    tally = tally_for(args)
+    tally = tally_for(args, "browsed")
     with Interrupts() as interrupts, connected(args, where, interrupts) as connection:
+        tally.begin()
         taker = Taker(output_from_args(args), tally, interrupts, acknowledge=acknowledge_nothing, count_max=args.count)
         try:
             with connection.session() as session, session.browser(str(uri), args.selector) as browser:
@@ -73,7 +74,7 @@ def _run(args: argparse.Namespace) -> int:
         except (JMSError, WriteFailed, Unreadable) as error:
             return told_failure(error, tally, where)
     # The first N at most: fewer are no failure.
-    return told(ending, tally, where, Wanted(None, None, follow=False, quiet=args.quiet, remark=", which stay there"))
+    return told(ending, tally, where, Wanted(None, None, follow=False, quiet=args.quiet))
 
 
 def _browsed(browser: Browser, taker: Taker, interrupts: Interrupts) -> Ending:

@@ -8,8 +8,10 @@ Passwords come from a file or from the environment: the arguments of a process c
 """
 
 import argparse
+import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +31,7 @@ from ackwire.logs import escape
 EXIT_INCOMPLETE: Final = 1
 EXIT_NOTHING_CAME: Final = 3
 PASSWORD_VARIABLE: Final = "ACKWIRE_PASSWORD"  # noqa: S105 - the name of the variable
+_PATIENCE_SECONDS: Final = 3.0
 EXIT_CODES: Final = """\
 exit codes:
   0  all was done, and the broker has confirmed it
@@ -105,7 +108,7 @@ class Where:
     def failure(self, error: Exception) -> str:
         """What happened, where, and what to do, in one line."""
         hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
-        text = " ".join(str(error).split()) or type(error).__name__
+        text = " ".join(str(error).split()).removeprefix(f"{self.broker}: ") or type(error).__name__
         return f"{self}: {text}{f'; {hint}' if hint and hint not in text else ''}"
 
 
@@ -149,9 +152,18 @@ def connected(args: argparse.Namespace, where: Where, interrupts: Interrupts) ->
     """A connection that is logged in and started. Raises `ConfigError` if it cannot be made."""
     if args.verbose:
         logs.set_up(LogSettings(level="debug"))
+        logging.getLogger("asyncio").setLevel(logging.INFO)
     factory = _factory(args)
-    with interrupts.raising(), failing_before_anything_was_done(where):
-        connection = _opened(factory)
+    # `failover:` tries for ever, and nobody should wonder what goes on.
+    patience = threading.Timer(_PATIENCE_SECONDS, say, (f"{where}: still connecting; Ctrl-C ends",))
+    patience.daemon = True
+    try:
+        if not args.quiet:
+            patience.start()
+        with interrupts.raising(), failing_before_anything_was_done(where):
+            connection = _opened(factory)
+    finally:
+        patience.cancel()
     if not args.quiet:
         connection.on_interrupted = lambda: say(f"the connection to {where.broker} is lost; connecting again")
         connection.on_resumed = lambda: say(f"connected to {where.broker} again")

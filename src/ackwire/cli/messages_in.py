@@ -5,9 +5,11 @@ for the number of the repetition, from 1.
 """
 
 import argparse
+import io
 import os
+import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -43,6 +45,8 @@ _PROPERTY_TYPES: Final[dict[str, Callable[[str], Value]]] = {
     "float": lambda text: conversions.float_of(conversions.as_float(text)),
     "double": conversions.as_double,
 }
+_READ_BYTES: Final = 64 << 10
+_WAIT_SECONDS: Final = 0.2
 _NUMBER: Final = "{n}"
 
 
@@ -202,9 +206,12 @@ def numbered(text: str, number: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Messages to come; *total* is None where only the end of the input will tell."""
+    """Messages to come; *total* is None where only the end of the input will tell.
 
-    messages: Iterator[Outgoing]
+    None among them means that the input keeps us waiting: there is time to look after something else.
+    """
+
+    messages: Iterator[Outgoing | None]
     total: int | None
 
 
@@ -227,7 +234,9 @@ def source_from_args(args: argparse.Namespace, stdin: IO[bytes] | None = None) -
         first = list(_each(bodies, None if count is None else 1, make, stamp))
     except BadMessage as error:
         raise ConfigError(str(error)) from None
-    repetitions = (_each(bodies, number, make, stamp) for number in range(2, (count or 1) + 1))
+    repetitions: Iterable[Iterable[Outgoing]] = (
+        _each(bodies, number, make, stamp) for number in range(2, (count or 1) + 1)
+    )
     return Source(chain(first, chain.from_iterable(repetitions)), len(bodies) * (count or 1))
 
 
@@ -295,14 +304,18 @@ def _each(bodies: list[tuple[str, bytes]], number: int | None, make: Maker, stam
         yield stamp.put_on(make(body, number, name), number)
 
 
-def _from_lines(stdin: IO[bytes], make: Maker, stamp: Stamp) -> Iterator[Outgoing]:
-    for number, line in _lines(stdin):
+def _from_lines(stdin: IO[bytes], make: Maker, stamp: Stamp) -> Iterator[Outgoing | None]:
+    for number, line in _numbered(lines_of(stdin)):
+        if line is None:
+            yield None
+            continue
         yield stamp.put_on(make(line.removesuffix(b"\n").removesuffix(b"\r"), None, f"line {number}"), None)
 
 
-def _from_json_lines(stdin: IO[bytes], stamp: Stamp) -> Iterator[Outgoing]:
-    for number, line in _lines(stdin):
-        if not line.strip():
+def _from_json_lines(stdin: IO[bytes], stamp: Stamp) -> Iterator[Outgoing | None]:
+    for number, line in _numbered(lines_of(stdin)):
+        if line is None or not line.strip():
+            yield None
             continue
         try:
             yield stamp.put_on(from_json_line(line), None)
@@ -310,6 +323,33 @@ def _from_json_lines(stdin: IO[bytes], stamp: Stamp) -> Iterator[Outgoing]:
             raise BadMessage(f"line {number}: {error}") from None
 
 
-def _lines(stdin: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    # readline, because iteration over a file reads ahead, and a line of `tail -f` would wait for the next ones.
-    return enumerate(iter(stdin.readline, b""), 1)
+def _numbered(lines: Iterable[bytes | None]) -> Iterator[tuple[int, bytes | None]]:
+    number = 0
+    for line in lines:
+        number += line is not None
+        yield number, line
+
+
+def lines_of(stdin: IO[bytes]) -> Iterator[bytes | None]:
+    """Lines with their ends, each as soon as it is there; None now and then while there is none."""
+    try:
+        descriptor = stdin.fileno()
+    except io.UnsupportedOperation:  # a test's
+        yield from iter(stdin.readline, b"")
+        return
+    # Past Python's buffer, because nobody can tell from outside whether a line waits in that.
+    parts: list[bytes] = []
+    while True:
+        if not select.select([descriptor], [], [], _WAIT_SECONDS)[0]:
+            yield None
+            continue
+        data = os.read(descriptor, _READ_BYTES)
+        if not data:
+            break
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            yield b"".join((*parts, line, b"\n"))
+            parts.clear()
+        parts += [rest] if rest else []
+    if parts:
+        yield b"".join(parts)

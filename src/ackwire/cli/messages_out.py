@@ -25,6 +25,7 @@ from ackwire.wire.openwire.portrait import typed
 
 _NAME_LENGTH_MAX: Final = 200
 """Bytes of a file name without its ending; file systems allow 255."""
+_BUFFER_BYTES: Final = 64 << 10
 _UNPRINTABLE: Final = re.compile(r"[^\n\t]")
 
 
@@ -55,7 +56,15 @@ def output_from_args(args: argparse.Namespace, stdout: IO[bytes] | None = None) 
         raise ConfigError("--print-headers is for bodies; with --jsonl the headers are there already")
     if args.output is not None:
         return DirectoryOutput(Path(args.output), jsonl=args.jsonl, headers=args.print_headers)
-    return StreamOutput(sys.stdout.buffer if stdout is None else stdout, jsonl=args.jsonl, headers=args.print_headers)
+    return StreamOutput(stdout or _standard_output(), jsonl=args.jsonl, headers=args.print_headers)
+
+
+def _standard_output() -> IO[bytes]:
+    # Not Python's own: with PYTHONUNBUFFERED that has no buffer, and a signal could leave half a message written.
+    try:
+        return open(sys.stdout.fileno(), "wb", buffering=_BUFFER_BYTES, closefd=False)
+    except OSError:  # a test's
+        return sys.stdout.buffer
 
 
 # ---- standard output -------------------------------------------------------------------------------------------

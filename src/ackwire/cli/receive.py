@@ -103,6 +103,7 @@ def _run(args: argparse.Namespace) -> int:
     output = output_from_args(args)
     tally = tally_for(args)
     with Interrupts() as interrupts, connected(args, where, interrupts) as connection:
+        tally.begin()
         taker = Taker(
             output,
             tally,

@@ -94,7 +94,7 @@ class NotSent(Exception):
 
 
 def _only_message(args: argparse.Namespace) -> Outgoing:
-    messages = list(source_from_args(args).messages)
+    messages = [message for message in source_from_args(args).messages if message is not None]
     if len(messages) != 1:
         raise ConfigError(f"request sends one message, and here are {len(messages)}")
     if messages[0].message.reply_to is not None:

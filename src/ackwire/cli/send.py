@@ -127,10 +127,14 @@ def _note(args: argparse.Namespace, tally: Tally, message: Message | None) -> No
 
 def _send_each(source: Source, sender: "Sender", pace: Pace, interrupts: Interrupts) -> None:
     while True:
-        with interrupts.raising():  # standard input may keep us waiting
-            outgoing = next(source.messages, None)
-        if outgoing is None:
+        try:
+            with interrupts.raising():  # standard input may keep us waiting
+                outgoing = next(source.messages)
+        except StopIteration:
             return
+        if outgoing is None:
+            sender.look()
+            continue
         pace.wait()
         sender.send(outgoing)
 
@@ -202,6 +206,9 @@ class Sender:
             return
         self._send(outgoing, options)
 
+    def look(self) -> None:
+        """See which answers have come. Raises like `send`."""
+
     def finish(self) -> None:
         """Wait for all answers. Raises like `send`."""
         raise NotImplementedError
@@ -264,6 +271,9 @@ class ConfirmingSender(Sender):
             self._under_way.append(self._producer.submit(outgoing.message, **options))
             self._sizes.append(outgoing.size_bytes)
             self._under_way_bytes += outgoing.size_bytes
+        self.look()
+
+    def look(self) -> None:
         while self._under_way and (self._is_full or self._under_way[0].done()):
             self._settle_oldest()
 

@@ -93,6 +93,7 @@ def _subscribed(args: argparse.Namespace, uri: DestinationUri, where: Where) -> 
     output = output_from_args(args)
     tally = tally_for(args)
     with Interrupts() as interrupts, connected(args, where, interrupts) as connection:
+        tally.begin()
         taker = Taker(
             output,
             tally,

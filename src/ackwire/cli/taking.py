@@ -179,9 +179,9 @@ def acknowledge_nothing(messages: list[Message]) -> None:
     del messages
 
 
-def tally_for(args: argparse.Namespace) -> Tally:
+def tally_for(args: argparse.Namespace, verb: str = "received") -> Tally:
     """Its line would stand between messages that are written to the same terminal."""
-    return Tally("received", args.count, is_shown=not args.quiet and (bool(args.output) or not sys.stdout.isatty()))
+    return Tally(verb, args.count, is_shown=not args.quiet and (bool(args.output) or not sys.stdout.isatty()))
 
 
 # ---- the end ---------------------------------------------------------------------------------------------------

@@ -2,13 +2,14 @@
 
 import argparse
 import io
+import os
 from pathlib import Path
 
 import pytest
 
 from ackwire.cli.main import _parser
 from ackwire.cli.message_json import BadMessage, Outgoing
-from ackwire.cli.messages_in import source_from_args
+from ackwire.cli.messages_in import lines_of, source_from_args
 from ackwire.client.messages import BytesMessage, MapMessage, Message, TextMessage
 from ackwire.errors import ConfigError
 from ackwire.values import Byte, Float, Int, Long, Short
@@ -19,7 +20,7 @@ def parsed(*arguments: str) -> argparse.Namespace:
 
 
 def messages(*arguments: str, stdin: bytes = b"") -> list[Outgoing]:
-    return list(source_from_args(parsed(*arguments), io.BytesIO(stdin)).messages)
+    return [it for it in source_from_args(parsed(*arguments), io.BytesIO(stdin)).messages if it is not None]
 
 
 def texts(*arguments: str, stdin: bytes = b"") -> list[str | None]:
@@ -76,13 +77,19 @@ def test_lines_are_messages_without_their_ends() -> None:
     assert texts("--lines", stdin=b"") == []
 
 
-def test_a_line_is_a_message_before_the_next_one_is_there() -> None:
-    class Pipe(io.BytesIO):
-        def readline(self, size: int | None = -1, /) -> bytes:
-            assert self.tell() == 0, "read ahead"
-            return super().readline(size)
-
-    assert text_of(next(source_from_args(parsed("--lines"), Pipe(b"a\nb\n")).messages).message) == "a"
+def test_a_line_is_a_message_as_soon_as_it_is_there_and_waiting_is_told() -> None:
+    read_end, write_end = os.pipe()
+    with open(read_end, "rb") as stdin, open(write_end, "wb", buffering=0) as pipe:
+        lines = lines_of(stdin)
+        assert next(lines) is None
+        pipe.write(b"a\nb\nhal")
+        assert [next(lines), next(lines), next(lines)] == [b"a\n", b"b\n", None]
+        pipe.write(b"f")
+        assert next(lines) is None
+        pipe.write(b" of it\n" + b"x" * 5000)
+        assert next(lines) == b"half of it\n"
+        pipe.close()
+        assert [line for line in lines if line is not None] == [b"x" * 5000]
 
 
 def test_lines_can_be_maps_and_errors_name_the_line() -> None:
