@@ -101,7 +101,9 @@ def test_first_returns_no_more_than_asked_and_one_at_least(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("fsync", [False, True])
-def test_M2_full_is_an_error_that_keeps_nothing_and_ends_when_something_has_arrived(tmp_path: Path, fsync: bool) -> None:
+def test_M2_full_is_an_error_that_keeps_nothing_and_ends_when_something_has_arrived(
+    tmp_path: Path, fsync: bool
+) -> None:
     buffer = DiskBuffer(tmp_path, bytes_max=2 * ENTRY_BYTES + 6, fsync=fsync)
     buffer.append(b"one", 7)
     buffer.append(b"two", 7)
