@@ -4,8 +4,8 @@ python tools/async_to_sync.py                write every twin, and remove those 
 python tools/async_to_sync.py FILE …         only those of these files of client/aio
 python tools/async_to_sync.py --check [FILE …]   exit 1 if a twin is out of date
 
-`runtime.py` is written by hand on both sides: it holds what is really different. Where a few lines differ elsewhere,
-the source says so with markers, which work inside docstrings too:
+`runtime.py` and `workers.py` are written by hand on both sides: they hold what is really different. Where a few lines
+differ elsewhere, the source says so with markers, which work inside docstrings too:
 
     # [async only]                    these lines are dropped …
     await asyncio.sleep(0)
@@ -35,7 +35,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCES: Final = "src/ackwire/client/aio"
 TWINS: Final = "src/ackwire/client/sync"
-BY_HAND: Final = ("runtime.py",)
+BY_HAND: Final = ("runtime.py", "workers.py")
 COMMAND: Final = "make twin"
 
 NAMES: Final = {

@@ -19,7 +19,7 @@ class StandInBroker:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.waiting: queue.Queue[Message] = queue.Queue()
-        self.acknowledged: list[str | None] = []
+        self.acknowledged: list[str] = []
         self.rejected: list[tuple[str | None, BaseException]] = []
         self.submitted: list[str | None] = []
         self.sent: list[str | None] = []
@@ -28,7 +28,7 @@ class StandInBroker:
         """To connect, in vain."""
         self.is_reachable = True
         self.confirms = True
-        self.refuses: Callable[[str | None], JMSError | None] = lambda text: None
+        self.refuses: Callable[[str | None], JMSError | None] = lambda _: None
         self.connections: list[StandInConnection] = []
 
     def put(self, *texts: str) -> None:
@@ -127,7 +127,7 @@ class StandInSession:
         self.connection.check()
         return StandInConsumer(self, destination, selector)
 
-    def producer(self, destination: object = None) -> "StandInProducer":
+    def producer(self) -> "StandInProducer":
         self.connection.check()
         return StandInProducer(self.connection)
 

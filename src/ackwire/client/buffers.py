@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-from ackwire.client.errors import IllegalArgumentError, MessageFormatError
+from ackwire.client.errors import MessageFormatError
 from ackwire.client.message import DeliveryMode, Message
 from ackwire.client.messages import BytesMessage, MapMessage, TextMessage, message_from_command
 from ackwire.destinations import Destination
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
-from ackwire.values import Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import CANONICAL, destination_to_wire
 from ackwire.wire.openwire.marshal import Codec
@@ -31,7 +30,7 @@ ENTRY_BYTES: Final = 20
 
 _SIZE_PREFIX_BYTES: Final = 4
 
-Body = Message | str | bytes | bytearray | memoryview | Mapping[str, Value] | None
+Body = Message | str | bytes | Mapping[str, Any] | None
 """What can be sent: a message, or what becomes the body of one."""
 
 
@@ -197,9 +196,8 @@ def set_headers(message: Message, headers: Mapping[str, Any]) -> None:
         elif name in _HEADERS:
             setattr(message, name, value)
         else:
-            raise IllegalArgumentError(
-                f"no header is named {name}: there are {', '.join(sorted(_HEADERS))}, properties"
-            )
+            names = ", ".join(sorted(_HEADERS))
+            raise TypeError(f"no header is named {name!r}: there are {names} and properties")
 
 
 _HEADERS: Final = frozenset(("correlation_id", "group_id", "group_sequence", "reply_to", "type"))

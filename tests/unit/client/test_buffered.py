@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ackwire.client import DeliveryMode, Message, TextMessage
-from ackwire.client.buffers import MemoryBuffer, MessageBuffer
+from ackwire.client.buffers import MemoryBuffer, MessageBuffer, Sending, message_to_bytes
 from ackwire.client.disk_buffer import DiskBuffer
 from ackwire.client.errors import (
     IllegalStateError,
@@ -21,6 +21,8 @@ from ackwire.destinations import parse_destination
 from tests.helpers.flavours import Flavour
 from tests.helpers.stand_in import WAIT_SECONDS, StandInBroker, StandInFactory
 from tests.unit.client.flavour import shelled
+
+SENDING = Sending(parse_destination("orders"), DeliveryMode.PERSISTENT, 4, 0)
 
 
 def producer_of(flavour: Flavour, broker: StandInBroker, destination: str | None = "orders", **options: Any) -> Any:
@@ -92,11 +94,11 @@ def test_M2_full_is_a_clear_error_and_nothing_is_dropped(flavour: Flavour) -> No
     broker = StandInBroker()
     broker.is_reachable = False
     with flavour.using(producer_of(flavour, broker, buffer=MemoryBuffer(bytes_max=2000))) as producer:
-        kept = 0
+        kept = 2000 // len(message_to_bytes(TextMessage("x" * 100), SENDING)) - 1
+        for _ in range(kept):
+            flavour.run(producer.send("x" * 100))
         with pytest.raises(ResourceAllocationError) as caught:
-            for _ in range(100):
-                flavour.run(producer.send("x" * 100))
-                kept += 1
+            flavour.run(producer.send("x" * 1000))
         broker.wait_until(lambda: len(broker.attempts) > 0)
         text = str(caught.value)
         assert "queue://orders" in text
@@ -110,9 +112,11 @@ def test_M2_full_is_a_clear_error_and_nothing_is_dropped(flavour: Flavour) -> No
 
 
 def test_M2_a_message_that_never_fits_is_said_to_be_too_large(flavour: Flavour) -> None:
-    with flavour.using(producer_of(flavour, StandInBroker(), buffer=MemoryBuffer(bytes_max=2000))) as producer:
-        with pytest.raises(ResourceAllocationError, match="is larger than bytes_max=2000"):
-            flavour.run(producer.send("x" * 3000))
+    with (
+        flavour.using(producer_of(flavour, StandInBroker(), buffer=MemoryBuffer(bytes_max=2000))) as producer,
+        pytest.raises(ResourceAllocationError, match="is larger than bytes_max=2000"),
+    ):
+        flavour.run(producer.send("x" * 3000))
 
 
 def test_M2_close_ends_after_its_time_and_says_how_many_are_left_in_memory(flavour: Flavour) -> None:
@@ -184,7 +188,7 @@ def test_M2_a_refused_message_that_nobody_takes_care_of_is_kept(flavour: Flavour
     broker.refuses = refusing("bad")
     producer = producer_of(flavour, broker)
     flavour.run(producer.send("bad"))
-    with pytest.raises(RequestTimedOutError, match="1 messages .* InvalidDestinationError: no such place"):
+    with pytest.raises(RequestTimedOutError, match=r"1 messages .* InvalidDestinationError: no such place"):
         flavour.run(producer.flush(0.3))
     broker.refuses = refusing("nothing")
     flavour.run(producer.close())

@@ -23,9 +23,9 @@ def contents(buffer: DiskBuffer) -> list[bytes]:
     return [entry.data for entry in buffer.first(10_000, 1 << 30)]
 
 
-def written(folder: Path, *texts: bytes, **options: int) -> list[Path]:
+def written(folder: Path, *texts: bytes) -> list[Path]:
     """A buffer with these entries, closed; its files that hold entries."""
-    buffer = DiskBuffer(folder, **options)
+    buffer = DiskBuffer(folder)
     for text in texts:
         buffer.append(text, 7)
     buffer.close()
@@ -101,9 +101,7 @@ def test_first_returns_no_more_than_asked_and_one_at_least(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("fsync", [False, True])
-def test_M2_full_is_an_error_that_keeps_nothing_and_ends_when_something_has_arrived(
-    tmp_path: Path, fsync: bool
-) -> None:
+def test_M2_full_is_an_error_that_keeps_nothing_and_ends_when_one_has_arrived(tmp_path: Path, fsync: bool) -> None:
     buffer = DiskBuffer(tmp_path, bytes_max=2 * ENTRY_BYTES + 6, fsync=fsync)
     buffer.append(b"one", 7)
     buffer.append(b"two", 7)

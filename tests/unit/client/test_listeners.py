@@ -44,7 +44,7 @@ class Crowd:
         self.inside = 0
         self.open = False
 
-    def __call__(self, message: Message) -> None:
+    def __call__(self, _message: Message) -> None:
         with self.changed:
             self.inside += 1
             self.changed.notify_all()
@@ -201,6 +201,8 @@ def test_M9_a_consumer_whose_session_fails_gets_a_new_one(flavour: Flavour) -> N
 def test_M9_ready_says_who_is_not(flavour: Flavour) -> None:
     broker = StandInBroker()
     broker.is_reachable = False
-    with flavour.using(container_of(flavour, broker, marked(flavour, nothing))) as container:
-        with pytest.raises(RequestTimedOutError, match=r"handle.*queue://orders"):
-            flavour.run(container.ready(0.05))
+    with (
+        flavour.using(container_of(flavour, broker, marked(flavour, nothing))) as container,
+        pytest.raises(RequestTimedOutError, match=r"handle.*queue://orders"),
+    ):
+        flavour.run(container.ready(0.05))

@@ -151,9 +151,7 @@ def test_M1_closing_ends_after_its_time_and_says_what_was_not_finished(flavour: 
     pool = pool_of(flavour, broker, gate, workers=1, queue_size=2)
     flavour.run(pool.start())
     gate.wait_for(2)
-    with pytest.raises(
-        RequestTimedOutError, match=r"timeout_seconds=0.05: 2 messages were being handled and 2 not begun"
-    ):
+    with pytest.raises(RequestTimedOutError, match=r"timeout_seconds=0.05: 2 messages were .* handled and 2 not begun"):
         flavour.run(pool.close(timeout_seconds=0.05))
     assert broker.acknowledged == []
     assert broker.connections[0].is_closed

@@ -17,9 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
+from ackwire.client.aio.connection import Connection, ConnectionFactory
 from ackwire.client.aio.keeper import ConnectionKeeper
+from ackwire.client.aio.producer import Producer
 from ackwire.client.aio.workers import Condition, Worker, call, call_blocking, outcome
 from ackwire.client.buffers import (
     Body,
@@ -46,11 +48,6 @@ from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
 from ackwire.client.retry import BackOff
 from ackwire.client.uri import parse_destination_uri
 from ackwire.destinations import Destination
-
-if TYPE_CHECKING:
-    from ackwire.client.aio.connection import Connection
-    from ackwire.client.aio.factory import ConnectionFactory
-    from ackwire.client.aio.producer import Producer
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +97,7 @@ class BufferedProducer:
 
     def __init__(
         self,
-        factory: "ConnectionFactory | str",
+        factory: ConnectionFactory | str,
         destination: Destination | str | None = None,
         *,
         buffer: MessageBuffer | None = None,
@@ -309,7 +306,7 @@ class BufferedProducer:
                 pause = min(pause, 1.0, max(0.0, self._deadline - time.monotonic()))
             await self._changed.wait(pause)
 
-    async def _open(self) -> "Producer":
+    async def _open(self) -> Producer:
         if self._producer is not None:
             return self._producer
         connection = self._connection = await self._keeper.connection()
@@ -351,7 +348,7 @@ class BufferedProducer:
             async with self._changed:
                 self._buffer.remove(done)
 
-    async def _submit(self, producer: "Producer", message: Message, sending: Sending) -> Any:
+    async def _submit(self, producer: Producer, message: Message, sending: Sending) -> Any:
         return await producer.submit(
             message,
             destination=sending.destination,

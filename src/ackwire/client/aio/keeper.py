@@ -4,20 +4,17 @@ With a `failover:` URL the connection looks after itself and this one opens it o
 that it is gone says so with `failed`, and the next who asks gets a new one.
 """
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from ackwire.client.aio.connection import Connection, ConnectionFactory
 from ackwire.client.aio.workers import Lock
 from ackwire.client.errors import ConnectionFailedError, IllegalStateError, JMSError
-
-if TYPE_CHECKING:
-    from ackwire.client.aio.connection import Connection
-    from ackwire.client.aio.factory import ConnectionFactory
 
 
 class ConnectionKeeper:
     """Opens connections of *source*, one at a time; a connection that is given is only used, not opened or closed."""
 
-    def __init__(self, source: "ConnectionFactory | Connection | str") -> None:
+    def __init__(self, source: ConnectionFactory | Connection | str) -> None:
         self._source = source
         self._lock = Lock("the connection, which is being opened,")
         self._connection: Connection | None = None
@@ -29,7 +26,7 @@ class ConnectionKeeper:
         """Whether the connection is the caller's own."""
         return not isinstance(self._source, str) and not hasattr(self._source, "create_connection")
 
-    async def connection(self) -> "Connection":
+    async def connection(self) -> Connection:
         """The connection, started. Raises what opening it raises, and `IllegalStateError` after `close`."""
         async with self._lock:
             if self._closed:
@@ -40,7 +37,7 @@ class ConnectionKeeper:
             assert self._connection is not None
             return self._connection
 
-    def failed(self, connection: "Connection") -> None:
+    def failed(self, connection: Connection) -> None:
         """*connection* cannot be used any more: the next one who asks gets another."""
         if connection is self._connection:
             self._failed = True
@@ -57,7 +54,7 @@ class ConnectionKeeper:
             await self._drop()
             raise IllegalStateError("it was closed while the connection was being opened")
 
-    async def _new(self) -> "Connection":
+    async def _new(self) -> Connection:
         connection = await self._factory().create_connection()
 
         def on_error(error: JMSError) -> None:
@@ -72,15 +69,13 @@ class ConnectionKeeper:
             raise
         return connection
 
-    def _factory(self) -> "ConnectionFactory":
+    def _factory(self) -> ConnectionFactory:
         if isinstance(self._source, str):
-            from ackwire.client.aio.factory import ConnectionFactory
-
             self._source = ConnectionFactory(self._source)
-        return cast("ConnectionFactory", self._source)
+        return cast(ConnectionFactory, self._source)
 
-    def _borrowed(self) -> "Connection":
-        connection = cast("Connection", self._source)
+    def _borrowed(self) -> Connection:
+        connection = cast(Connection, self._source)
         if connection.is_closed or self._failed:
             raise ConnectionFailedError("the connection that was given is closed or broken, and it is not ours to open")
         return connection

@@ -17,9 +17,12 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
+from ackwire.client.aio.connection import Connection, ConnectionFactory
+from ackwire.client.aio.consumer import Consumer
 from ackwire.client.aio.keeper import ConnectionKeeper
+from ackwire.client.aio.session import Session
 from ackwire.client.aio.workers import Condition, Event, Worker, call, until_signal
 from ackwire.client.core.modes import AckMode
 from ackwire.client.errors import (
@@ -31,12 +34,6 @@ from ackwire.client.errors import (
 from ackwire.client.listening import Concurrency, Listener, Staffing, listener, listeners_in
 from ackwire.client.message import Message
 from ackwire.client.retry import BackOff
-
-if TYPE_CHECKING:
-    from ackwire.client.aio.connection import Connection
-    from ackwire.client.aio.consumer import Consumer
-    from ackwire.client.aio.factory import ConnectionFactory
-    from ackwire.client.aio.session import Session
 
 __all__ = ["Concurrency", "Listener", "ListenerContainer", "listener"]
 
@@ -78,7 +75,7 @@ class ListenerContainer:
 
     def __init__(
         self,
-        factory: "ConnectionFactory | str",
+        factory: ConnectionFactory | str,
         listeners: Iterable[Callable[..., Any] | ModuleType],
         *,
         idle_seconds: float = IDLE_SECONDS,
@@ -219,7 +216,7 @@ class ListenerContainer:
                 self._keeper.failed(connection)
             raise
 
-    async def _session(self, connection: "Connection", made: Listener) -> "Session":
+    async def _session(self, connection: Connection, made: Listener) -> Session:
         if made.transacted:
             return await connection.session(transacted=True)
         # What the container acknowledges, it acknowledges after the function returned, one by one (N4).
@@ -230,11 +227,11 @@ class ListenerContainer:
             crew.ready += change
             self._changed.notify_all()
 
-    async def _take_from(self, crew: _Crew, session: "Session", consumer: "Consumer") -> None:
+    async def _take_from(self, crew: _Crew, session: Session, consumer: Consumer) -> None:
         while (message := await self._next(crew, consumer)) is not None:
             await self._process(crew, session, message)
 
-    async def _next(self, crew: _Crew, consumer: "Consumer") -> Message | None:
+    async def _next(self, crew: _Crew, consumer: Consumer) -> Message | None:
         """The next message; None when this consumer is to end."""
         since = time.monotonic()
         message = None
@@ -263,7 +260,7 @@ class ListenerContainer:
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
-    async def _process(self, crew: _Crew, session: "Session", message: Message) -> None:
+    async def _process(self, crew: _Crew, session: Session, message: Message) -> None:
         made = crew.listener
         try:
             arguments = (message, session) if made.wants_session else (message,)
@@ -277,7 +274,7 @@ class ListenerContainer:
         else:
             await self._finish(crew, session, message)
 
-    async def _finish(self, crew: _Crew, session: "Session", message: Message) -> None:
+    async def _finish(self, crew: _Crew, session: Session, message: Message) -> None:
         made = crew.listener
         if made.transacted:
             try:
@@ -287,7 +284,7 @@ class ListenerContainer:
         elif made.ack_mode not in (AckMode.CLIENT, AckMode.INDIVIDUAL):
             message.acknowledge()
 
-    async def _undo(self, made: Listener, session: "Session", message: Message, error: Exception) -> None:
+    async def _undo(self, made: Listener, session: Session, message: Message, error: Exception) -> None:
         if made.transacted:
             await session.rollback()
         elif made.ack_mode is AckMode.CLIENT:
@@ -306,7 +303,7 @@ class ListenerContainer:
             _log.exception("on_error of %s raised itself", crew.listener.name)
 
 
-async def _consumer(session: "Session", made: Listener) -> "Consumer":
+async def _consumer(session: Session, made: Listener) -> Consumer:
     if made.durable is not None:
         return await session.durable_subscriber(made.address, made.durable, made.selector)
     return await session.consumer(made.address, made.selector)

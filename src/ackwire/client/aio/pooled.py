@@ -19,21 +19,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
+from ackwire.client.aio.connection import Connection, ConnectionFactory
+from ackwire.client.aio.consumer import Consumer
 from ackwire.client.aio.keeper import ConnectionKeeper
+from ackwire.client.aio.session import Session
 from ackwire.client.aio.workers import Condition, Worker, WorkerPool, call
 from ackwire.client.core.modes import AckMode
 from ackwire.client.errors import IllegalArgumentError, IllegalStateError, RequestTimedOutError
 from ackwire.client.message import Message
 from ackwire.client.retry import BackOff
 from ackwire.destinations import Destination
-
-if TYPE_CHECKING:
-    from ackwire.client.aio.connection import Connection
-    from ackwire.client.aio.consumer import Consumer
-    from ackwire.client.aio.factory import ConnectionFactory
-    from ackwire.client.aio.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +54,7 @@ class PooledConsumer:
 
     def __init__(
         self,
-        connection: "ConnectionFactory | Connection | str",
+        connection: ConnectionFactory | Connection | str,
         destination: Destination | str,
         handler: Handler,
         *,
@@ -183,7 +180,7 @@ class PooledConsumer:
             self._keeper.failed(connection)
             raise
 
-    async def _take_from(self, consumer: "Consumer") -> None:
+    async def _take_from(self, consumer: Consumer) -> None:
         while not self._is_stopping():
             message = await consumer.receive(_RECEIVE_SECONDS)
             if message is not None:

@@ -13,21 +13,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
+from ackwire.client.aio.connection import Connection, ConnectionFactory
 from ackwire.client.aio.keeper import ConnectionKeeper
+from ackwire.client.aio.producer import Producer
+from ackwire.client.aio.session import Session
 from ackwire.client.aio.workers import Lock
 from ackwire.client.buffers import Body
 from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.message import Message
 from ackwire.client.uri import parse_destination_uri
 from ackwire.destinations import Destination
-
-if TYPE_CHECKING:
-    from ackwire.client.aio.connection import Connection
-    from ackwire.client.aio.factory import ConnectionFactory
-    from ackwire.client.aio.producer import Producer
-    from ackwire.client.aio.session import Session
 
 SESSIONS_MAX: Final = 8
 """How many are kept while nobody needs them."""
@@ -38,9 +35,9 @@ REQUEST_SECONDS: Final = 30.0
 class _Seat:
     """A session, for one call at a time."""
 
-    connection: "Connection"
-    session: "Session"
-    producer: "Producer"
+    connection: Connection
+    session: Session
+    producer: Producer
 
 
 class Template:
@@ -51,7 +48,7 @@ class Template:
     processed, use a listener.
     """
 
-    def __init__(self, factory: "ConnectionFactory | str", *, sessions_max: int = SESSIONS_MAX) -> None:
+    def __init__(self, factory: ConnectionFactory | str, *, sessions_max: int = SESSIONS_MAX) -> None:
         self._keeper = ConnectionKeeper(factory)
         self._sessions_max = sessions_max
         self._lock = Lock("the list of sessions")
@@ -103,7 +100,7 @@ class Template:
         finally:
             await self._give_back(seat)
 
-    async def _taken(self, connection: "Connection") -> _Seat:
+    async def _taken(self, connection: Connection) -> _Seat:
         async with self._lock:
             self._free = [seat for seat in self._free if seat.connection is connection and not seat.session.is_closed]
             if self._free:

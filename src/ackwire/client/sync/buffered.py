@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from ackwire.client.buffers import (
     Body,
@@ -43,15 +43,12 @@ from ackwire.client.errors import (
 )
 from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
 from ackwire.client.retry import BackOff
+from ackwire.client.sync.connection import Connection, ConnectionFactory
 from ackwire.client.sync.keeper import ConnectionKeeper
+from ackwire.client.sync.producer import Producer
 from ackwire.client.sync.workers import Condition, Worker, call, call_blocking, outcome
 from ackwire.client.uri import parse_destination_uri
 from ackwire.destinations import Destination
-
-if TYPE_CHECKING:
-    from ackwire.client.sync.connection import Connection
-    from ackwire.client.sync.factory import ConnectionFactory
-    from ackwire.client.sync.producer import Producer
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +98,7 @@ class BufferedProducer:
 
     def __init__(
         self,
-        factory: "ConnectionFactory | str",
+        factory: ConnectionFactory | str,
         destination: Destination | str | None = None,
         *,
         buffer: MessageBuffer | None = None,
@@ -304,7 +301,7 @@ class BufferedProducer:
                 pause = min(pause, 1.0, max(0.0, self._deadline - time.monotonic()))
             self._changed.wait(pause)
 
-    def _open(self) -> "Producer":
+    def _open(self) -> Producer:
         if self._producer is not None:
             return self._producer
         connection = self._connection = self._keeper.connection()
@@ -346,7 +343,7 @@ class BufferedProducer:
             with self._changed:
                 self._buffer.remove(done)
 
-    def _submit(self, producer: "Producer", message: Message, sending: Sending) -> Any:
+    def _submit(self, producer: Producer, message: Message, sending: Sending) -> Any:
         return producer.submit(
             message,
             destination=sending.destination,

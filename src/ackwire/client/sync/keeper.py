@@ -5,20 +5,17 @@ With a `failover:` URL the connection looks after itself and this one opens it o
 that it is gone says so with `failed`, and the next who asks gets a new one.
 """
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ackwire.client.errors import ConnectionFailedError, IllegalStateError, JMSError
+from ackwire.client.sync.connection import Connection, ConnectionFactory
 from ackwire.client.sync.workers import Lock
-
-if TYPE_CHECKING:
-    from ackwire.client.sync.connection import Connection
-    from ackwire.client.sync.factory import ConnectionFactory
 
 
 class ConnectionKeeper:
     """Opens connections of *source*, one at a time; a connection that is given is only used, not opened or closed."""
 
-    def __init__(self, source: "ConnectionFactory | Connection | str") -> None:
+    def __init__(self, source: ConnectionFactory | Connection | str) -> None:
         self._source = source
         self._lock = Lock("the connection, which is being opened,")
         self._connection: Connection | None = None
@@ -30,7 +27,7 @@ class ConnectionKeeper:
         """Whether the connection is the caller's own."""
         return not isinstance(self._source, str) and not hasattr(self._source, "create_connection")
 
-    def connection(self) -> "Connection":
+    def connection(self) -> Connection:
         """The connection, started. Raises what opening it raises, and `IllegalStateError` after `close`."""
         with self._lock:
             if self._closed:
@@ -41,7 +38,7 @@ class ConnectionKeeper:
             assert self._connection is not None
             return self._connection
 
-    def failed(self, connection: "Connection") -> None:
+    def failed(self, connection: Connection) -> None:
         """*connection* cannot be used any more: the next one who asks gets another."""
         if connection is self._connection:
             self._failed = True
@@ -58,7 +55,7 @@ class ConnectionKeeper:
             self._drop()
             raise IllegalStateError("it was closed while the connection was being opened")
 
-    def _new(self) -> "Connection":
+    def _new(self) -> Connection:
         connection = self._factory().create_connection()
 
         def on_error(error: JMSError) -> None:
@@ -73,15 +70,13 @@ class ConnectionKeeper:
             raise
         return connection
 
-    def _factory(self) -> "ConnectionFactory":
+    def _factory(self) -> ConnectionFactory:
         if isinstance(self._source, str):
-            from ackwire.client.sync.factory import ConnectionFactory
-
             self._source = ConnectionFactory(self._source)
-        return cast("ConnectionFactory", self._source)
+        return cast(ConnectionFactory, self._source)
 
-    def _borrowed(self) -> "Connection":
-        connection = cast("Connection", self._source)
+    def _borrowed(self) -> Connection:
+        connection = cast(Connection, self._source)
         if connection.is_closed or self._failed:
             raise ConnectionFailedError("the connection that was given is closed or broken, and it is not ours to open")
         return connection

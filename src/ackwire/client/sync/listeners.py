@@ -18,7 +18,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from ackwire.client.core.modes import AckMode
 from ackwire.client.errors import (
@@ -30,14 +30,11 @@ from ackwire.client.errors import (
 from ackwire.client.listening import Concurrency, Listener, Staffing, listener, listeners_in
 from ackwire.client.message import Message
 from ackwire.client.retry import BackOff
+from ackwire.client.sync.connection import Connection, ConnectionFactory
+from ackwire.client.sync.consumer import Consumer
 from ackwire.client.sync.keeper import ConnectionKeeper
+from ackwire.client.sync.session import Session
 from ackwire.client.sync.workers import Condition, Event, Worker, call, until_signal
-
-if TYPE_CHECKING:
-    from ackwire.client.sync.connection import Connection
-    from ackwire.client.sync.consumer import Consumer
-    from ackwire.client.sync.factory import ConnectionFactory
-    from ackwire.client.sync.session import Session
 
 __all__ = ["Concurrency", "Listener", "ListenerContainer", "listener"]
 
@@ -79,7 +76,7 @@ class ListenerContainer:
 
     def __init__(
         self,
-        factory: "ConnectionFactory | str",
+        factory: ConnectionFactory | str,
         listeners: Iterable[Callable[..., Any] | ModuleType],
         *,
         idle_seconds: float = IDLE_SECONDS,
@@ -220,7 +217,7 @@ class ListenerContainer:
                 self._keeper.failed(connection)
             raise
 
-    def _session(self, connection: "Connection", made: Listener) -> "Session":
+    def _session(self, connection: Connection, made: Listener) -> Session:
         if made.transacted:
             return connection.session(transacted=True)
         # What the container acknowledges, it acknowledges after the function returned, one by one (N4).
@@ -231,11 +228,11 @@ class ListenerContainer:
             crew.ready += change
             self._changed.notify_all()
 
-    def _take_from(self, crew: _Crew, session: "Session", consumer: "Consumer") -> None:
+    def _take_from(self, crew: _Crew, session: Session, consumer: Consumer) -> None:
         while (message := self._next(crew, consumer)) is not None:
             self._process(crew, session, message)
 
-    def _next(self, crew: _Crew, consumer: "Consumer") -> Message | None:
+    def _next(self, crew: _Crew, consumer: Consumer) -> Message | None:
         """The next message; None when this consumer is to end."""
         since = time.monotonic()
         message = None
@@ -264,7 +261,7 @@ class ListenerContainer:
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
-    def _process(self, crew: _Crew, session: "Session", message: Message) -> None:
+    def _process(self, crew: _Crew, session: Session, message: Message) -> None:
         made = crew.listener
         try:
             arguments = (message, session) if made.wants_session else (message,)
@@ -278,7 +275,7 @@ class ListenerContainer:
         else:
             self._finish(crew, session, message)
 
-    def _finish(self, crew: _Crew, session: "Session", message: Message) -> None:
+    def _finish(self, crew: _Crew, session: Session, message: Message) -> None:
         made = crew.listener
         if made.transacted:
             try:
@@ -288,7 +285,7 @@ class ListenerContainer:
         elif made.ack_mode not in (AckMode.CLIENT, AckMode.INDIVIDUAL):
             message.acknowledge()
 
-    def _undo(self, made: Listener, session: "Session", message: Message, error: Exception) -> None:
+    def _undo(self, made: Listener, session: Session, message: Message, error: Exception) -> None:
         if made.transacted:
             session.rollback()
         elif made.ack_mode is AckMode.CLIENT:
@@ -307,7 +304,7 @@ class ListenerContainer:
             _log.exception("on_error of %s raised itself", crew.listener.name)
 
 
-def _consumer(session: "Session", made: Listener) -> "Consumer":
+def _consumer(session: Session, made: Listener) -> Consumer:
     if made.durable is not None:
         return session.durable_subscriber(made.address, made.durable, made.selector)
     return session.consumer(made.address, made.selector)

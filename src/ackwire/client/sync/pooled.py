@@ -20,21 +20,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from ackwire.client.core.modes import AckMode
 from ackwire.client.errors import IllegalArgumentError, IllegalStateError, RequestTimedOutError
 from ackwire.client.message import Message
 from ackwire.client.retry import BackOff
+from ackwire.client.sync.connection import Connection, ConnectionFactory
+from ackwire.client.sync.consumer import Consumer
 from ackwire.client.sync.keeper import ConnectionKeeper
+from ackwire.client.sync.session import Session
 from ackwire.client.sync.workers import Condition, Worker, WorkerPool, call
 from ackwire.destinations import Destination
-
-if TYPE_CHECKING:
-    from ackwire.client.sync.connection import Connection
-    from ackwire.client.sync.consumer import Consumer
-    from ackwire.client.sync.factory import ConnectionFactory
-    from ackwire.client.sync.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +55,7 @@ class PooledConsumer:
 
     def __init__(
         self,
-        connection: "ConnectionFactory | Connection | str",
+        connection: ConnectionFactory | Connection | str,
         destination: Destination | str,
         handler: Handler,
         *,
@@ -184,7 +181,7 @@ class PooledConsumer:
             self._keeper.failed(connection)
             raise
 
-    def _take_from(self, consumer: "Consumer") -> None:
+    def _take_from(self, consumer: Consumer) -> None:
         while not self._is_stopping():
             message = consumer.receive(_RECEIVE_SECONDS)
             if message is not None:

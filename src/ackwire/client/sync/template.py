@@ -14,21 +14,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from ackwire.client.buffers import Body
 from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.message import Message
+from ackwire.client.sync.connection import Connection, ConnectionFactory
 from ackwire.client.sync.keeper import ConnectionKeeper
+from ackwire.client.sync.producer import Producer
+from ackwire.client.sync.session import Session
 from ackwire.client.sync.workers import Lock
 from ackwire.client.uri import parse_destination_uri
 from ackwire.destinations import Destination
-
-if TYPE_CHECKING:
-    from ackwire.client.sync.connection import Connection
-    from ackwire.client.sync.factory import ConnectionFactory
-    from ackwire.client.sync.producer import Producer
-    from ackwire.client.sync.session import Session
 
 SESSIONS_MAX: Final = 8
 """How many are kept while nobody needs them."""
@@ -39,9 +36,9 @@ REQUEST_SECONDS: Final = 30.0
 class _Seat:
     """A session, for one call at a time."""
 
-    connection: "Connection"
-    session: "Session"
-    producer: "Producer"
+    connection: Connection
+    session: Session
+    producer: Producer
 
 
 class Template:
@@ -52,7 +49,7 @@ class Template:
     processed, use a listener.
     """
 
-    def __init__(self, factory: "ConnectionFactory | str", *, sessions_max: int = SESSIONS_MAX) -> None:
+    def __init__(self, factory: ConnectionFactory | str, *, sessions_max: int = SESSIONS_MAX) -> None:
         self._keeper = ConnectionKeeper(factory)
         self._sessions_max = sessions_max
         self._lock = Lock("the list of sessions")
@@ -104,7 +101,7 @@ class Template:
         finally:
             self._give_back(seat)
 
-    def _taken(self, connection: "Connection") -> _Seat:
+    def _taken(self, connection: Connection) -> _Seat:
         with self._lock:
             self._free = [seat for seat in self._free if seat.connection is connection and not seat.session.is_closed]
             if self._free:
