@@ -1,6 +1,8 @@
 """The public names that both clients have in common."""
 
+from ackwire.client.buffers import MemoryBuffer
 from ackwire.client.core.modes import AckMode
+from ackwire.client.disk_buffer import DiskBuffer
 from ackwire.client.errors import (
     ConnectionFailedError,
     DestinationGoneError,
@@ -23,6 +25,7 @@ from ackwire.client.errors import (
     UnsupportedError,
     XAError,
 )
+from ackwire.client.listening import listener
 from ackwire.client.message import DeliveryMode, Message
 from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from ackwire.client.options import ConnectionOptions, PrefetchPolicy, RedeliveryPolicy
@@ -38,6 +41,7 @@ __all__ = [
     "DeliveryMode",
     "Destination",
     "DestinationGoneError",
+    "DiskBuffer",
     "IllegalArgumentError",
     "IllegalStateError",
     "InvalidClientIdError",
@@ -47,6 +51,7 @@ __all__ = [
     "JMSSecurityError",
     "Kind",
     "MapMessage",
+    "MemoryBuffer",
     "Message",
     "MessageEOFError",
     "MessageFormatError",
@@ -66,5 +71,6 @@ __all__ = [
     "UnsupportedError",
     "XAError",
     "Xid",
+    "listener",
     "parse_destination",
 ]

@@ -3,7 +3,7 @@
 from typing import Final
 
 FIRST_SECONDS: Final = 0.1
-LONGEST_SECONDS: Final = 30.0
+LONGEST_SECONDS: Final = 10.0
 
 
 class BackOff:

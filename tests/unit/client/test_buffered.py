@@ -62,6 +62,18 @@ def test_M2_a_send_does_not_need_a_broker_and_the_message_goes_when_there_is_one
         assert str(producer.waiting) == "nothing waits"
 
 
+def test_M2_sends_do_not_hurry_the_attempts_to_connect(flavour: Flavour) -> None:
+    broker = StandInBroker()
+    broker.is_reachable = False
+    with flavour.using(producer_of(flavour, broker)) as producer:
+        flavour.run(producer.send("first"))
+        broker.wait_until(lambda: len(broker.attempts) == 3)  # the next pause is 0.4 s
+        for number in range(20):
+            flavour.run(producer.send(str(number)))
+        assert len(broker.attempts) <= 4
+        broker.is_reachable = True
+
+
 def test_M2_what_was_not_confirmed_is_sent_again_over_a_new_connection(flavour: Flavour) -> None:
     broker = StandInBroker()
     with flavour.using(producer_of(flavour, broker)) as producer:

@@ -193,8 +193,7 @@ class ListenerContainer:
                         return
                     await self._report(crew, None, error)
                 async with self._changed:
-                    if not self._is_stopping():
-                        await self._changed.wait(back_off.next_seconds())
+                    await self._changed.wait_for(self._is_stopping, back_off.next_seconds())
         finally:
             async with self._changed:
                 crew.staffing.leave()

@@ -197,8 +197,7 @@ class PooledConsumer:
 
     async def _pause(self, seconds: float) -> None:
         async with self._changed:
-            if not self._is_stopping():
-                await self._changed.wait(seconds)
+            await self._changed.wait_for(self._is_stopping, seconds)
 
     # ---- work ----------------------------------------------------------------------------------------------------
 

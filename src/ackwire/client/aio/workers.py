@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from types import TracebackType
@@ -50,6 +51,13 @@ class Condition:
                 return await self._condition.wait()
         except TimeoutError:
             return False
+
+    async def wait_for(self, predicate: Callable[[], bool], timeout_seconds: float) -> bool:
+        """Give the lock away until *predicate* holds, which is looked at whenever there is news; else False."""
+        end = time.monotonic() + timeout_seconds
+        while not predicate() and time.monotonic() < end:
+            await self.wait(end - time.monotonic())
+        return predicate()
 
     def notify_all(self) -> None:
         self._condition.notify_all()

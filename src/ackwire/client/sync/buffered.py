@@ -275,6 +275,9 @@ class BufferedProducer:
                 _log.error("the program ends before all was sent to %s: %s", self._name, self._left())
             self._end()
 
+    def _is_closing(self) -> bool:
+        return self._closed
+
     def _is_late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
@@ -297,9 +300,10 @@ class BufferedProducer:
         self._connection = self._producer = None
         with self._changed:
             pause = self._back_off.next_seconds()
-            if self._deadline is not None:
-                pause = min(pause, 1.0, max(0.0, self._deadline - time.monotonic()))
-            self._changed.wait(pause)
+            if self._deadline is None:
+                self._changed.wait_for(self._is_closing, pause)
+            else:
+                self._changed.wait(min(pause, 1.0, max(0.0, self._deadline - time.monotonic())))
 
     def _open(self) -> Producer:
         if self._producer is not None:

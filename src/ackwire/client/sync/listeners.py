@@ -194,8 +194,7 @@ class ListenerContainer:
                         return
                     self._report(crew, None, error)
                 with self._changed:
-                    if not self._is_stopping():
-                        self._changed.wait(back_off.next_seconds())
+                    self._changed.wait_for(self._is_stopping, back_off.next_seconds())
         finally:
             with self._changed:
                 crew.staffing.leave()

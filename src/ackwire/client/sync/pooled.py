@@ -198,8 +198,7 @@ class PooledConsumer:
 
     def _pause(self, seconds: float) -> None:
         with self._changed:
-            if not self._is_stopping():
-                self._changed.wait(seconds)
+            self._changed.wait_for(self._is_stopping, seconds)
 
     # ---- work ----------------------------------------------------------------------------------------------------
 

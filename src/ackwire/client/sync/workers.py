@@ -49,6 +49,10 @@ class Condition:
         """Give the lock away until there is news, or the time is up: then False."""
         return self._condition.wait(timeout_seconds)
 
+    def wait_for(self, predicate: Callable[[], bool], timeout_seconds: float) -> bool:
+        """Give the lock away until *predicate* holds, which is looked at whenever there is news; else False."""
+        return self._condition.wait_for(predicate, timeout_seconds)
+
     def notify_all(self) -> None:
         self._condition.notify_all()
 
