@@ -21,7 +21,9 @@ from tests.helpers.java import BROKER_JARS, JARS, classpath
 from tests.helpers.processes import ManagedProcess, ackwire_program, wait_until_ready
 
 LISTENER: Final = "tcp://127.0.0.1:0"
+STOMP_LISTENER: Final = "stomp://127.0.0.1:0"
 KAHADB_JARS: Final = (*BROKER_JARS, "activemq-kahadb-store.jar", "activemq-protobuf.jar")
+STOMP_JARS: Final = ("activemq-stomp.jar",)
 ACTIVEMQ_MEMORY: Final = ("-Xms64M", "-Xmx1G")
 """As ActiveMQ's own start script has it; Debian's says 512 MB."""
 START_TIMEOUT_SECONDS: Final = 600.0
@@ -37,6 +39,8 @@ class Running:
 
     uri: str
     process: psutil.Process
+    ports: tuple[int, ...]
+    """Of its listeners, in their order."""
 
     def cpu_seconds(self) -> float:
         times = self.process.cpu_times()
@@ -49,9 +53,10 @@ class Running:
 class Broker:
     """A broker that can be started, stopped and killed, again and again; ends with the `with` block."""
 
-    def __init__(self, argv: Sequence[str], log_path: Path) -> None:
+    def __init__(self, argv: Sequence[str], log_path: Path, listeners: int = 1) -> None:
         self._argv = argv
         self._log_path = log_path
+        self._listeners = listeners
         self._process: ManagedProcess | None = None
 
     def __enter__(self) -> Self:
@@ -66,8 +71,8 @@ class Broker:
     def start(self) -> Running:
         """Start it and wait for its ready line."""
         self._process = ManagedProcess(self._argv, log_path=self._log_path)
-        ready = wait_until_ready(self._process, 1, START_TIMEOUT_SECONDS)
-        return Running(f"tcp://127.0.0.1:{ready.ports[0]}", psutil.Process(self._process.pid))
+        ready = wait_until_ready(self._process, self._listeners, START_TIMEOUT_SECONDS)
+        return Running(f"tcp://127.0.0.1:{ready.ports[0]}", psutil.Process(self._process.pid), ready.ports)
 
     def stop(self) -> None:
         """SIGTERM, and wait for the end."""
@@ -94,13 +99,15 @@ def ackwire(folder: Path, store: str, config: str = "") -> Broker:
     return Broker(argv, folder / "ackwire.log")
 
 
-def activemq(folder: Path, *, concurrent_store_and_dispatch: bool = True) -> Broker:
-    """ActiveMQ with KahaDB in *folder*/data."""
+def activemq(folder: Path, *, concurrent_store_and_dispatch: bool = True, has_stomp: bool = False) -> Broker:
+    """ActiveMQ with KahaDB in *folder*/data; OpenWire is its first listener, STOMP its second."""
+    jars = (*KAHADB_JARS, *STOMP_JARS) if has_stomp else KAHADB_JARS
+    listeners = [LISTENER, STOMP_LISTENER] if has_stomp else [LISTENER]
     classes = java_classes("broker", KAHADB_JARS)
     argv = ["java", *ACTIVEMQ_MEMORY, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    argv += ["-cp", classpath(KAHADB_JARS, classes), "KahaDbBroker"]
-    argv += [LISTENER, str(folder / "data"), str(concurrent_store_and_dispatch).lower()]
-    return Broker(argv, folder / "activemq.log")
+    argv += ["-cp", classpath(jars, classes), "KahaDbBroker"]
+    argv += [str(folder / "data"), str(concurrent_store_and_dispatch).lower(), *listeners]
+    return Broker(argv, folder / "activemq.log", len(listeners))
 
 
 def add_broker_options(parser: argparse.ArgumentParser) -> None:

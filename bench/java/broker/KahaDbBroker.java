@@ -1,29 +1,38 @@
 import java.io.File;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.activemq.broker.BrokerService;
+import org.apache.activemq.broker.TransportConnector;
 import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
 
 /**
  * The real ActiveMQ broker with KahaDB, set up as Debian's activemq.xml does it: no JMX, and all else by default.
  *
- * <p>Arguments: the listener's URI, the folder for data, and whether queues store and dispatch at the same time (the
- * default: true), which is the one setting that the comparison varies.
+ * <p>Arguments: the folder for data, whether queues store and dispatch at the same time (the default: true), which is the
+ * one setting that the comparison varies, and the URIs of the listeners.
  */
 public final class KahaDbBroker {
     private KahaDbBroker() {}
 
     public static void main(String[] arguments) throws Exception {
         KahaDBPersistenceAdapter store = new KahaDBPersistenceAdapter();
-        store.setDirectory(new File(arguments[1], "kahadb"));
-        store.setConcurrentStoreAndDispatchQueues(Boolean.parseBoolean(arguments[2]));
+        store.setDirectory(new File(arguments[0], "kahadb"));
+        store.setConcurrentStoreAndDispatchQueues(Boolean.parseBoolean(arguments[1]));
         BrokerService broker = new BrokerService();
         broker.setBrokerName("localhost");
         broker.setUseJmx(false);
-        broker.setDataDirectory(arguments[1]);
+        broker.setDataDirectory(arguments[0]);
         broker.setPersistenceAdapter(store);
-        broker.addConnector(arguments[0]);
+        for (int i = 2; i < arguments.length; i++) {
+            broker.addConnector(arguments[i]);
+        }
         broker.start();
         broker.waitUntilStarted();
-        System.out.println("activemq ready: " + broker.getTransportConnectors().get(0).getConnectUri());
+        List<String> addresses = new ArrayList<>();
+        for (TransportConnector connector : broker.getTransportConnectors()) {
+            addresses.add(connector.getConnectUri().toString());
+        }
+        System.out.println("activemq ready: " + String.join(", ", addresses));
         broker.waitUntilStopped();
     }
 }
