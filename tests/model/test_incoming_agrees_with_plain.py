@@ -133,6 +133,7 @@ def assert_same(event: object, command: commands.MessageDispatch) -> None:
     )
     for name in ("correlation_id", "reply_to", "type", "group_id", "group_sequence", "user_id", "data_structure"):
         assert getattr(event.extras, name) == getattr(message, name)
+    assert event.extras.group_first == (message.group_first_for_consumer and message.group_id is not None)
     assert event.source.destination == message.destination
     assert event.source.original_destination == message.original_destination
     assert_same_id(event, message.message_id)

@@ -37,6 +37,7 @@ _HEADERS: Final = {
     "JMSType": "type",
 }
 _DEFINED: Final = frozenset({"JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq", "JMSXUserID"})
+_GROUP_FIRST: Final = "JMSXGroupFirstForConsumer"
 _KEPT_AS_THEY_ARE: Final = frozenset({str, bool, float, type(None)})
 _SCHEDULING: Final[dict[str, Callable[[Value], Value]]] = {
     "AMQ_SCHEDULED_DELAY": lambda value: Long(conversions.as_long(value)),
@@ -189,7 +190,7 @@ class Properties(TypedEntries):
 
     JMSXGroupID, JMSXGroupSeq, JMSXUserID and JMSXDeliveryCount are the message's attributes under their JMS names. As
     with ActiveMQ's client they are listed when they have something to say (a group, a user, a redelivery), and
-    JMSXDeliveryCount can be asked for at any time.
+    JMSXDeliveryCount and JMSXGroupFirstForConsumer can be asked for at any time.
     """
 
     def __init__(self, message: "Message") -> None:
@@ -199,6 +200,8 @@ class Properties(TypedEntries):
     def __getitem__(self, name: str) -> Value:
         if name in _DEFINED and (name == "JMSXDeliveryCount" or name in self._listed()):
             return self._defined(name)
+        if name == _GROUP_FIRST:
+            return self._message.group_first
         return super().__getitem__(name)
 
     def __setitem__(self, name: str, value: Value) -> None:

@@ -123,6 +123,8 @@ class Message:
     user_id = _TextHeader()
     """JMSXUserID: who sent it, where the broker says so."""
 
+    group_first = False
+    """JMSXGroupFirstForConsumer: no other message of the group has come to this consumer since it got the group (H3)."""
     data_structure: Structure | None = None
     """The command that an advisory message carries."""
     dispatch: Dispatch | None = None
@@ -371,6 +373,7 @@ class Message:
             message._type = extras.type
             message._group_id = extras.group_id
             message._group_sequence = extras.group_sequence
+            message.group_first = extras.group_first
             message._user_id = extras.user_id
         message._receive(Received(dispatch.content, dispatch.compressed, dispatch.properties, limits))
         return message
@@ -403,6 +406,7 @@ class Message:
         self._type = command.type
         self._group_id = command.group_id
         self._group_sequence = command.group_sequence
+        self.group_first = command.group_first_for_consumer
         self._user_id = command.user_id
         self.data_structure = command.data_structure
         self._redelivery_counter = max(command.redelivery_counter, 0)

@@ -47,11 +47,12 @@ _SEQUENCES: Final = Struct(">qq")
 _UNTIL_GROUP: Final = Struct(">16sB")
 _BEHIND_CORRELATION: Final = Struct(">Bqb")
 # data structure?, target consumer?, compressed, broker path?, user id?, cluster?, and the dispatch's own redelivery
-# counter; between them the message's counter and times, which say nothing to a client
+# counter; between them the message's counter and times, which say nothing to a client, and the first-of-group flag, which
+# says nothing without a group
 _END: Final = Struct(">BBB4xB8xBxxB8x8xxi")
 _END_BYTES: Final = _END.size
 _UNTIL_USER: Final = Struct(">BBB4xB8x")
-_BEHIND_USER: Final = Struct(">xxB8x8xxi")
+_BEHIND_USER: Final = Struct(">xxB8x8xBi")
 _UINT: Final = Struct(">I")
 _INT: Final = Struct(">i")
 _LONG: Final = Struct(">q")
@@ -95,7 +96,16 @@ class Source:
 class Extras:
     """The headers that most messages do without."""
 
-    __slots__ = ("correlation_id", "data_structure", "group_id", "group_sequence", "reply_to", "type", "user_id")
+    __slots__ = (
+        "correlation_id",
+        "data_structure",
+        "group_first",
+        "group_id",
+        "group_sequence",
+        "reply_to",
+        "type",
+        "user_id",
+    )
 
     def __init__(
         self,
@@ -106,6 +116,7 @@ class Extras:
         group_sequence: int = 0,
         user_id: str | None = None,
         data_structure: Structure | None = None,
+        group_first: bool = False,
     ) -> None:
         self.correlation_id = correlation_id
         self.reply_to = reply_to
@@ -114,6 +125,8 @@ class Extras:
         self.group_sequence = group_sequence
         self.user_id = user_id
         self.data_structure = data_structure
+        self.group_first = group_first
+        """The first of its group that this consumer gets (H3); says nothing without a group."""
 
 
 NO_EXTRAS: Final = Extras()
@@ -251,6 +264,7 @@ def dispatch_from(command: commands.MessageDispatch) -> Dispatch | EndOfMessages
             message.group_sequence,
             message.user_id,
             message.data_structure,
+            message.group_first_for_consumer and message.group_id is not None,
         ),
     )
 
@@ -355,7 +369,7 @@ class DispatchDecoder:
             data, target, compressed, path = _UNTIL_USER.unpack_from(frame, at)
             at += _UNTIL_USER.size
             user_id, at = _text_at(frame, at) if frame[at] else (None, at + 1)
-            cluster, redelivery_counter = _BEHIND_USER.unpack_from(frame, at)
+            cluster, group_first, redelivery_counter = _BEHIND_USER.unpack_from(frame, at)
         except (_Unusual, RemoteProtocolError, StructError, IndexError):
             return self._by_plain_codec(frame)
         if original_transaction or data or target or path or cluster or at + _BEHIND_USER.size != len(frame):
@@ -373,7 +387,15 @@ class DispatchDecoder:
             properties,
             compressed != 0,
             redelivery_counter,
-            Extras(correlation_id, reply_to, type_, group_id, group_sequence, user_id),
+            Extras(
+                correlation_id,
+                reply_to,
+                type_,
+                group_id,
+                group_sequence,
+                user_id,
+                group_first=group_first != 0 and group_id is not None,
+            ),
         )
 
     def _by_plain_codec(self, frame: bytes) -> Dispatch | EndOfMessages:
