@@ -201,7 +201,9 @@ class SessionCore:
         for consumer in list(self.consumers):
             consumer.prepare_to_close()
         if self.transactions.is_active and not self.transactions.is_in_xa:
-            replies.append(self.transactions.abandon())
+            undone = self.transactions.abandon()
+            if undone is not None:
+                replies.append(undone)
         last_delivered = max((c.last_delivered for c in self.consumers), default=LAST_DELIVERED_NOTHING)
         for consumer in list(self.consumers):
             self.remove_consumer(consumer)

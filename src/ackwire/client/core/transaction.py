@@ -167,10 +167,10 @@ class Transactions:
         self._let_leave()
         deciding.settle(None)
 
-    def abandon(self) -> Reply[Structure]:
-        """The session closes: undo, and give out nothing again here."""
+    def abandon(self) -> Reply[Structure] | None:
+        """The session closes: undo, and give out nothing again here. Without a link the broker has undone it."""
         assert self.transaction_id is not None
-        reply = self._request(TransactionType.ROLLBACK)
+        reply = self._request(TransactionType.ROLLBACK) if self._connection.is_up else None
         self._forget()
         self._let_leave()
         return reply
