@@ -14,8 +14,8 @@ messages that came too often (F). After the loss of a link the broker delivers a
 `interrupted` forgets what waits, and remembers what must not be processed twice.
 """
 
+import itertools
 from collections.abc import Callable
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ackwire.client.core.delivery import ByPriority, Channel, Delivery, Fifo
@@ -101,7 +101,9 @@ class ConsumerCore:
         self._first_untold: Delivery | None = None
         self._last_ack_at = session.connection.clock.monotonic()
         self._ack_timer: Timer | None = None
-        self._last_delivered = LAST_DELIVERED_NOTHING
+        self._arrivals = itertools.count()
+        self._last_seen = LAST_DELIVERED_NOTHING
+        """Of what is not acknowledged at the end: the last that the application has seen, in the broker's order."""
         self._delay_ms = 0
         self._delay_timer: Timer | None = None
         self._put_aside: list[tuple[Timer, list[Delivery]]] = []
@@ -132,7 +134,7 @@ class ConsumerCore:
         """Take what the broker sent."""
         if self.is_closed:
             return
-        delivery = Delivery(dispatch, self._connection.epoch)
+        delivery = Delivery(dispatch, self._connection.epoch, next(self._arrivals))
         if self._pulls:
             self._pulls -= 1
         if self._connection.is_failover and not self._info.browser and self._has_been_here(delivery):
@@ -208,7 +210,6 @@ class ConsumerCore:
 
     def begin(self, delivery: Delivery) -> Message:
         """*delivery* goes to the application now."""
-        self._last_delivered = max(self._last_delivered, delivery.dispatch.broker_sequence)
         self._delivered[delivery] = None
         if self.is_transacted:
             self._session.transactions.begin()
@@ -258,7 +259,7 @@ class ConsumerCore:
 
     def acknowledge_range(self) -> list[Reply[Structure]]:
         """Acknowledge what was consumed and kept for a range."""
-        consumed = list(islice(self._delivered, self._ack_count))
+        consumed = list(itertools.islice(self._delivered, self._ack_count))
         for delivery in consumed:
             del self._delivered[delivery]
         self._ack_count = 0
@@ -579,23 +580,31 @@ class ConsumerCore:
         self._session.remove_consumer(self)
         if not self._connection.is_up:
             return None
-        remove = commands.RemoveInfo(object_id=self.consumer_id, last_delivered_sequence_id=self._last_delivered)
-        return self._connection.request(remove, survives=False)
+        return self._connection.request(self._leave_info(), survives=False)
+
+    def leave_unanswered(self) -> None:
+        """The same, as part of something that is answered."""
+        self._session.remove_consumer(self)
+        self._connection.one_way(self._leave_info())
+
+    def _leave_info(self) -> commands.RemoveInfo:
+        return commands.RemoveInfo(object_id=self.consumer_id, last_delivered_sequence_id=self._last_seen)
 
     def _end(self) -> None:
         self.is_closed = True
-        self._channel.clear()
-        for timer, _ in self._put_aside:
+        waiting = self._channel.clear()
+        for timer, deliveries in self._put_aside:
             timer.cancel()
+            waiting += deliveries
+        self._put_aside.clear()
+        # The broker marks as redelivered what it dispatched up to this one, as far as it still has it.
+        seen = [*self._delivered, *(delivery for delivery in waiting if delivery.is_redelivered_here)]
+        last = max(seen, key=lambda delivery: delivery.arrival, default=None)
+        self._last_seen = LAST_DELIVERED_NOTHING if last is None else last.dispatch.broker_sequence
         for timer_or_none in (self._delay_timer, self._ack_timer):
             if timer_or_none is not None:
                 timer_or_none.cancel()
         self.wake()
-
-    @property
-    def last_delivered(self) -> int:
-        """The place of the last message that the application was given."""
-        return self._last_delivered
 
 
 def _nothing() -> None:

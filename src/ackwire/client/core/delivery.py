@@ -16,14 +16,21 @@ _PRIORITIES: Final = 10
 class Delivery:
     """A message that the broker gave to one consumer, on one link."""
 
-    __slots__ = ("dispatch", "epoch", "key", "redelivery_counter")
+    __slots__ = ("arrival", "dispatch", "epoch", "key", "redelivery_counter")
 
-    def __init__(self, dispatch: Dispatch, epoch: int) -> None:
+    def __init__(self, dispatch: Dispatch, epoch: int, arrival: int = 0) -> None:
         self.dispatch = dispatch
         self.epoch = epoch
+        self.arrival = arrival
+        """Its place among what the consumer was given, whatever the order in which it is consumed."""
         self.key = dispatch.message_key
         """The same for the same message, whenever it comes."""
         self.redelivery_counter = dispatch.redelivery_counter
+
+    @property
+    def is_redelivered_here(self) -> bool:
+        """Whether the application had it before, from this consumer."""
+        return self.redelivery_counter != self.dispatch.redelivery_counter
 
     def is_expired(self, now_ms: int) -> bool:
         return 0 < self.dispatch.expiration <= now_ms
@@ -31,7 +38,7 @@ class Delivery:
     def new_message(self, acknowledger: Callable[[Message], object], limits: WireLimits) -> Message:
         """The message for the application, unread; a redelivery gets a fresh one."""
         message = message_from(self.dispatch, acknowledger, limits)
-        if self.redelivery_counter != self.dispatch.redelivery_counter:
+        if self.is_redelivered_here:
             message.delivery_count = self.redelivery_counter + 1
         return message
 

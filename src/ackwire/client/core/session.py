@@ -16,7 +16,6 @@ from ackwire.client.message import Message
 from ackwire.client.options import ConsumerOptions, ProducerOptions, RedeliveryPolicy
 from ackwire.destinations import Destination
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.commands import LAST_DELIVERED_NOTHING
 from ackwire.wire.openwire.fast import destination_to_wire
 from ackwire.wire.openwire.structures import Structure
 
@@ -204,15 +203,14 @@ class SessionCore:
             undone = self.transactions.abandon()
             if undone is not None:
                 replies.append(undone)
-        last_delivered = max((c.last_delivered for c in self.consumers), default=LAST_DELIVERED_NOTHING)
         for consumer in list(self.consumers):
-            self.remove_consumer(consumer)
+            consumer.leave_unanswered()
         for producer in list(self.producers):
             self.remove_producer(producer)
             producer.is_closed = True
         self.connection.remove_session(self)
         if self.connection.is_up:
-            remove = commands.RemoveInfo(object_id=self.session_id, last_delivered_sequence_id=last_delivered)
+            remove = commands.RemoveInfo(object_id=self.session_id)
             replies.append(self.connection.request(remove, survives=False))
         self.on_wake()
         return replies
