@@ -124,7 +124,7 @@ class Message:
     """JMSXUserID: who sent it, where the broker says so."""
 
     group_first = False
-    """JMSXGroupFirstForConsumer: no other message of the group has come to this consumer since it got the group (H3)."""
+    """JMSXGroupFirstForConsumer: the first message since this consumer got the group (H3)."""
     data_structure: Structure | None = None
     """The command that an advisory message carries."""
     dispatch: Dispatch | None = None
@@ -156,7 +156,9 @@ class Message:
     """What `acknowledge` calls, with the message; set by the consumer."""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.message_id or 'not sent'} to {self._destination or 'nowhere yet'}>"
+        where = self._destination
+        name = where.physical_name if isinstance(where, commands.ActiveMQDestination) else where
+        return f"<{type(self).__name__} {self.message_id or 'not sent'} to {name or 'nowhere yet'}>"
 
     rejecter: "Callable[[BaseException], object] | None" = None
     """What `reject` calls; set by the consumer of an INDIVIDUAL session."""

@@ -274,7 +274,10 @@ class Connection:
         with contextlib.suppress(JMSError):
             await self._settle(reply, what, self.options.close_timeout_ms, "closeTimeout")
 
-    async def _settle(self, reply: Reply[Any], what: str, timeout_ms: int, option: str) -> Any:
+    async def _settle(
+        self, reply: Reply[Any], what: str, timeout_ms: int, option: str, *, is_kept: bool = False
+    ) -> Any:
+        """Wait for *reply*, under the guard. One that comes too late is for nobody, unless it *is_kept*."""
         seconds = timeout_ms / 1000 if timeout_ms > 0 else REQUEST_TIMEOUT_SECONDS
 
         def timed_out() -> JMSError:
@@ -282,7 +285,10 @@ class Connection:
                 f"{self._core.address or 'the broker'} has not answered {what} within {seconds:g} s "
                 f"({self._core.link.value}); jms.{option} sets how long to wait"
             )
-            self._core.forget(reply, error)
+            if is_kept:
+                reply.then(self._core.report)
+            else:
+                self._core.forget(reply, error)
             return error
 
         return await self._runtime.settle(reply, seconds, timed_out)

@@ -280,7 +280,8 @@ class Session:
     async def commit(self) -> None:
         """Make everything of the transaction visible, or nothing (G1); then begin another.
 
-        Raises `TransactionRolledBackError` if it could not commit: then it is rolled back.
+        Raises `TransactionRolledBackError` if it could not commit: then it is rolled back. After `RequestTimedOutError`
+        it may still do either: the session goes on when it has, and that it was rolled back goes to `on_error`.
         """
         with self._guard:
             self._core.check_open()
@@ -298,14 +299,18 @@ class Session:
 
     async def _decide(self, decision: Reply[None], what: str) -> None:
         options = self.connection.options
-        await self.connection._settle(decision, what, options.request_timeout_ms, "requestTimeout")
+        await self.connection._settle(decision, what, options.request_timeout_ms, "requestTimeout", is_kept=True)
 
     async def _decided(self) -> None:
         """Wait for a decision that somebody asked for and did not wait for."""
         deciding = self._core.transactions.deciding
         if deciding is not None and not deciding.is_done:
-            with contextlib.suppress(JMSError):  # whoever asked for it has been told
+            try:
                 await self._decide(deciding, "the last commit")
+            except RequestTimedOutError:
+                raise
+            except JMSError:  # whoever asked for it has been told
+                pass
 
     async def _await_redeliveries(self) -> None:
         """After a reconnect: what was consumed must come again before it can be acknowledged."""
@@ -406,7 +411,8 @@ class Session:
         with self._guard:
             if self._core.is_closed:
                 return
-            await self._decided()
+            with contextlib.suppress(JMSError):
+                await self._decided()
             replies = self._core.close()
             self._core.wake()
             self.connection._forget_session(self._core)

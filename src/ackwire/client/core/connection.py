@@ -358,7 +358,7 @@ class ConnectionCore:
     def _announce_again(self, command: commands.BaseCommand) -> None:
         self.request(command, survives=False).then(self.report)
 
-    def report(self, reply: Reply[Structure]) -> None:
+    def report(self, reply: Reply[Any]) -> None:
         """Somebody should know of an error that nobody waits for; that a link was lost is told anyway."""
         if isinstance(reply.error, JMSError) and not isinstance(reply.error, ConnectionFailedError):
             self.hooks.failed(reply.error)

@@ -17,6 +17,7 @@ from ackwire.client.errors import (
     ConnectionFailedError,
     IllegalStateError,
     JMSError,
+    RequestTimedOutError,
     TransactionInProgressError,
     TransactionRolledBackError,
     XAError,
@@ -291,6 +292,9 @@ class Transactions:
         return reply
 
     def _xa_answered(self, xid: commands.XATransactionId, kind: TransactionType, reply: Reply[Structure]) -> None:
+        is_unknown = isinstance(reply.error, RequestTimedOutError | ConnectionFailedError)
+        if is_unknown or (reply.error is not None and kind is TransactionType.COMMIT_TWO_PHASE):
+            return  # its manager will ask again: what was prepared stays so
         if kind in (TransactionType.PREPARE, TransactionType.FORGET):
             answer = None if reply.error is not None else reply.result()
             is_read_only = isinstance(answer, commands.IntegerResponse) and answer.result == XA_READ_ONLY

@@ -47,8 +47,8 @@ _SEQUENCES: Final = Struct(">qq")
 _UNTIL_GROUP: Final = Struct(">16sB")
 _BEHIND_CORRELATION: Final = Struct(">Bqb")
 # data structure?, target consumer?, compressed, broker path?, user id?, cluster?, and the dispatch's own redelivery
-# counter; between them the message's counter and times, which say nothing to a client, and the first-of-group flag, which
-# says nothing without a group
+# counter; between them the message's counter and times, which say nothing to a client, and whether it is the first of
+# its group, which says nothing without one
 _END: Final = Struct(">BBB4xB8xBxxB8x8xxi")
 _END_BYTES: Final = _END.size
 _UNTIL_USER: Final = Struct(">BBB4xB8x")
