@@ -221,6 +221,7 @@ class CoreProducer(CoreClient):
         self._confirmed_share = self.random.random()
         self._numbers_of_transactions = itertools.count(1)
         self._deed: Deed | None = None
+        self._has_sent_last = self._is_transacted
 
     def work(self) -> None:
         if not self._sender.producer.is_announced:
@@ -228,14 +229,17 @@ class CoreProducer(CoreClient):
         if self._is_transacted:
             self._work_in_transaction()
         elif not self.is_finishing and len(self._pending) < 4:
-            self._send()
+            self._send(confirmed=self.world.has_limits or self.random.random() < self._confirmed_share)
+        elif self.is_finishing and not self._has_sent_last:
+            self._has_sent_last = True
+            self._send(confirmed=True)  # answered when those are taken, too, that nobody confirms
 
-    def _send(self) -> None:
+    def _send(self, *, confirmed: bool) -> None:
         deed = self.world.ledger.deed("a send", Outcome.SENT)
         deed.asked_at = self.world.step
         persistent = self.random.random() < 0.6
         outgoing = self._sender.make(self.random.choice(self._where), deed, persistent=persistent)
-        if self.world.has_limits or self.random.random() < self._confirmed_share:
+        if confirmed:
             reply = self.waits_for(self._sender.producer.send_confirmed(outgoing))
             reply.then(lambda answer: self._answered(answer, deed))
         else:
@@ -275,7 +279,7 @@ class CoreProducer(CoreClient):
 
     @property
     def is_idle(self) -> bool:
-        return super().is_idle and self._deed is None
+        return super().is_idle and self._deed is None and self._has_sent_last
 
 
 class CoreConsumer(CoreClient):
@@ -318,9 +322,23 @@ class CoreConsumer(CoreClient):
         self._consumer, reply = self._session.add_consumer(
             parse_destination(self._where), self._prefetch, ConsumerOptions(), self.core.options.redelivery
         )
+        self._watch_poison(self._consumer)
         self._session.acknowledge_from_message = lambda _: None
         self._session.acknowledge_one = lambda *_: None
         self.waits_for(reply)
+
+    def _watch_poison(self, consumer: ConsumerCore) -> None:
+        """The ledger must know what the core gives up on, by itself."""
+        poison = consumer._poison
+
+        def watched(deliveries: list[Delivery], reason: str, cause: BaseException | None = None) -> None:
+            deed = self.world.ledger.deed("giving up", Outcome.SENT)
+            for delivery in deliveries:
+                self.note(f"gives up on {self.world.ledger.text(_copy_of(delivery))}")
+                self.world.ledger.acking(_copy_of(delivery), AckKind.POISON, deed)
+            poison(deliveries, reason, cause)
+
+        consumer._poison = watched  # type: ignore[method-assign]
 
     def _receive(self) -> bool:
         consumer = self._consumer
@@ -331,11 +349,7 @@ class CoreConsumer(CoreClient):
         if delivery is None:
             return False
         consumer.begin(delivery)
-        destination = delivery.dispatch.destination
-        assert destination is not None
-        key = message_key(delivery.dispatch.message_id)
-        assert key is not None
-        copy = (f"queue://{destination.physical_name}", key)
+        copy = _copy_of(delivery)
         self._check(copy, delivery)
         self._held.append((copy, delivery))
         if self._mode is AckMode.SESSION_TRANSACTED:
@@ -466,3 +480,11 @@ class CoreConsumer(CoreClient):
     @property
     def is_idle(self) -> bool:
         return super().is_idle and self._consumer is None and self._deed is None
+
+
+def _copy_of(delivery: Delivery) -> Copy:
+    destination = delivery.dispatch.destination
+    key = message_key(delivery.dispatch.message_id)
+    assert destination is not None
+    assert key is not None
+    return f"queue://{destination.physical_name}", key

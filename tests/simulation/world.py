@@ -180,10 +180,13 @@ class World:
             message,
             name,
             now_ms=self.clock.now_ms(),
-            # A message of a group may have been another consumer's alone until that left.
-            ordered=place not in self.prioritized and message.group_id is None,
+            ordered=self._keeps_order(place, message),
             order_holds=self._is_oldest(subscription, message),
         )
+
+    def _keeps_order(self, place: str, message: Message) -> bool:
+        """A message of a group may have been another consumer's alone until that left."""
+        return place not in self.prioritized and message.group_id is None
 
     def _is_oldest(self, subscription: QueueSubscription, message: Message) -> bool:
         """Whether no older message waits in the same queue that the same consumer might have had (H1)."""

@@ -77,10 +77,8 @@ class Repetitions:
     def taken(self, message: Message) -> None:
         """*message* is stored, or on its way there."""
         key, count = message.origin.producer_key, message.producer_count
-        last = self._counts.get(key)
-        fills_gap = last is not None and count <= last and _key(key, count) in self._counts
-        if not fills_gap:
-            self._counts[key] = count
+        # Not less than is known: taking a message may let others go on that wait behind it, before this is said.
+        self._counts[key] = max(count, self._counts.get(key, count))
 
 
 def _key(producer_key: bytes, count: int) -> bytes:

@@ -14,8 +14,8 @@ messages that came too often (F). After the loss of a link the broker delivers a
 `interrupted` forgets what waits, and remembers what must not be processed twice.
 """
 
-import itertools
 from collections.abc import Callable
+from itertools import count, islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 from ackwire.client.core.delivery import ByPriority, Channel, Delivery, Fifo
@@ -101,7 +101,7 @@ class ConsumerCore:
         self._first_untold: Delivery | None = None
         self._last_ack_at = session.connection.clock.monotonic()
         self._ack_timer: Timer | None = None
-        self._arrivals = itertools.count()
+        self._arrivals = count()
         self._last_seen = LAST_DELIVERED_NOTHING
         """Of what is not acknowledged at the end: the last that the application has seen, in the broker's order."""
         self._delay_ms = 0
@@ -259,7 +259,7 @@ class ConsumerCore:
 
     def acknowledge_range(self) -> list[Reply[Structure]]:
         """Acknowledge what was consumed and kept for a range."""
-        consumed = list(itertools.islice(self._delivered, self._ack_count))
+        consumed = list(islice(self._delivered, self._ack_count))
         for delivery in consumed:
             del self._delivered[delivery]
         self._ack_count = 0
@@ -280,7 +280,8 @@ class ConsumerCore:
             self._first_untold = delivery
         count = self._delivered_count - self._told
         if count >= DELIVERED_ACK_SHARE * self.prefetch:
-            self._ack(AckType.DELIVERED, [self._first_untold, delivery], count=count)
+            first = self._first_untold if self._first_untold.arrival < delivery.arrival else delivery
+            self._ack(AckType.DELIVERED, [first, delivery], count=count)
             self._told = self._delivered_count
             self._first_untold = None
 
@@ -477,7 +478,13 @@ class ConsumerCore:
 
     def _groups(self, deliveries: list[Delivery]) -> list[list[Delivery]]:
         """What one ack may cover: everything, or each alone where others may lie between them."""
-        return [deliveries] if self._keeps_order else [[delivery] for delivery in deliveries]
+        waiting = self._channel.peek()
+        is_range = (
+            self._keeps_order
+            and all(one.arrival < other.arrival for one, other in pairwise(deliveries))
+            and (waiting is None or deliveries[-1].arrival < waiting.arrival)
+        )
+        return [deliveries] if is_range else [[delivery] for delivery in deliveries]
 
     def _send_standard(self, deliveries: list[Delivery]) -> list[Reply[Structure]]:
         self._remember_acknowledged(deliveries)
