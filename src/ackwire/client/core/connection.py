@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ackwire.client.core.delivery import Key
 from ackwire.client.core.ids import new_id
 from ackwire.client.core.reply import Reply, settled
 from ackwire.client.core.temporaries import Temporaries
@@ -140,7 +141,7 @@ class ConnectionCore:
         self._consumers: dict[commands.ConsumerId, ConsumerCore] = {}
         self._producers: dict[commands.ProducerId, ProducerCore] = {}
         self.temporaries = Temporaries(self)
-        self.acknowledged: Recent[tuple[commands.ActiveMQDestination | None, bytes], None] | None = None
+        self.acknowledged: Recent[Key, None] | None = None
         """What was acknowledged and might come again, because the acknowledgement was lost with its link (J4)."""
         if self.is_failover and options.check_for_duplicates:
             self.acknowledged = Recent(options.audit_depth * options.audit_producers_max)

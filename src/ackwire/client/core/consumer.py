@@ -15,10 +15,10 @@ messages that came too often (F). After the loss of a link the broker delivers a
 """
 
 from collections.abc import Callable
-from itertools import count, islice, pairwise
+from itertools import count, islice
 from typing import TYPE_CHECKING, Final
 
-from ackwire.client.core.delivery import ByPriority, Channel, Delivery, Fifo
+from ackwire.client.core.delivery import ByPriority, Channel, Delivery, Fifo, Key
 from ackwire.client.core.modes import AckMode
 from ackwire.client.core.redelivery import is_exceeded, next_delay_ms
 from ackwire.client.core.reply import Reply
@@ -91,6 +91,8 @@ class ConsumerCore:
         self._channel: Channel = ByPriority() if self._options.message_priority_supported else Fifo()
         self._keeps_order = not (self._options.message_priority_supported or self._options.non_blocking_redelivery)
         """Whether messages are consumed as they were dispatched, so that a range holds nothing else."""
+        self._is_shuffled = False
+        """Whether, on this link, messages that came again were taken ahead of others."""
         self._delivered: dict[Delivery, None] = {}
         """Given to the application and not acknowledged, oldest first."""
         self._delivered_count = 0
@@ -108,12 +110,12 @@ class ConsumerCore:
         self._delay_timer: Timer | None = None
         self._put_aside: list[tuple[Timer, list[Delivery]]] = []
         """Waiting for their redelivery beside the others (nonBlockingRedelivery)."""
-        self._stale: dict[bytes, Delivery] = {}
+        self._stale: dict[Key, Delivery] = {}
         """Given to the application on an earlier link: they will come again."""
-        self._counters: Recent[bytes, int] = Recent(_COUNTERS_MAX)
+        self._counters: Recent[Key, int] = Recent(_COUNTERS_MAX)
         """How often messages have been redelivered that will come again on another link: a broker that was restarted
         does not know that the application has seen them."""
-        self._expected: dict[bytes, bool] = {}
+        self._expected: dict[Key, bool] = {}
         """What the open transaction consumed on an earlier link: whether it has come again."""
         self._pulls = 0
         """Pulls that the broker has not answered."""
@@ -157,6 +159,7 @@ class ConsumerCore:
         if key in self._expected:
             self._expected[key] = True
             self._delivered[delivery] = None
+            self._is_shuffled = True
             self._session.wake()
             return True
         return False
@@ -164,7 +167,7 @@ class ConsumerCore:
     def _was_acknowledged(self, delivery: Delivery) -> bool:
         """Whether the application has acknowledged it before, and the word was lost; then it is given again."""
         acknowledged = self._connection.acknowledged
-        if acknowledged is None or (delivery.dispatch.destination, delivery.key) not in acknowledged:
+        if acknowledged is None or delivery.key not in acknowledged:
             return False
         self._ack(AckType.INDIVIDUAL, [delivery])
         return True
@@ -338,7 +341,7 @@ class ConsumerCore:
         audit = self._connection.acknowledged
         if audit is not None:
             for delivery in deliveries:
-                audit[(delivery.dispatch.destination, delivery.key)] = None
+                audit[delivery.key] = None
 
     # ---- transactions and redelivery ---------------------------------------------------------------------------
 
@@ -478,12 +481,7 @@ class ConsumerCore:
 
     def _groups(self, deliveries: list[Delivery]) -> list[list[Delivery]]:
         """What one ack may cover: everything, or each alone where others may lie between them."""
-        waiting = self._channel.peek()
-        is_range = (
-            self._keeps_order
-            and all(one.arrival < other.arrival for one, other in pairwise(deliveries))
-            and (waiting is None or deliveries[-1].arrival < waiting.arrival)
-        )
+        is_range = self._keeps_order and not self._is_shuffled
         return [deliveries] if is_range else [[delivery] for delivery in deliveries]
 
     def _send_standard(self, deliveries: list[Delivery]) -> list[Reply[Structure]]:
@@ -542,6 +540,7 @@ class ConsumerCore:
             self._delay_timer = None
         self._remember_counters(waiting)
         self._first_untold = None
+        self._is_shuffled = False
         self._delivered_count = self._told = self._pulls = 0
         self._forget_delivered()
         self.wake()

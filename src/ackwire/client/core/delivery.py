@@ -6,31 +6,38 @@ from typing import Final, Protocol, final
 
 from ackwire.client.message import Message
 from ackwire.client.messages import message_from
+from ackwire.wire.openwire.commands import ActiveMQDestination
 from ackwire.wire.openwire.incoming import Dispatch
 from ackwire.wire.openwire.limits import WireLimits
 
 _PRIORITIES: Final = 10
 
 
+Key = tuple[ActiveMQDestination | None, bytes]
+
+
 @final
 class Delivery:
     """A message that the broker gave to one consumer, on one link."""
 
-    __slots__ = ("arrival", "dispatch", "epoch", "key", "redelivery_counter")
+    __slots__ = ("arrival", "dispatch", "epoch", "redelivery_counter")
 
     def __init__(self, dispatch: Dispatch, epoch: int, arrival: int = 0) -> None:
         self.dispatch = dispatch
         self.epoch = epoch
         self.arrival = arrival
         """Its place among what the consumer was given, whatever the order in which it is consumed."""
-        self.key = dispatch.message_key
-        """The same for the same message, whenever it comes."""
         self.redelivery_counter = dispatch.redelivery_counter
 
     @property
     def is_redelivered_here(self) -> bool:
         """Whether the application had it before, from this consumer."""
         return self.redelivery_counter != self.dispatch.redelivery_counter
+
+    @property
+    def key(self) -> Key:
+        """The same for the same message, whenever it comes; a copy of it in another destination is another message."""
+        return self.dispatch.destination, self.dispatch.message_key
 
     def is_expired(self, now_ms: int) -> bool:
         return 0 < self.dispatch.expiration <= now_ms
