@@ -193,13 +193,13 @@ def test_selectors_headers_priority_and_expiry_reach_the_broker(client: Client, 
     assert client("receive", queue).out == "a\n"
 
 
-def test_transactions_are_sent_whole(client: Client, queue: str) -> None:
+def test_transactions_are_sent_whole(ours: Client, queue: str) -> None:
     lines = '{"text": "1"}\n{"text": "2"}\n{"text": "3"}\nnonsense\n'
-    outcome = client("send", queue, "--jsonl", "--transacted", "2", stdin=lines)
+    outcome = ours("send", queue, "--jsonl", "--transacted", "2", stdin=lines)
     assert outcome.code == 1
     assert "line 4: it is not JSON" in outcome.err
     assert "2 of 3 messages confirmed, 1 rolled back" in outcome.err
-    assert client("receive", queue).out == "1\n2\n"
+    assert ours("receive", queue).out == "1\n2\n"
 
 
 def test_a_delay_holds_a_message_back(ours: Client, queue: str) -> None:
@@ -278,17 +278,17 @@ def test_ctrl_c_loses_nothing(client: Client, queue: str) -> None:
     assert written + client.texts(queue) == [f"m{n}" for n in range(1, 201)]
 
 
-def test_a_broken_pipe_ends_quietly_and_what_was_not_written_is_still_there(client: Client, queue: str) -> None:
+def test_a_broken_pipe_ends_quietly_and_what_was_not_written_is_still_there(ours: Client, queue: str) -> None:
     body_bytes = 1023
-    client.send(queue, "{n}".ljust(body_bytes, "x"), "--count", "300")
-    process = subprocess.Popen(client.argv("receive", queue), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ours.send(queue, "{n}".ljust(body_bytes, "x"), "--count", "300")
+    process = subprocess.Popen(ours.argv("receive", queue), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
     with process, process.stdout as out:
         first = os.read(out.fileno(), 1)
         out.close()
         assert (first, process.stderr.read(), process.wait(TIMEOUT_SECONDS)) == (b"1", b"", 1)
-    left = client("browse", queue).out.splitlines()
+    left = ours("browse", queue).out.splitlines()
     taken = 300 - len(left)
     assert taken * (body_bytes + 1) <= PIPE_BYTES + 1, "more is gone than the pipe can have held"
     assert left[-1].startswith("300x")
@@ -349,11 +349,9 @@ def test_send_counts_what_a_dying_broker_has_confirmed(tmp_path: Path) -> None:
         (("send", "x", "--property", "a-b=1"), "selectors could not name it"),
     ],
 )
-def test_a_refusal_is_one_line_and_exit_code_2(
-    client: Client, queue: str, arguments: tuple[str, ...], said: str
-) -> None:
+def test_a_refusal_is_one_line_and_exit_code_2(ours: Client, queue: str, arguments: tuple[str, ...], said: str) -> None:
     command, *rest = arguments
-    outcome = client(command, queue, *rest)
+    outcome = ours(command, queue, *rest)
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1), outcome.err
     assert said in outcome.err
 
@@ -365,10 +363,10 @@ def test_a_broker_that_is_not_there_is_one_line_and_exit_code_2(tmp_path: Path) 
     )
 
 
-def test_a_client_id_that_is_taken_is_said(client: Client, queue: str) -> None:
-    with client.started("subscribe", f"{queue}.topic", "--client-id", queue) as subscriber:
+def test_a_client_id_that_is_taken_is_said(ours: Client, queue: str) -> None:
+    with ours.started("subscribe", f"{queue}.topic", "--client-id", queue) as subscriber:
         subscriber.wait_for_line(re.compile("subscribed to"), TIMEOUT_SECONDS)
-        outcome = client("send", queue, "x", "--client-id", queue)
+        outcome = ours("send", queue, "x", "--client-id", queue)
         assert (outcome.code, outcome.err.count("\n")) == (2, 1)
         assert "choose another --client-id" in outcome.err
 

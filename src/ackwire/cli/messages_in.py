@@ -225,19 +225,17 @@ def source_from_args(args: argparse.Namespace, stdin: IO[bytes] | None = None) -
     make = _MAKERS[args.type or "text"]
     if getattr(args, "lines", False):
         return Source(_from_lines(given, make, stamp), None)
-    bodies = [(repr(body), os.fsencode(body)) for body in args.bodies] + [
-        (name, _read(name, given)) for name in args.file
-    ]
+    bodies = [(repr(body), os.fsencode(body)) for body in args.bodies]
+    bodies += [(name, _read(name, given)) for name in args.file]
     count = getattr(args, "count", None)
     try:
         # Everything is read before the first one is sent: a file that is missing, or no text, is found in time.
         first = list(_each(bodies, None if count is None else 1, make, stamp))
     except BadMessage as error:
         raise ConfigError(str(error)) from None
-    repetitions: Iterable[Iterable[Outgoing]] = (
-        _each(bodies, number, make, stamp) for number in range(2, (count or 1) + 1)
-    )
-    return Source(chain(first, chain.from_iterable(repetitions)), len(bodies) * (count or 1))
+    times = count or 1
+    repetitions = (_each(bodies, number, make, stamp) for number in range(2, times + 1))
+    return Source(chain(first, chain.from_iterable(repetitions)), len(bodies) * times)
 
 
 def _check_choice(args: argparse.Namespace) -> None:

@@ -18,7 +18,8 @@ from ackwire.cli.connecting import EXIT_INCOMPLETE, EXIT_NOTHING_CAME, Where, ex
 from ackwire.cli.interrupts import Interrupts
 from ackwire.cli.messages_out import Output
 from ackwire.cli.tally import Pace, Tally
-from ackwire.client import Consumer, JMSError, Message
+from ackwire.client import Consumer, JMSError, Message, RequestTimedOutError
+from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS
 from ackwire.errors import AckwireError
 
 BATCH_MAX: Final = 100
@@ -119,7 +120,7 @@ class Taker:
 
     def _wait(self, consumer: Consumer, idle_seconds: float | None) -> Message | None:
         if idle_seconds == 0:
-            return consumer.receive_no_wait()
+            return _asked(consumer)
         deadline = None if idle_seconds is None else time.monotonic() + idle_seconds
         while not self._interrupts.pressed:
             left = _SLICE_SECONDS if deadline is None else min(_SLICE_SECONDS, deadline - time.monotonic())
@@ -163,6 +164,17 @@ class Taker:
         done, self._batch = self._batch, []
         self._acknowledge(done)
         self._tally.add(len(done))
+
+
+def _asked(consumer: Consumer) -> Message | None:
+    began = time.monotonic()
+    message = consumer.receive_no_wait()
+    if message is None and time.monotonic() - began >= REQUEST_TIMEOUT_SECONDS:
+        # No message, and no word either that there is none.
+        raise RequestTimedOutError(
+            f"the broker has not said within {REQUEST_TIMEOUT_SECONDS:g} s whether more is there"
+        )
+    return message
 
 
 def _write_failed(error: OSError) -> WriteFailed:

@@ -22,6 +22,7 @@ from ackwire.client.errors import (
     TransactionRolledBackError,
 )
 from ackwire.client.messages import DeliveryMode, TextMessage, message_from_command
+from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS
 from ackwire.wire.openwire import commands
 from tests.unit.cli.stand_in import Broker
 
@@ -358,6 +359,22 @@ def test_an_error_in_the_middle_is_told_with_what_was_done(broker: Broker, run: 
     outcome = run("receive", URL, "orders")
     assert outcome.code == 1
     assert "the connection was lost; is a broker running there?: received" in outcome.err
+
+
+def test_a_broker_that_does_not_answer_is_not_taken_for_an_empty_queue(
+    broker: Broker, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+
+    def on_receive() -> None:
+        nonlocal now
+        now += REQUEST_TIMEOUT_SECONDS
+
+    monkeypatch.setattr("ackwire.cli.taking.time.monotonic", lambda: now)
+    broker.on_receive = on_receive
+    outcome = run("receive", URL, "orders")
+    assert outcome.code == 1
+    assert "the broker has not said within" in outcome.err
 
 
 def test_json_lines_of_receive_are_those_of_send(broker: Broker, run: Run) -> None:

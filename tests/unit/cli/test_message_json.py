@@ -22,6 +22,7 @@ from ackwire.client.messages import (
 )
 from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import commands
+from tests.unit.wire.effort import effort
 from tests.unit.wire.openwire.strategies import PROPERTY_MAPS, SHORT_BYTES, STREAM_VALUES, TEXT
 
 EVERY_TYPE: dict[str, Value] = {
@@ -169,6 +170,7 @@ ANY_JSON = st.recursive(
 
 
 @given(ANY_JSON)
+@effort(50)
 def test_any_json_is_a_message_or_refused(value: Any) -> None:
     with contextlib.suppress(BadMessage):
         from_json_line(json.dumps(value))
