@@ -21,7 +21,7 @@ from typing import Final
 from ackwire import logs
 from ackwire.cli.interrupts import Interrupts
 from ackwire.client import Connection, ConnectionFactory, errors
-from ackwire.client.options import ConnectionOptions
+from ackwire.client.options import ConnectionOptions, RedeliveryPolicy
 from ackwire.client.uri import DestinationUri, mask_secrets, parse_destination_uri
 from ackwire.config import LogSettings
 from ackwire.destinations import Kind
@@ -206,6 +206,10 @@ def _factory(args: argparse.Namespace) -> ConnectionFactory:
         factory = ConnectionFactory.lookup(args.url, args.config)
     given = {"user_name": args.user, "client_id": args.client_id, "password": _password(args, factory.options)}
     factory.options = replace(factory.options, **{name: value for name, value in given.items() if value is not None})
+    redelivery = factory.options.redelivery
+    if redelivery.redeliveries_max == RedeliveryPolicy().redeliveries_max:
+        # Who looks at a message once more wants to see it. A client that counts would make it a dead letter instead.
+        factory.options = replace(factory.options, redelivery=replace(redelivery, redeliveries_max=-1))
     return factory
 
 

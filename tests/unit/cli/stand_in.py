@@ -24,6 +24,7 @@ class Broker:
     queues: dict[str, deque[Message]] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
     sent: list[tuple[Message, dict[str, Any]]] = field(default_factory=list)
+    options: list[ConnectionOptions] = field(default_factory=list)
     logins: list[tuple[str | None, str | None, str | None]] = field(default_factory=list)
     prefetches: list[int | None] = field(default_factory=list)
     acked: list[str] = field(default_factory=list)
@@ -71,6 +72,7 @@ class Factory:
         return cls(f"tcp://{name}:61616")
 
     def create_connection(self) -> "Connection":
+        self.broker.options.append(self.options)
         return Connection(self.broker, self.options)
 
 

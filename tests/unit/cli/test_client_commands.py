@@ -489,6 +489,12 @@ def test_a_password_in_the_url_works_with_a_warning_and_is_never_shown(
     assert broker.logins == [("me", "hunter2", None)], "the URL's is nearer than the environment's"
 
 
+def test_nobody_makes_a_dead_letter_by_looking_unless_the_url_says_so(broker: Broker, run: Run) -> None:
+    run("receive", URL, "q", "--ack", "none")
+    run("receive", f"{URL}?jms.redeliveryPolicy.maximumRedeliveries=3", "q")
+    assert [options.redelivery.redeliveries_max for options in broker.options] == [-1, 3]
+
+
 def test_a_name_is_looked_up(broker: Broker, run: Run) -> None:
     outcome = run("send", "production", "orders", "x", "--config", "brokers.toml")
     assert outcome.code == 0
