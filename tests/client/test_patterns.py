@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 import ackwire
-from ackwire import DiskBuffer, Message, TextMessage, aio, listener
+from ackwire import aio
+from ackwire.client.disk_buffer import DiskBuffer
+from ackwire.client.listening import listener
+from ackwire.client.messages import Message, TextMessage
 from ackwire.vm import EmbeddedBroker
 from tests.conformance.proxy import CuttableProxy
 from tests.helpers.flavours import WAIT_SECONDS, Async, Blocking, Flavour

@@ -146,6 +146,10 @@ class BufferedProducer:
 
     async def start(self) -> None:
         """Begin to send what is in the buffer; `send` does so too."""
+        async with self._changed:
+            self._start()
+
+    def _start(self) -> None:
         if self._closed:
             raise IllegalStateError(f"the buffered producer for {self._name} is closed")
         if not self._started:
@@ -175,8 +179,8 @@ class BufferedProducer:
         set_headers(message, headers)
         expires_ms = sent_ms + time_to_live_ms if time_to_live_ms > 0 else 0
         data = message_to_bytes(message, Sending(target, DeliveryMode(delivery_mode), priority, expires_ms))
-        await self.start()
         async with self._changed:
+            self._start()
             await self._append(data, sent_ms)
             self._changed.notify_all()
 
@@ -216,8 +220,6 @@ class BufferedProducer:
     # ---- the buffer ------------------------------------------------------------------------------------------------
 
     async def _append(self, data: bytes, sent_ms: int) -> None:
-        if self._closed:
-            raise IllegalStateError(f"the buffered producer for {self._name} is closed")
         try:
             if self._buffer.waits_for_disk:
                 await call_blocking(self._buffer.append, data, sent_ms)

@@ -104,12 +104,13 @@ class PooledConsumer:
 
     async def start(self) -> None:
         """Begin to take messages; a connection that fails is tried again, and reported, from then on."""
-        if self._closed:
-            raise IllegalStateError(f"the pool for {self.destination} is closed")
-        if not self._started:
-            self._started = True
-            self._pool.start(self._work)
-            self._intake.start()
+        async with self._changed:
+            if self._closed:
+                raise IllegalStateError(f"the pool for {self.destination} is closed")
+            if not self._started:
+                self._started = True
+                self._pool.start(self._work)
+                self._intake.start()
 
     async def close(self, timeout_seconds: float | None = None) -> None:
         """Take no more messages, finish those that were taken, then close.

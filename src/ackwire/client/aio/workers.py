@@ -175,10 +175,6 @@ class WorkerPool:
             await worker.cancel()
 
 
-async def sleep(seconds: float) -> None:
-    await asyncio.sleep(seconds)
-
-
 async def call(handler: Callable[..., Any], *arguments: object) -> Any:
     """What *handler* returns. A coroutine is awaited; a plain function runs in the loop, which waits for it."""
     result = handler(*arguments)
@@ -198,11 +194,6 @@ async def outcome(receipt: asyncio.Future[_T], timeout_seconds: float) -> _T:
     if receipt.cancelled():
         raise ConnectionFailedError("nobody waits for the answer any more")
     return receipt.result()
-
-
-def current() -> object:
-    """The task that asks."""
-    return asyncio.current_task()
 
 
 async def until_signal(signals: Sequence[signal.Signals], stopped: Event) -> None:

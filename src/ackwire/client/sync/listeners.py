@@ -106,15 +106,14 @@ class ListenerContainer:
 
     def start(self) -> None:
         """Begin; a broker that cannot be reached is tried again, and reported, from then on."""
-        if self._is_stopping():
-            raise IllegalStateError("the listener container is closed")
-        if self._started:
-            return
-        self._started = True
         with self._changed:
-            for crew in self._crews:
-                for _ in range(crew.staffing.missing()):
-                    self._add(crew)
+            if self._is_stopping():
+                raise IllegalStateError("the listener container is closed")
+            if not self._started:
+                self._started = True
+                for crew in self._crews:
+                    for _ in range(crew.staffing.missing()):
+                        self._add(crew)
 
     def ready(self, timeout_seconds: float = READY_SECONDS) -> None:
         """Wait until every listener has its lowest number of consumers. Raises `RequestTimedOutError`."""

@@ -159,10 +159,6 @@ class WorkerPool:
         """Nothing: threads cannot be ended from outside."""
 
 
-def sleep(seconds: float) -> None:
-    time.sleep(seconds)
-
-
 def call(handler: Callable[..., Any], *arguments: object) -> Any:
     """What *handler* returns; it must be a plain function."""
     try:
@@ -186,11 +182,6 @@ def outcome(receipt: Future[_T], timeout_seconds: float) -> _T:
         return receipt.result(max(0.0, timeout_seconds))
     except CancelledError:
         raise ConnectionFailedError("nobody waits for the answer any more") from None
-
-
-def current() -> object:
-    """The thread that asks."""
-    return threading.current_thread()
 
 
 def until_signal(signals: Sequence[signal.Signals], stopped: Event) -> None:
