@@ -20,6 +20,7 @@ import os
 import socket
 import ssl
 import struct
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Protocol
@@ -182,7 +183,37 @@ async def _addresses(host: str, port: int, family: int = 0) -> Sequence[AddressI
     try:  # numbers need no lookup, and so no thread
         return socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
-        return await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+        return await _in_thread(lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM))
+
+
+async def _in_thread(look_up: Callable[[], Sequence[AddressInfo]]) -> Sequence[AddressInfo]:
+    """What *look_up* returns, from a thread of its own.
+
+    The loop's executor takes no work once the interpreter has begun to shut down, and a buffered producer may need a
+    connection just then.
+    """
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[Sequence[AddressInfo]] = loop.create_future()
+
+    def settle(result: Sequence[AddressInfo] | None, error: OSError | None) -> None:
+        if found.done():  # nobody waits any more
+            return
+        if error is not None:
+            found.set_exception(error)
+        else:
+            found.set_result(result or [])
+
+    def run() -> None:
+        outcome: tuple[Sequence[AddressInfo] | None, OSError | None]
+        try:
+            outcome = look_up(), None
+        except OSError as error:
+            outcome = None, error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, name="ackwire look-up", daemon=True).start()
+    return await found
 
 
 async def _connect(uri: TcpUri, address: AddressInfo) -> socket.socket:
