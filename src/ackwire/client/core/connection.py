@@ -552,6 +552,11 @@ class ConnectionCore:
     def remove_session(self, session: "SessionCore") -> None:
         self._sessions.pop(session.value, None)
 
+    def xa_decided(self, xid: commands.XATransactionId, *, committed: bool) -> None:
+        """A distributed transaction has ended: every session that had a part in it must know."""
+        for session in list(self._sessions.values()):
+            session.transactions.xa_decided(xid, committed=committed)
+
     def add_consumer(self, consumer: "ConsumerCore") -> None:
         self._consumers[consumer.consumer_id] = consumer
 

@@ -39,6 +39,11 @@ XAER_INVAL: Final = -5
 XAER_PROTO: Final = -6
 XAER_RMFAIL: Final = -7
 XA_RBCOMMFAIL: Final = 101
+TM_JOIN: Final = 0x200000
+TM_SUSPEND: Final = 0x2000000
+TM_SUCCESS: Final = 0x4000000
+TM_RESUME: Final = 0x8000000
+TM_FAIL: Final = 0x20000000
 XA_CODE: Final = re.compile(r"xaErrorCode:\s*(-?\d+)")
 
 Done = Reply[None]
@@ -259,15 +264,17 @@ class Transactions:
 
     # ---- XA ----------------------------------------------------------------------------------------------------
 
-    def xa_start(self, xid: commands.XATransactionId) -> None:
-        """Work from now on belongs to *xid* (G3)."""
+    def xa_start(self, xid: commands.XATransactionId, flags: int = 0) -> None:
+        """Work from now on belongs to *xid* (G3). The broker knows whether that is new, joined or resumed."""
+        _check_flags(flags, (0, TM_JOIN, TM_RESUME), "start")
         if self.transaction_id is not None:
             raise XAError("the session is in a transaction already", XAER_PROTO)
         self.transaction_id = xid
         self._tell(TransactionType.BEGIN)
 
-    def xa_end(self, xid: commands.XATransactionId) -> Reply[Structure]:
-        """Work from now on belongs to *xid* no longer."""
+    def xa_end(self, xid: commands.XATransactionId, flags: int = TM_SUCCESS) -> Reply[Structure]:
+        """Work from now on belongs to *xid* no longer. That it failed says whoever rolls it back."""
+        _check_flags(flags, (0, TM_SUCCESS, TM_SUSPEND, TM_FAIL), "end")
         if self.transaction_id != xid:
             raise XAError(f"{xid} is not the transaction that this session is in", XAER_PROTO)
         consumed = self._ended.setdefault(xid, [])
@@ -301,8 +308,11 @@ class Transactions:
             if not is_read_only:
                 return
             kind = TransactionType.COMMIT_ONE_PHASE
+        self._connection.xa_decided(xid, committed=kind is not TransactionType.ROLLBACK and reply.error is None)
+
+    def xa_decided(self, xid: commands.XATransactionId, *, committed: bool) -> None:
+        """*xid* has ended, here or in another session that had joined it."""
         self._lost.pop(xid, None)
-        committed = kind is not TransactionType.ROLLBACK and reply.error is None
         for consumer, consumed in self._ended.pop(xid, []):
             consumer.decided(consumed, committed=committed)
 
@@ -310,6 +320,11 @@ class Transactions:
         """Ask for the transactions that are prepared and not decided."""
         info = commands.TransactionInfo(connection_id=self._connection.connection_id, type=TransactionType.RECOVER)
         return self._connection.request(info)
+
+
+def _check_flags(flags: int, known: tuple[int, ...], verb: str) -> None:
+    if flags not in known:
+        raise XAError(f"{verb} knows the flags {', '.join(map(hex, known))}, not {flags:#x}", XAER_INVAL)
 
 
 def xa_error(error: JMSError) -> XAError:

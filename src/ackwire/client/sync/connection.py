@@ -234,7 +234,8 @@ class Connection:
 
     def xa_session(self) -> XASession:
         """A new session whose work can be part of distributed transactions (G3)."""
-        return opening(self._new_session(AckMode.AUTO, XASession))
+        mode = self.options.xa_ack_mode
+        return opening(self._new_session(AckMode(mode) if mode > 0 else AckMode.AUTO, XASession))
 
     def _new_session(self, mode: AckMode, kind: type[S]) -> S:
         self._login()

@@ -1,11 +1,20 @@
 # generated from src/ackwire/client/aio/xa.py by tools/async_to_sync.py; change that
 """Distributed transactions: sessions whose work a transaction manager decides about (G3)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ackwire.client.core.reply import Reply
 from ackwire.client.core.session import SessionCore
-from ackwire.client.core.transaction import XA_OK, xa_error
+from ackwire.client.core.transaction import (
+    TM_FAIL,
+    TM_JOIN,
+    TM_RESUME,
+    TM_SUCCESS,
+    TM_SUSPEND,
+    XA_OK,
+    XA_READ_ONLY,
+    xa_error,
+)
 from ackwire.client.errors import JMSError, RequestTimedOutError, TransactionInProgressError, XAError
 from ackwire.client.sync.session import Session
 from ackwire.client.xid import Xid
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class XASession(Session):
-    """A session for distributed transactions; outside of one it works in AUTO mode."""
+    """A session for distributed transactions; outside of one it works in AUTO mode, or as jms.xaAckMode says."""
 
     def __init__(self, connection: "Connection", core: SessionCore) -> None:
         super().__init__(connection, core)
@@ -34,26 +43,35 @@ class XASession(Session):
 class XAResource:
     """What a transaction manager sees of a session. Its methods raise `XAError`."""
 
+    TMNOFLAGS: Final = 0
+    TMJOIN: Final = TM_JOIN
+    TMRESUME: Final = TM_RESUME
+    TMSUCCESS: Final = TM_SUCCESS
+    TMSUSPEND: Final = TM_SUSPEND
+    TMFAIL: Final = TM_FAIL
+    XA_OK: Final = XA_OK
+    XA_RDONLY: Final = XA_READ_ONLY
+
     def __init__(self, session: XASession) -> None:
         self._session = session
 
     def is_same_rm(self, other: "XAResource") -> bool:
-        """Whether both belong to one connection to one broker."""
+        """Whether both belong to one connection: then the second may join the branch of the first."""
         return self._session.connection is other._session.connection
 
-    def start(self, xid: Xid) -> None:
-        """Work of the session belongs to *xid* from now on."""
+    def start(self, xid: Xid, flags: int = TMNOFLAGS) -> None:
+        """Work of the session belongs to *xid* from now on: a new branch, or one joined or resumed."""
         session = self._session
         with session._guard:
             session._core.check_open()
-            session._core.transactions.xa_start(xid.to_wire())
+            session._core.transactions.xa_start(xid.to_wire(), flags)
 
-    def end(self, xid: Xid) -> None:
+    def end(self, xid: Xid, flags: int = TMSUCCESS) -> None:
         """And from now on it does not."""
         session = self._session
         with session._guard:
             session._core.check_open()
-            self._answer(session._core.transactions.xa_end(xid.to_wire()), "the end of the work")
+            self._answer(session._core.transactions.xa_end(xid.to_wire(), flags), "the end of the work")
 
     def prepare(self, xid: Xid) -> int:
         """Promise that *xid* can be committed, whatever happens: 0, or 3 if it did nothing and is done."""
