@@ -482,7 +482,7 @@ def test_the_client_finds_the_transport_by_its_entry_point(monkeypatch: pytest.M
             session.producer("orders").send("hello")
             message = their_session.consumer("orders").receive(timeout_seconds=TIMEOUT_SECONDS)
             assert message is not None
-            assert message.text == "hello"
+            assert message.body == "hello"
         run = vm._runs["one"]
     assert run.ended.result(TIMEOUT_SECONDS) is None
     with pytest.raises(ackwire.ConnectionFailedError, match="vm://one: broker one does not exist in this process"):

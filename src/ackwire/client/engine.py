@@ -117,6 +117,8 @@ class Engine:
         """By address: why the last attempt failed, since the connection was last usable."""
         self._told: dict[str, str] = {}
         """By address: what the log says already."""
+        self.is_leaving = False
+        """The client has taken leave: a link that ends now is not looked for again. May be set from any thread."""
         self.is_congested = False
         """More than the high water mark waits to be written. May be read from any thread."""
         self.on_writable: Callable[[], None] = lambda: None
@@ -420,6 +422,9 @@ class Engine:
         if not link.settled.done():
             link.error = _as_failure(error)
             link.settled.set_result(None)  # whoever makes the attempt goes on
+            return
+        if self.is_leaving:
+            self._finish(error)
             return
         if link.is_restored:
             self._plan.begin_anew()

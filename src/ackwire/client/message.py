@@ -12,7 +12,7 @@ message id and properties become objects when somebody asks for them.
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from ackwire.client.conversions import integer_of
 from ackwire.client.entries import Properties
@@ -304,6 +304,11 @@ class Message:
             if self._received is not None:
                 properties.receive(self._received.decoded_properties)
         return properties
+
+    @property
+    def body(self) -> Any:
+        """The body as Python has it: text, bytes, a dictionary, a list, or None, whatever kind of message this is."""
+        return None
 
     @property
     def body_is_read_only(self) -> bool:

@@ -68,6 +68,10 @@ class TextMessage(Message):
         self._text = conversions.string_of(text)
 
     @property
+    def body(self) -> str | None:
+        return self.text
+
+    @property
     def text(self) -> str | None:
         """The body."""
         if not self._body_is_decoded:
@@ -100,6 +104,10 @@ class ObjectMessage(Message):
         self._data = conversions.bytes_of(data)
 
     @property
+    def body(self) -> bytes | None:
+        return self.data
+
+    @property
     def data(self) -> bytes | None:
         """The serialised object. Nothing here makes an object of it, and nothing should that does not trust it."""
         self._look()
@@ -130,6 +138,10 @@ class MapMessage(Message):
         super().__init__()
         self._entries = MapEntries()
         self._entries.update(entries or {})
+
+    @property
+    def body(self) -> dict[str, Value]:
+        return dict(self.entries)
 
     @property
     def entries(self) -> MapEntries:
@@ -198,6 +210,11 @@ class StreamMessage(_WrittenThenRead):
         self._values: list[Value] = []
         for value in values:
             self.write_object(value)
+
+    @property
+    def body(self) -> list[Value]:
+        self._look()
+        return list(self._values)
 
     @property
     def values(self) -> list[Value]:
@@ -308,6 +325,11 @@ class BytesMessage(_WrittenThenRead):
     def __init__(self, data: BytesLike = b"") -> None:
         super().__init__()
         self._data: bytes | bytearray = bytearray(_bytes_and_not_null(data))
+
+    @property
+    def body(self) -> bytes:
+        self._look()
+        return bytes(self._data)
 
     @property
     def data(self) -> bytes:

@@ -373,6 +373,7 @@ class Connection:
 
     def _take_leave(self) -> None:
         with self._guard:
+            self._engine.is_leaving = True
             reply = self._core.close()
             if reply is not None:
                 self._answer_or_not(reply, "that the connection is closed")
