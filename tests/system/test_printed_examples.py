@@ -29,9 +29,9 @@ def examples() -> list[tuple[str, str]]:
 EXAMPLES = examples()
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_broker(["tcp://127.0.0.1:0"], log_path=tmp_path_factory.mktemp("broker") / "broker.log") as broker:
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    with running_broker(["tcp://127.0.0.1:0"], log_path=tmp_path / "broker.log") as broker:
         yield f"127.0.0.1:{broker.ports[0]}"
 
 
