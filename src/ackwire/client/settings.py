@@ -41,9 +41,15 @@ def read_destination(where: Where, default: Kind = Kind.QUEUE) -> DestinationUri
 
 
 def prefetch_for(
-    options: ConnectionOptions, consumer: ConsumerOptions, where: Destination, *, is_durable: bool, is_browser: bool
+    options: ConnectionOptions,
+    consumer: ConsumerOptions,
+    where: Destination,
+    *,
+    is_durable: bool,
+    is_browser: bool,
+    is_auto: bool = False,
 ) -> int:
-    """How many messages may be pushed ahead (C2)."""
+    """How many messages may be pushed ahead (C2); only AUTO sessions honour optimizeAcknowledge (D2)."""
     if consumer.prefetch_size is not None:
         return consumer.prefetch_size
     policy: PrefetchPolicy = options.prefetch
@@ -52,7 +58,8 @@ def prefetch_for(
     if where.kind.is_queue:
         return policy.queue_prefetch
     if is_durable:
-        return policy.optimize_durable_topic_prefetch if options.optimize_acknowledge else policy.durable_topic_prefetch
+        is_optimized = is_auto and options.optimize_acknowledge
+        return policy.optimize_durable_topic_prefetch if is_optimized else policy.durable_topic_prefetch
     return policy.topic_prefetch
 
 

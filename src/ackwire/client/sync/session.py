@@ -108,7 +108,10 @@ class Session:
         uri = read_destination(destination, default)
         where = uri.destination
         options = self.connection.options
-        prefetch = prefetch_for(options, uri.consumer, where, is_durable=name is not None, is_browser=False)
+        is_auto = self.ack_mode is AckMode.AUTO
+        prefetch = prefetch_for(
+            options, uri.consumer, where, is_durable=name is not None, is_browser=False, is_auto=is_auto
+        )
         policy = policy_for(self.connection.redelivery_policies, where, options.redelivery)
         with self._guard:
             core, reply = self._core.add_consumer(
