@@ -184,10 +184,13 @@ class Consumer:
     def _listener_returned(self, delivery: Delivery, failure: BaseException | None) -> None:
         """Under the guard: acknowledge, or have it come again."""
         mode = self.session.ack_mode
+        if failure is not None:
+            _log.warning("the listener of %r failed: %r", self.destination, failure, exc_info=failure)
+        if self._core.is_closed:
+            return  # it closed its own session: the message is the broker's again (D7)
         if failure is None:
             self._report(self._core.finish(delivery))
             return
-        _log.warning("the listener of %r failed: %r", self.destination, failure, exc_info=failure)
         if self._core.is_transacted or mode is AckMode.CLIENT:
             self._core.finish(delivery)  # the application decides
         elif mode is AckMode.INDIVIDUAL:
@@ -212,7 +215,7 @@ class Consumer:
                 return
             self._is_closing = True
             runner = session._runner
-            if self._listener is not None and runner is not None and runner.is_current and session._is_busy:
+            if runner is not None and runner.is_current and session._busy_with is self:
                 return  # from its own listener: it leaves when that has returned
         if self._listener is not None:
             await session._await_idle(session.connection._close_timeout)

@@ -48,7 +48,8 @@ class Session:
         self._consumers: dict[ConsumerCore, Consumer] = {}
         self._runner: Runner | None = None
         self._is_stopping = False
-        self._is_busy = False
+        self._busy_with: Consumer | None = None
+        """Whose listener is at work."""
         self._turn = 0
         core.on_wake = self._waiter.wake
         core.acknowledge_from_message = self._acknowledge_from_message
@@ -358,7 +359,7 @@ class Session:
                 failure = error
             with self._guard:
                 consumer._listener_returned(delivery, failure)
-                self._is_busy = False
+                self._busy_with = None
                 self._waiter.wake()
                 ended = consumer._is_closing
             if ended:
@@ -369,7 +370,7 @@ class Session:
             while not (self._is_stopping or self._core.is_closed or self._core.connection.failure is not None):
                 found = self._take_for_listener()
                 if found is not None:
-                    self._is_busy = True
+                    self._busy_with = found[0]
                     return found
                 await self._waiter.wait(None)
             return None
@@ -392,7 +393,7 @@ class Session:
         clock = self._runtime.clock
         deadline = clock.monotonic() + timeout_seconds
         with self._guard:
-            while self._is_busy and clock.monotonic() < deadline:
+            while self._busy_with is not None and clock.monotonic() < deadline:
                 await self._waiter.wait(deadline - clock.monotonic())
 
     # ---- end ---------------------------------------------------------------------------------------------------

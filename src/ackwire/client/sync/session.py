@@ -49,7 +49,8 @@ class Session:
         self._consumers: dict[ConsumerCore, Consumer] = {}
         self._runner: Runner | None = None
         self._is_stopping = False
-        self._is_busy = False
+        self._busy_with: Consumer | None = None
+        """Whose listener is at work."""
         self._turn = 0
         core.on_wake = self._waiter.wake
         core.acknowledge_from_message = self._acknowledge_from_message
@@ -356,7 +357,7 @@ class Session:
                 failure = error
             with self._guard:
                 consumer._listener_returned(delivery, failure)
-                self._is_busy = False
+                self._busy_with = None
                 self._waiter.wake()
                 ended = consumer._is_closing
             if ended:
@@ -367,7 +368,7 @@ class Session:
             while not (self._is_stopping or self._core.is_closed or self._core.connection.failure is not None):
                 found = self._take_for_listener()
                 if found is not None:
-                    self._is_busy = True
+                    self._busy_with = found[0]
                     return found
                 self._waiter.wait(None)
             return None
@@ -390,7 +391,7 @@ class Session:
         clock = self._runtime.clock
         deadline = clock.monotonic() + timeout_seconds
         with self._guard:
-            while self._is_busy and clock.monotonic() < deadline:
+            while self._busy_with is not None and clock.monotonic() < deadline:
                 self._waiter.wait(deadline - clock.monotonic())
 
     # ---- end ---------------------------------------------------------------------------------------------------
