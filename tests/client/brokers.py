@@ -11,6 +11,7 @@ import pytest
 
 from tests.conformance.jms import with_options
 from tests.conformance.tls import STORE_PASSWORD, TlsFiles
+from tests.conformance.variants import VARIANTS, Variant
 from tests.helpers.activemq import running_activemq
 from tests.helpers.java import BROKER_JARS, compiled
 from tests.helpers.java_cache import java_cache_or_skip
@@ -64,24 +65,31 @@ class Brokers:
         self._folder = folder
         self._stack = stack
         self._logs = logs
-        self._brokers: dict[str, Broker] = {}
+        self._brokers: dict[tuple[str, str], Broker] = {}
 
-    def get(self, kind: str) -> Broker:
-        """The broker of that *kind*; skips the test (fails, in CI) if it needs Java and there is none."""
-        if kind not in self._brokers:
+    def get(self, kind: str, variant: str = "default") -> Broker:
+        """The broker of that *kind*, configured as one of `tests.conformance.variants`.
+
+        Skips the test (fails, in CI) if it needs Java and there is none.
+        """
+        if (kind, variant) not in self._brokers:
             log_path = self._folder(kind) / f"{kind}.log"
-            running = self._ours(log_path) if kind == "ackwire" else self._activemq(log_path)
-            self._brokers[kind] = Broker(kind, running, self._tls.authority)
-        return self._brokers[kind]
+            start = self._ours if kind == "ackwire" else self._activemq
+            self._brokers[kind, variant] = Broker(kind, start(log_path, VARIANTS[variant]), self._tls.authority)
+        return self._brokers[kind, variant]
 
-    def _ours(self, log_path: Path) -> RunningBroker:
+    def _ours(self, log_path: Path, variant: Variant) -> RunningBroker:
         tls = f"ssl://127.0.0.1:0?keyFile={self._tls.key}&certFile={self._tls.certificate}"
         options = ["--data", str(log_path.with_suffix(".data"))]
+        if variant.ackwire:
+            config = log_path.with_suffix(".toml")
+            config.write_text(variant.ackwire)
+            options += ["--config", str(config)]
         return self._run(
             log_path, lambda: running_broker(["tcp://127.0.0.1:0", tls], log_path=log_path, options=options)
         )
 
-    def _activemq(self, log_path: Path) -> RunningBroker:
+    def _activemq(self, log_path: Path, variant: Variant) -> RunningBroker:
         cache = java_cache_or_skip(self._config, BROKER_JARS)
         classes = compiled(JAVA_SOURCES / "broker", BROKER_JARS, cache)
         plain = {"wireFormat__tightEncodingEnabled": False, "wireFormat__cacheEnabled": False}  # as our client speaks
@@ -90,7 +98,12 @@ class Brokers:
         return self._run(
             log_path,
             lambda: running_activemq(
-                listeners, classes=classes, log_path=log_path, key_store=key_store, password=STORE_PASSWORD
+                listeners,
+                classes=classes,
+                log_path=log_path,
+                key_store=key_store,
+                password=STORE_PASSWORD,
+                settings=variant.activemq,
             ),
         )
 

@@ -80,12 +80,12 @@ def brokers(
 
 @pytest.fixture(params=KINDS)
 def broker(brokers: Brokers, request: pytest.FixtureRequest) -> Broker:
-    """Each broker in turn."""
+    """Each broker in turn, configured as the module's BROKER_VARIANT says."""
     # Not of session scope: workers get tests in any order, and a new parameter would mean a new process each time.
     only = request.node.get_closest_marker("only_on")
     if only is not None and request.param != only.args[0]:
         pytest.skip(f"only on {only.args[0]}: {only.kwargs['reason']}")
-    return brokers.get(request.param)
+    return brokers.get(request.param, getattr(request.module, "BROKER_VARIANT", "default"))
 
 
 @pytest.fixture

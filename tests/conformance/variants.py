@@ -171,6 +171,8 @@ VARIANTS = {
         ),
         ackwire=_POLICIES,
     ),
+    # Ours knows no passwords yet.
+    "users": Variant(activemq=("users;alice=her-password",)),
     "scheduler": Variant(activemq=("broker;schedulerSupport=true",)),
     # All limits of the broker as a whole: memory for a few messages.
     "full": Variant(activemq=("usage;memory=60000",), ackwire=_FULL),

@@ -178,6 +178,12 @@ class Message:
             raise IllegalStateError("the message was not received from a consumer: there is nothing to acknowledge")
         self._acknowledger(self)
 
+    def stand_for(self, received: "Message") -> None:
+        """For consumers: acknowledging or rejecting this one means *received*, from which it was made."""
+        self._acknowledger = received._acknowledger
+        self.rejecter = received.rejecter
+        self.dispatch = received.dispatch
+
     # ---- headers -----------------------------------------------------------------------------------------------
 
     @property

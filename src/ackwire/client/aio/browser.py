@@ -79,7 +79,7 @@ class Browser:
                     message = core.begin(delivery)
                     core.finish(delivery)
                     return message
-                if core.is_at_end or core.is_closed or self._is_closed:
+                if core.is_closed or self._is_closed or (core.is_at_end and not len(core)):
                     return None
                 self.session._core.check_open()
                 if clock.monotonic() >= deadline:

@@ -66,6 +66,8 @@ class SessionCore:
     ) -> tuple[ProducerCore, Reply[Structure]]:
         """A new producer; it can send when the broker has agreed."""
         self.check_open()
+        if where is not None and where.kind.is_temporary:
+            self.connection.temporaries.check_not_gone(where)
         connection_options = self.connection.options
         window = options.window_bytes if options.window_bytes is not None else connection_options.producer_window_bytes
         is_async = options.dispatch_async if options.dispatch_async is not None else connection_options.dispatch_async

@@ -92,17 +92,26 @@ class Consumer:
         with self._guard:
             self._check_receiving()
             self.session._decided()
-            if self._core.is_pulling:
-                return self._pull(timeout_seconds)
-            deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
-            while (message := self._take()) is None and not self._has_ended():
-                remaining = None if deadline is None else deadline - self._clock.monotonic()
-                if remaining is not None and remaining <= 0:
-                    break
-                self._waiter.wait(remaining)
-            return message
+            wait = self._pull if self._core.is_pulling else self._wait
+            delivery = wait(timeout_seconds)
+            if delivery is None:
+                return None
+            message = self._core.begin(delivery)
+            if self.session.connection.transformer is None:
+                self._report(self._core.finish(delivery))
+                return message
+        return self._finish_transformed(delivery, message)
 
-    def _pull(self, timeout_seconds: float | None) -> Message | None:
+    def _wait(self, timeout_seconds: float | None) -> Delivery | None:
+        deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
+        while (delivery := self._core.take()) is None and not self._has_ended():
+            remaining = None if deadline is None else deadline - self._clock.monotonic()
+            if remaining is not None and remaining <= 0:
+                break
+            self._waiter.wait(remaining)
+        return delivery
+
+    def _pull(self, timeout_seconds: float | None) -> Delivery | None:
         """Ask the broker for one message (C3); it says when there is none."""
         now = self._clock.monotonic()
         deadline = None if timeout_seconds is None else now + timeout_seconds
@@ -110,7 +119,7 @@ class Consumer:
         if timeout_seconds is not None and timeout_seconds <= 0:
             latest = now + REQUEST_TIMEOUT_SECONDS
         is_asked = False
-        while (message := self._take()) is None and not self._has_ended():
+        while (delivery := self._core.take()) is None and not self._has_ended():
             now = self._clock.monotonic()
             if is_asked and self._core.is_at_end:
                 break
@@ -119,22 +128,28 @@ class Consumer:
             if latest is not None and now >= latest:
                 break
             self._waiter.wait(None if latest is None else latest - now)
-        return message
+        return delivery
 
-    def _take(self) -> Message | None:
-        delivery = self._core.take()
-        if delivery is None:
-            return None
-        message = self._begin(delivery)
-        self._report(self._core.finish(delivery))
-        return message
+    def _finish_transformed(self, delivery: Delivery, message: Message) -> Message:
+        """Without the guard: a transformer is the application's. If it raises, the message comes again."""
+        try:
+            transformed = self._transformed(message)
+        except BaseException as error:
+            with self._guard:
+                self._failed(delivery, error)
+            raise
+        with self._guard:
+            self._report(self._core.finish(delivery))
+        return transformed
 
-    def _begin(self, delivery: Delivery) -> Message:
-        message = self._core.begin(delivery)
+    def _transformed(self, message: Message) -> Message:
+        """What the transformer makes of *message*; it is acknowledged as the original."""
         transformer = self.session.connection.transformer
-        if transformer is not None:
-            message = transformer.consumer_transform(self.session, self, message) or message
-        return message
+        other = None if transformer is None else transformer.consumer_transform(self.session, self, message)
+        if other is None or other is message:
+            return message
+        other.stand_for(message)
+        return other
 
     def _report(self, replies: list[Reply[Structure]]) -> None:
         for reply in replies:
@@ -184,14 +199,18 @@ class Consumer:
 
     def _listener_returned(self, delivery: Delivery, failure: BaseException | None) -> None:
         """Under the guard: acknowledge, or have it come again."""
-        mode = self.session.ack_mode
         if failure is not None:
             _log.warning("the listener of %r failed: %r", self.destination, failure, exc_info=failure)
         if self._core.is_closed:
             return  # it closed its own session: the message is the broker's again (D7)
         if failure is None:
             self._report(self._core.finish(delivery))
-            return
+        else:
+            self._failed(delivery, failure)
+
+    def _failed(self, delivery: Delivery, failure: BaseException) -> None:
+        """Under the guard: the application could not process it (F1)."""
+        mode = self.session.ack_mode
         if self._core.is_transacted or mode is AckMode.CLIENT:
             self._core.finish(delivery)  # the application decides
         elif mode is AckMode.INDIVIDUAL:

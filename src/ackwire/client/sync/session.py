@@ -352,7 +352,7 @@ class Session:
             consumer, delivery, message = found
             failure: BaseException | None = None
             try:
-                call_listener(consumer._listener, message)  # type: ignore[arg-type]
+                call_listener(consumer._listener, consumer._transformed(message))  # type: ignore[arg-type]
             except Exception as error:
                 failure = error
             with self._guard:
@@ -381,7 +381,7 @@ class Session:
             delivery = consumer._core.take()
             if delivery is not None:
                 self._turn = (self._turn + number + 1) % len(consumers)
-                return consumer, delivery, consumer._begin(delivery)
+                return consumer, delivery, consumer._core.begin(delivery)
         return None
 
     def _await_idle(self, timeout_seconds: float) -> None:

@@ -1,5 +1,6 @@
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import org.apache.activemq.RedeliveryPolicy;
 import org.apache.activemq.broker.BrokerPlugin;
 import org.apache.activemq.broker.BrokerService;
@@ -17,6 +18,7 @@ import org.apache.activemq.broker.region.policy.SharedDeadLetterStrategy;
 import org.apache.activemq.broker.util.RedeliveryPlugin;
 import org.apache.activemq.broker.util.TimeStampingBrokerPlugin;
 import org.apache.activemq.command.ActiveMQDestination;
+import org.apache.activemq.security.SimpleAuthenticationPlugin;
 import org.apache.activemq.util.IntrospectionSupport;
 
 /**
@@ -28,6 +30,7 @@ import org.apache.activemq.util.IntrospectionSupport;
  *   policy;for=queue://a.>;prioritizedMessages=true;deadLetters=individual;deadLetters.processExpired=false
  *   timestamps;ttlCeiling=1000
  *   redelivery;maximumRedeliveries=2
+ *   users;alice=her-password
  * </pre>
  */
 final class Settings {
@@ -47,6 +50,7 @@ final class Settings {
             case "policy" -> new PolicyEntry();
             case "timestamps" -> new TimeStampingBrokerPlugin();
             case "redelivery" -> new RedeliveryPolicy();
+            case "users" -> new SimpleAuthenticationPlugin(new ArrayList<>());
             default -> throw new IllegalArgumentException("no such setting: " + setting);
         };
         for (int i = 1; i < parts.length; i++) {
@@ -73,7 +77,10 @@ final class Settings {
         if (target instanceof PolicyEntry policy && setInPolicy(policy, name, value)) {
             return;
         }
-        if (name.equals("memory")) {
+        if (target instanceof SimpleAuthenticationPlugin users) {
+            users.getUserPasswords().put(name, value);
+            users.getUserGroups().put(name, Set.of());
+        } else if (name.equals("memory")) {
             broker.getSystemUsage().getMemoryUsage().setLimit(Long.parseLong(value));
         } else if (!IntrospectionSupport.setProperty(target, name, value)) {
             throw new IllegalArgumentException("no such option: " + name);
