@@ -1,9 +1,9 @@
-"""The demo: `ackwire serve` at work, with producers and consumers of the unmodified ActiveMQ Java client.
+"""The demo: `ackwire serve` at work, with the unmodified ActiveMQ Java client and our own Python client.
 
 Every client is a process of its own and writes one line of JSON for each message it sends, receives or acknowledges.
 At the end these events must add up: each queue message acknowledged once, each topic message once by every
 subscriber, what a killed consumer held received by another one, flagged as redelivered, and what a broker had
-acknowledged before it was killed received from the next one.
+acknowledged before it was killed received from the next one. The Python clients go on while that happens.
 
     python examples/demo.py          leaves the broker running until Ctrl-C
     python examples/demo.py --exit   ends by itself; the exit code says whether everything added up
@@ -54,10 +54,12 @@ ORDERS = "queue://demo.orders"
 SHIPMENTS = "queue://demo.shipments"
 PRICES = "topic://demo.prices"
 INVOICES = "queue://demo.invoices"
+PAYMENTS = "queue://demo.payments"
 ORDERS_PER_PRODUCER = 500
 SHIPMENT_COUNT = 100
 PRICE_COUNT = 500
 INVOICE_COUNT = 300
+PAYMENTS_PER_PRODUCER = 1500
 STALL_AFTER = 15  # the doomed consumer acknowledges 10 of these and holds the rest, and all that was prefetched
 
 
@@ -200,6 +202,17 @@ class Run:
     def consumer(self, name: str, destination: str, mode: str, *stall_after: int) -> Child:
         return self._java("Consumer", name, destination, mode, *map(str, stall_after))
 
+    def python_producer(self, name: str, destination: str, count: int) -> Child:
+        return self._python("producer", name, destination, str(count))
+
+    def python_consumer(self, name: str, destination: str) -> Child:
+        return self._python("consumer", name, destination)
+
+    def _python(self, role: str, name: str, *arguments: str) -> Child:
+        events = str(self.folder / "events" / f"{name}.jsonl")
+        program = str(ROOT / "examples" / "python_client.py")
+        return self.start(name, [sys.executable, program, role, self.url, events, name, *arguments])
+
     def _java(self, program: str, name: str, *arguments: str) -> Child:
         events = str(self.folder / "events" / f"{name}.jsonl")
         return self.start(
@@ -279,6 +292,7 @@ AUDIENCES = (
     Audience(ORDERS, ("auto", "client", "individual"), "3 consumers, sharing"),
     Audience(SHIPMENTS, ("doomed", "rescuer"), "1 killed, then another", expects_redelivery=True),
     Audience(INVOICES, ("accountant",), "1, after the broker's crash"),
+    Audience(PAYMENTS, ("clerk-1", "clerk-2"), "2 in Python, during that crash"),
     Audience(PRICES, ("subscriber-1",), "subscriber-1"),
     Audience(PRICES, ("subscriber-2",), "subscriber-2"),
     Audience(PRICES, ("subscriber-3",), "subscriber-3"),
@@ -368,14 +382,31 @@ def play(run: Run, log: EventLog) -> None:
     wait_until(lambda: not missing(log, but=INVOICES), SETTLE_SECONDS)
     for consumer in (*consumers, rescuer):
         consumer.finish()
+    crash(run, log)
+
+
+def crash(run: Run, log: EventLog) -> None:
+    """The broker is killed while Python clients are at work, and right after Java's producer had its last answer."""
+    say(
+        f"starting Python clients with failover: 2 send {2 * PAYMENTS_PER_PRODUCER} payments, 2 consume in transactions"
+    )
+    clerks = [run.python_consumer(name, PAYMENTS) for name in ("clerk-1", "clerk-2")]
+    for clerk in clerks:
+        clerk.expect("ready")
+    payers = [run.python_producer(f"payer-{number}", PAYMENTS, PAYMENTS_PER_PRODUCER) for number in (1, 2)]
+    for payer in payers:
+        payer.expect("ready")
 
     say(f"sending {INVOICE_COUNT} invoices; when the last one is acknowledged, the broker is killed and started again")
     run.producer("invoices", INVOICES, INVOICE_COUNT).finish()
     run.replace_broker()
     accountant = run.consumer("accountant", INVOICES, "client")
     accountant.expect("ready")
+    for payer in payers:
+        payer.finish()
     wait_until(lambda: not missing(log), SETTLE_SECONDS)
-    accountant.finish()
+    for consumer in (accountant, *clerks):
+        consumer.finish()
 
 
 def missing(log: EventLog, but: str | None = None) -> bool:
@@ -444,7 +475,9 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; 0 if everything added up."""
-    parser = argparse.ArgumentParser(description="Ackwire and the real ActiveMQ Java client at work.")
+    parser = argparse.ArgumentParser(
+        description="Ackwire at work, with Java and Python clients."
+    )
     parser.add_argument("--exit", action="store_true", help="end by itself instead of leaving the broker running")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _end_in_order)
@@ -499,6 +532,7 @@ def keep_serving(broker: Child, url: str) -> None:
     try:
         say(f"the broker is still running: point any ActiveMQ 5 client at {url}")
         print(f'          in Java: new ActiveMQConnectionFactory("{url}").createConnection()')
+        print(f'          in Python: ackwire.connect("{url}"); on the command line: ackwire send {url} orders hello')
         print("          Ctrl-C stops it", flush=True)
         broker.wait()
         broker.fail("ended by itself")
