@@ -199,9 +199,7 @@ def test_A3_an_unchanged_subscription_keeps_its_messages(connect: Connect, topic
 
 
 @pytest.mark.parametrize("durable", [True, False], ids=["durable", "non-durable"])
-def test_A3_a_no_local_subscriber_does_not_hear_its_own_connection(
-    connect: Connect, topic: str, durable: bool
-) -> None:
+def test_A3_a_no_local_subscriber_does_not_hear_its_own_connection(connect: Connect, topic: str, durable: bool) -> None:
     """A3: other sessions of the connection count as local, other connections do not."""
     connection = connect(client_id=topic)
     session = connection.session()

@@ -146,9 +146,7 @@ def answer(server: Connection, queue: str, count: int = 1) -> threading.Thread:
         with server.session() as session, session.consumer(queue) as requests, session.producer() as replies:
             for _ in range(count):
                 request = receive(requests)
-                replies.send(
-                    f"re {text_of(request)}", destination=request.reply_to, correlation_id=request.message_id
-                )
+                replies.send(f"re {text_of(request)}", destination=request.reply_to, correlation_id=request.message_id)
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -205,9 +203,7 @@ def test_A8_many_clients_get_their_own_answers_by_hand(connect: Connect, queue: 
     session = server.session()
     requests, producer = session.consumer(queue), session.producer()
     for request in receive_all(requests, 9):
-        producer.send(
-            f"re {text_of(request)}", destination=request.reply_to, correlation_id=request.correlation_id
-        )
+        producer.send(f"re {text_of(request)}", destination=request.reply_to, correlation_id=request.correlation_id)
     for number, (client, replies) in enumerate(clients):
         answers = receive_all(client.consumer(replies), 3)
         assert texts(answers) == [f"re {number}.{question}" for question in range(3)]

@@ -132,6 +132,9 @@ class ConnectionCore:
         self._login: Reply[None] | None = None
         self._command_ids = itertools.count(1)
         self._requests: dict[int, Request] = {}
+        self._unproven = 0
+        """Messages that nobody confirms, sent since the broker last answered: if the link is lost, they may be (N3)."""
+        self._unproven_number = 0
         self.unanswered_bytes = 0
         """Of messages that the broker has not confirmed."""
         self._up_waiters: list[Reply[None]] = []
@@ -146,6 +149,7 @@ class ConnectionCore:
         if self.is_failover and options.check_for_duplicates:
             self.acknowledged = Recent(options.audit_depth * options.audit_producers_max)
         self._last_error: JMSError | None = None
+        self.is_leaving = False
         self.on_output: Callable[[], None] = _nothing
         self.on_agreed: Callable[[Agreement], None] = _ignore
         self.on_restored: Callable[[], None] = _nothing
@@ -215,6 +219,7 @@ class ConnectionCore:
         was_in_use = self._login is not None and self._protocol is not None
         cause = self._last_error or error
         self._protocol = None
+        self._tell_of_unproven(cause)
         if final:
             self._fail(cause)
             return
@@ -228,6 +233,19 @@ class ConnectionCore:
             session.interrupted()
         if was_in_use:
             self.hooks.interrupted(cause)
+
+    def _tell_of_unproven(self, cause: JMSError) -> None:
+        """What was sent without confirmation may be gone, and only we know of it (N3)."""
+        if self._unproven and not self.is_leaving:
+            text = (
+                f"{self._unproven} messages that were sent without confirmation may be lost with the connection; "
+                "persistent ones that are sent without jms.useAsyncSend are confirmed, and so are all with failover's "
+                "trackMessages=true"
+            )
+            error = ConnectionFailedError(text)
+            error.__cause__ = cause
+            self.hooks.failed(error)
+        self._unproven = 0
 
     def _fail(self, cause: JMSError) -> None:
         self.link = Link.FAILED
@@ -412,10 +430,14 @@ class ConnectionCore:
         self._put(command)
         return True
 
-    def send_message(self, message: OutgoingMessage) -> None:
+    def send_message(self, message: OutgoingMessage, *, in_transaction: bool) -> None:
         """Send a message that nobody confirms; only while the link is up."""
         assert self._protocol is not None
-        self._protocol.send_message(message, self.number(), False)
+        number = self.number()
+        if not in_transaction:
+            self._unproven_number = number
+            self._unproven += 1
+        self._protocol.send_message(message, number, False)
         self.on_output()
 
     def send_ack(
@@ -501,6 +523,8 @@ class ConnectionCore:
         if isinstance(response, commands.ExceptionResponse):
             self._on_refusal(response.correlation_id, error_from_wire(response.exception))
             return
+        if response.correlation_id > self._unproven_number:  # what was sent before has arrived
+            self._unproven = 0
         request = self._requests.pop(response.correlation_id, None)
         if request is not None:
             request.reply.settle(response)
@@ -604,6 +628,7 @@ class ConnectionCore:
         """Take leave; the answer, if there is anybody to give one. Nothing can be asked from now on."""
         if self.link is Link.CLOSED:
             return None
+        self.is_leaving = True
         reply = None
         if self.is_up:
             reply = self.request(commands.RemoveInfo(object_id=self.connection_id), survives=False)

@@ -37,6 +37,8 @@ class ProducerCore:
         self.destination = destination
         self.window_bytes = window_bytes
         self._dispatch_async = dispatch_async
+        failover = session.connection.url.failover
+        self._tracks_messages = failover is not None and failover.track_messages
         self.is_announced = False
         self.is_closed = False
         self._sequences = itertools.count(1)
@@ -139,12 +141,17 @@ class ProducerCore:
         return self._connection.request(message)
 
     def send_unconfirmed(self, message: OutgoingMessage) -> None:
-        """Send without an answer; the link must be up."""
+        """Send without an answer that anybody waits for; the link must be up."""
+        is_transacted = self._session.is_transacted
+        if self._tracks_messages and not is_transacted:
+            # Repeated after a reconnect if need be (N3); errors go where those of other unconfirmed sends go.
+            self._connection.request(message).then(self._connection.report)
+            return
         if self.window_bytes > 0:
             self._window_used += message.window_bytes
-        if self._session.is_transacted:
+        if is_transacted:
             self._session.transactions.keep(message)
-        self._connection.send_message(message)
+        self._connection.send_message(message, in_transaction=is_transacted)
 
     # ---- links and end -----------------------------------------------------------------------------------------
 

@@ -230,7 +230,7 @@ class Transactions:
     def _repeat(self) -> None:
         self._tell(TransactionType.BEGIN)
         for message in self._sends:
-            self._connection.send_message(message)
+            self._connection.send_message(message, in_transaction=True)
         if self.deciding is not None:
             self._ask_to_commit()
 
