@@ -13,7 +13,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
@@ -233,7 +233,8 @@ class BlockingClient:
         expectation = Expectation(work.count)
         acks = work.ack == "individual"
 
-        def listen(message: ackwire.TextMessage) -> None:
+        def listen(message: ackwire.Message) -> None:
+            assert isinstance(message, ackwire.TextMessage)
             expectation.take(message.text)
             if acks:
                 message.acknowledge()
@@ -247,7 +248,7 @@ class BlockingClient:
             else:
                 for _ in range(work.count):
                     message = consumer.receive()
-                    assert isinstance(message, ackwire.TextMessage)
+                    assert message is not None
                     listen(message)
             consumer.close()
             measured = watch.read()
@@ -292,7 +293,8 @@ class AsyncioClient:
         acks = work.ack == "individual"
         done = asyncio.Event()
 
-        def listen(message: ackwire.TextMessage) -> None:
+        def listen(message: ackwire.Message) -> None:
+            assert isinstance(message, ackwire.TextMessage)
             if expectation.take(message.text):
                 done.set()
             if acks:
@@ -307,7 +309,7 @@ class AsyncioClient:
             else:
                 for _ in range(work.count):
                     message = await consumer.receive()
-                    assert isinstance(message, ackwire.TextMessage)
+                    assert message is not None
                     listen(message)
             await consumer.close()
             measured = watch.read()
@@ -317,7 +319,11 @@ class AsyncioClient:
 
 # ---- the process -----------------------------------------------------------------------------------------------
 
-CLIENTS: Final = {"stomp": StompClient, "blocking": BlockingClient, "asyncio": AsyncioClient}
+CLIENTS: Final[dict[str, Callable[[str, int], Client]]] = {
+    "stomp": StompClient,
+    "blocking": BlockingClient,
+    "asyncio": AsyncioClient,
+}
 
 
 def done(client: Client, line: str) -> dict[str, Any]:
@@ -331,7 +337,7 @@ def done(client: Client, line: str) -> dict[str, Any]:
 
 def main(arguments: Sequence[str]) -> None:
     name, url, stomp_port = arguments
-    client: Client = CLIENTS[name](url, int(stomp_port))
+    client = CLIENTS[name](url, int(stomp_port))
     for line in sys.stdin:
         print(json.dumps(done(client, line)), flush=True)
 
