@@ -428,7 +428,6 @@ class Message:
         self,
         template: MessageTemplate,
         sequence: int,
-        *,
         delivery_mode: DeliveryMode,
         priority: int,
         timestamp: int,

@@ -64,8 +64,7 @@ class TextMessage(Message):
     COMMAND = commands.ActiveMQTextMessage
 
     def __init__(self, text: str | None = None) -> None:
-        super().__init__()
-        self._text = conversions.string_of(text)
+        self._text = text if type(text) is str else conversions.string_of(text)
 
     @property
     def body(self) -> str | None:

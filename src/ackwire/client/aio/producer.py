@@ -104,7 +104,8 @@ class Producer:
             is_confirmed = self._core.wants_confirmation(
                 mode, has_callback=on_completion is not None, use_async_send=self._connection.use_async_send
             )
-            await self._await_turn(target, is_confirmed)
+            if not self._is_ready(is_confirmed):
+                await self._await_turn(target, is_confirmed)
             outgoing = self._stamp(message, target, mode, priority, time_to_live_ms)
             if not is_confirmed:
                 self._core.send_unconfirmed(outgoing)
@@ -136,7 +137,8 @@ class Producer:
         with self._guard:
             target = self._target(destination)
             mode = self._delivery_mode if delivery_mode is None else _mode(delivery_mode)
-            await self._await_turn(target, True)
+            if not self._is_ready(True):
+                await self._await_turn(target, True)
             reply = self._core.send_confirmed(self._stamp(message, target, mode, priority, time_to_live_ms))
             reply.then(lambda answer: self.session._runtime.settle_receipt(receipt, message, answer.error))
         return receipt
@@ -160,22 +162,17 @@ class Producer:
 
     async def _await_turn(self, target: Destination, is_confirmed: bool) -> None:
         """Wait until it may go out: a decision made, room in window and socket, and a link if nobody confirms it."""
-        if self._core_is_ready(is_confirmed):
-            return
         await self.session._decided()
         await self._connection._await_sendable(
-            lambda: self._may_go(is_confirmed),
+            lambda: self._core.may_go(is_confirmed),
             f"the message to {target!r}",
             self._connection.options.send_timeout_ms,
         )
         self._core.target(target if self._core.destination is None else None)  # still open?
 
-    def _core_is_ready(self, is_confirmed: bool) -> bool:
-        deciding = self.session._core.transactions.deciding
-        return deciding is None and self._may_go(is_confirmed) and not self._connection._is_congested()
-
-    def _may_go(self, is_confirmed: bool) -> bool:
-        return is_confirmed or (self._connection._core.is_up and self._core.has_window)
+    def _is_ready(self, is_confirmed: bool) -> bool:
+        """Whether there is nothing to wait for: usually."""
+        return self._core.is_ready(is_confirmed) and not self._connection._is_congested()
 
     def _stamp(
         self, message: Message, target: Destination, mode: DeliveryMode, priority: int | None, ttl_ms: int | None
@@ -183,14 +180,8 @@ class Producer:
         chosen = self.priority if priority is None else priority
         if not 0 <= chosen <= PRIORITY_MAX:
             raise IllegalArgumentError(f"a priority is 0 to {PRIORITY_MAX}, not {chosen!r}")
-        return self._core.stamp(
-            message,
-            target,
-            mode=mode,
-            priority=chosen,
-            time_to_live_ms=self.time_to_live_ms if ttl_ms is None else ttl_ms,
-            has_timestamp=not self.disable_timestamp,
-        )
+        ttl_ms = self.time_to_live_ms if ttl_ms is None else ttl_ms
+        return self._core.stamp(message, target, mode, chosen, ttl_ms, not self.disable_timestamp)
 
     def _call_back(self, reply: Reply[Structure], message: Message, on_completion: Completion) -> None:
         reply.then(lambda answer: self.session._runtime.call(on_completion, message, answer.error))

@@ -433,7 +433,7 @@ class ConnectionCore:
     def send_message(self, message: OutgoingMessage, *, in_transaction: bool) -> None:
         """Send a message that nobody confirms; only while the link is up."""
         assert self._protocol is not None
-        number = self.number()
+        number = next(self._command_ids) % _COMMAND_IDS
         if not in_transaction:
             self._unproven_number = number
             self._unproven += 1

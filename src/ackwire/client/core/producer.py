@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ackwire.client.core.connection import Link
 from ackwire.client.core.reply import Reply
 from ackwire.client.errors import IllegalStateError, UnsupportedError
 from ackwire.client.message import DeliveryMode, Message
@@ -16,6 +17,8 @@ from ackwire.wire.openwire.structures import Structure
 if TYPE_CHECKING:
     from ackwire.client.core.session import SessionCore
 
+_PERSISTENT = DeliveryMode.PERSISTENT  # members of an enumeration take time to look up
+_UP = Link.UP
 _TEMPLATES_MAX = 64
 """Destinations whose template a producer without a destination of its own remembers."""
 
@@ -41,6 +44,7 @@ class ProducerCore:
         self._tracks_messages = failover is not None and failover.track_messages
         self.is_announced = False
         self.is_closed = False
+        self._is_temporary = destination is not None and destination.kind.is_temporary
         self._sequences = itertools.count(1)
         self._templates: dict[Destination, MessageTemplate] = {}
         self._window_used = 0
@@ -61,17 +65,18 @@ class ProducerCore:
         """Where a message goes that is sent to *where*, or to the producer's own destination."""
         if self.is_closed:
             raise IllegalStateError("the producer is closed")
-        self._session.check_open()
+        if self._session.is_closed or self._connection.link is not _UP:
+            self._session.check_open()
         own = self.destination
         if where is None:
             if own is None:
                 raise UnsupportedError("this producer has no destination: name one in send")
-            target = own
+            target, is_temporary = own, self._is_temporary
         elif own is not None and where != own:
             raise UnsupportedError(f"this producer sends to {own!r} only, not to {where!r}")
         else:
-            target = where
-        if target.kind.is_temporary:
+            target, is_temporary = where, where.kind.is_temporary
+        if is_temporary:
             self._connection.temporaries.check_not_gone(target)
         return target
 
@@ -80,12 +85,18 @@ class ProducerCore:
         options = self._connection.options
         if has_callback or options.send_timeout_ms > 0 or options.always_sync_send:
             return True
-        return mode is DeliveryMode.PERSISTENT and not use_async_send and not self._session.is_transacted
+        return mode is _PERSISTENT and not use_async_send and not self._session.is_transacted
 
-    @property
-    def has_window(self) -> bool:
-        """Whether something may be sent without waiting (B4)."""
-        return self.window_bytes <= 0 or self._window_used < self.window_bytes
+    def is_ready(self, is_confirmed: bool) -> bool:
+        """Whether a message `may_go`, and no transaction is being decided, after which another begins."""
+        return self._session.transactions.deciding is None and self.may_go(is_confirmed)
+
+    def may_go(self, is_confirmed: bool) -> bool:
+        """Whether there is a link and room in the window for a message; one that *is_confirmed* needs neither."""
+        if is_confirmed:
+            return True
+        has_window = self.window_bytes <= 0 or self._window_used < self.window_bytes  # B4
+        return has_window and self._connection.link is _UP
 
     def on_window_returned(self, size: int) -> None:
         self._window_used = max(0, self._window_used - size)
@@ -97,28 +108,22 @@ class ProducerCore:
         self,
         message: Message,
         target: Destination,
-        *,
         mode: DeliveryMode,
         priority: int,
         time_to_live_ms: int,
         has_timestamp: bool,
     ) -> OutgoingMessage:
         """Give *message* its headers and its id, and freeze it: what is changed later is not sent."""
-        options = self._connection.options
-        now_ms = self._connection.clock.now_ms()
-        transactions = self._session.transactions
-        if self._session.is_transacted:
-            transactions.begin()
-        template = self._template(target, transactions.transaction_id)
+        connection, session = self._connection, self._session
+        options = connection.options
+        if session.is_transacted:
+            session.transactions.begin()
+        template = self._template(target, session.transactions.transaction_id)
         sequence = next(self._sequences)
-        message.stamp(
-            template,
-            sequence,
-            delivery_mode=mode,
-            priority=priority,
-            timestamp=now_ms if has_timestamp and not options.disable_timestamps else 0,
-            expiration=now_ms + time_to_live_ms if time_to_live_ms > 0 else 0,
-        )
+        now_ms = connection.clock.now_ms()
+        timestamp = now_ms if has_timestamp and not options.disable_timestamps else 0
+        expiration = now_ms + time_to_live_ms if time_to_live_ms > 0 else 0
+        message.stamp(template, sequence, mode, priority, timestamp, expiration)
         return message.to_outgoing(template, sequence, use_compression=options.use_compression)
 
     def _template(self, target: Destination, transaction_id: commands.TransactionId | None) -> MessageTemplate:

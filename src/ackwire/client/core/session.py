@@ -30,6 +30,7 @@ class SessionCore:
         self.connection = connection
         self.value = value
         self.ack_mode = ack_mode
+        self._is_local = ack_mode is AckMode.SESSION_TRANSACTED
         self.random = random
         self.session_id = commands.SessionId(connection.connection_id.value, value)
         self.transactions = Transactions(self)
@@ -44,7 +45,8 @@ class SessionCore:
     @property
     def is_transacted(self) -> bool:
         """Whether what is done now belongs to a transaction, local or XA."""
-        return self.ack_mode is AckMode.SESSION_TRANSACTED or self.transactions.is_in_xa
+        transactions = self.transactions
+        return self._is_local or (transactions.transaction_id is not None and transactions.is_in_xa)
 
     def info(self) -> commands.SessionInfo:
         return commands.SessionInfo(session_id=self.session_id)

@@ -22,7 +22,8 @@ def encode_text(text: str | None, *, compressed: bool = False) -> bytes | None:
     if text is None:
         return None
     data = encode_modified_utf8(text)
-    return _deflated(_INT.pack(len(data)) + data, compressed)
+    content = _INT.pack(len(data)) + data
+    return _deflated(content, compressed) if compressed else content
 
 
 def decode_text(content: bytes | None, *, compressed: bool = False, limits: WireLimits = DEFAULT_LIMITS) -> str | None:
