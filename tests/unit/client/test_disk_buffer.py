@@ -171,7 +171,7 @@ def test_a_file_that_is_none_of_ours_is_set_aside(tmp_path: Path) -> None:
     assert aside.read_bytes() == b"something else entirely"
 
 
-def test_M2_a_torn_position_never_hides_an_entry(tmp_path: Path) -> None:
+def test_M2_a_torn_or_damaged_position_never_hides_an_entry(tmp_path: Path) -> None:
     buffer = DiskBuffer(tmp_path / "whole")
     for number in range(4):
         buffer.append(b"%d" % number, 7)
@@ -184,6 +184,11 @@ def test_M2_a_torn_position_never_hides_an_entry(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "whole", folder)
         (folder / "position").write_bytes(position[:cut])
         assert found(folder)[-2:] == [b"2", b"3"], cut
+    for place in range(len(position)):
+        folder = tmp_path / f"flip-{place}"
+        shutil.copytree(tmp_path / "whole", folder)
+        (folder / "position").write_bytes(position[:place] + bytes([position[place] ^ 0x81]) + position[place + 1 :])
+        assert found(folder)[-2:] == [b"2", b"3"], place
 
 
 def test_files_are_left_when_large_and_deleted_when_all_in_them_has_arrived(tmp_path: Path) -> None:
