@@ -183,14 +183,9 @@ class Sender:
         message = TextMessage("x" * client.random.randrange(50))
         message.properties["n"] = number
         time_to_live_ms = client.random.randrange(20, 4000) if client.random.random() < 0.1 else 0
-        outgoing = self.producer.stamp(
-            message,
-            parse_destination(where),
-            mode=DeliveryMode.PERSISTENT if persistent else DeliveryMode.NON_PERSISTENT,
-            priority=client.random.choice((4, 4, 0, 9)),
-            time_to_live_ms=time_to_live_ms,
-            has_timestamp=True,
-        )
+        mode = DeliveryMode.PERSISTENT if persistent else DeliveryMode.NON_PERSISTENT
+        priority = client.random.choice((4, 4, 0, 9))
+        outgoing = self.producer.stamp(message, parse_destination(where), mode, priority, time_to_live_ms, True)
         key = message_key(message.wire_id)
         assert key is not None
         world.ledger.sending(
