@@ -205,6 +205,15 @@ def test_last_count_of_each_producer_longest_unheard_first(factory: StoreFactory
     assert list(factory.reopen().last_counts()) == expected
 
 
+def test_count_without_a_message_is_kept(factory: StoreFactory) -> None:
+    """J4."""
+    store = factory.open()
+    store.remember_count(b"somebody", 5)
+    store.remember_count(b"another", 1)
+    store.remember_count(b"somebody", 3)  # less than is known
+    assert dict(factory.reopen().last_counts()) == {b"somebody": 5, b"another": 1}
+
+
 def test_counts_and_sequence_outlive_the_messages_that_showed_them(factory: StoreFactory, messages: Messages) -> None:
     """J4, K1: a repeated send is recognised though the message was consumed, and no sequence is given twice."""
     store = factory.open()
