@@ -13,7 +13,7 @@ from tests.helpers.processes import running_broker
 pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/guide/client.md", "docs/guide/coming-from.md")
+PAGES = ("README.md", "docs/guide/client.md", "docs/guide/coming-from.md", "docs/guide/patterns.md")
 TIMEOUT_SECONDS = 60
 
 
@@ -22,7 +22,7 @@ def examples() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
         blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-        found += [(f"{page}-{number}", block) for number, block in enumerate(blocks) if "connect(" in block]
+        found += [(f"{page}-{number}", block) for number, block in enumerate(blocks) if ":61616" in block]
     return found
 
 
@@ -52,6 +52,7 @@ def test_a_printed_example_runs(code: str, address: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert not done.stderr, done.stderr
+    # Debugging asyncio complains of steps that take long, too, which they do on a busy machine.
+    assert not [line for line in done.stderr.splitlines() if not line.startswith("Executing <")], done.stderr
     if "print(" in code and "was not stored" not in code:
         assert "apples" in done.stdout or "hello" in done.stdout

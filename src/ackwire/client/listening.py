@@ -9,7 +9,8 @@ from typing import Any, Final, Self, TypeVar
 
 from ackwire.client.core.modes import AckMode
 from ackwire.client.errors import IllegalArgumentError
-from ackwire.client.uri import DestinationUri, parse_destination_uri
+from ackwire.client.settings import read_destination
+from ackwire.client.uri import DestinationUri
 from ackwire.destinations import Destination
 
 CONSUMERS_MAX: Final = 1000
@@ -96,7 +97,7 @@ def listener(
     DUPS_OK the container, after the function returned; with CLIENT and INDIVIDUAL the function itself. *durable*: the
     name of a durable subscription to a topic.
     """
-    address = parse_destination_uri(destination if isinstance(destination, str) else repr(destination))
+    address = read_destination(destination)
     consumers = Concurrency.parse(concurrency)
     if not address.destination.kind.is_queue and consumers.highest > 1:
         raise IllegalArgumentError(

@@ -46,7 +46,7 @@ from ackwire.client.errors import (
 )
 from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
 from ackwire.client.retry import BackOff
-from ackwire.client.uri import parse_destination_uri
+from ackwire.client.settings import read_destination
 from ackwire.destinations import Destination
 
 _log = logging.getLogger(__name__)
@@ -403,4 +403,4 @@ def _late(limit: float, left: str) -> str:
 
 
 def _plain(destination: Destination | str | None) -> Destination | None:
-    return parse_destination_uri(destination).destination if isinstance(destination, str) else destination
+    return None if destination is None else read_destination(destination).destination

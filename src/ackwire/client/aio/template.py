@@ -23,7 +23,7 @@ from ackwire.client.aio.workers import Lock
 from ackwire.client.buffers import Body
 from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.message import Message
-from ackwire.client.uri import parse_destination_uri
+from ackwire.client.settings import read_destination
 from ackwire.destinations import Destination
 
 SESSIONS_MAX: Final = 8
@@ -118,7 +118,7 @@ class Template:
 
 def _one_at_a_time(destination: Destination | str) -> str:
     """For a queue: the consumer asks for one message (C3), and takes none away from others that it does not return."""
-    target = parse_destination_uri(destination if isinstance(destination, str) else repr(destination))
+    target = read_destination(destination)
     if target.destination.kind.is_queue and target.consumer.prefetch_size is None:
         target = replace(target, consumer=replace(target.consumer, prefetch_size=0))
     return str(target)

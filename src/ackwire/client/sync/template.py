@@ -19,12 +19,12 @@ from typing import Any, Final, Self
 from ackwire.client.buffers import Body
 from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.message import Message
+from ackwire.client.settings import read_destination
 from ackwire.client.sync.connection import Connection, ConnectionFactory
 from ackwire.client.sync.keeper import ConnectionKeeper
 from ackwire.client.sync.producer import Producer
 from ackwire.client.sync.session import Session
 from ackwire.client.sync.workers import Lock
-from ackwire.client.uri import parse_destination_uri
 from ackwire.destinations import Destination
 
 SESSIONS_MAX: Final = 8
@@ -119,7 +119,7 @@ class Template:
 
 def _one_at_a_time(destination: Destination | str) -> str:
     """For a queue: the consumer asks for one message (C3), and takes none away from others that it does not return."""
-    target = parse_destination_uri(destination if isinstance(destination, str) else repr(destination))
+    target = read_destination(destination)
     if target.destination.kind.is_queue and target.consumer.prefetch_size is None:
         target = replace(target, consumer=replace(target.consumer, prefetch_size=0))
     return str(target)
