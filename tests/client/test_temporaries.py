@@ -158,14 +158,14 @@ def test_A8_a_request_is_answered_on_a_temporary_queue(connect: Connect, queue: 
     client = connect()
     server = answer(connect(), queue, 3)
     session = client.session()
-    for number in range(3):
-        reply = session.request(queue, f"question {number}", properties={"n": number})
-        assert text_of(reply) == f"re question {number}"
-        assert reply.correlation_id is not None
+    replies = [session.request(queue, f"question {number}", properties={"n": number}) for number in range(3)]
+    assert texts(replies) == [f"re question {number}" for number in range(3)]
     server.join(10)
-    with pytest.raises(InvalidDestinationError, match="deleted"):
+    for reply in replies:
+        assert reply.correlation_id is not None
         assert reply.destination is not None
-        session.send(reply.destination, "too late")
+        with pytest.raises(InvalidDestinationError, match="deleted"):
+            session.send(reply.destination, "too late")
 
 
 def test_A8_a_request_that_nobody_answers_says_so(connection: Connection, queue: str) -> None:

@@ -93,11 +93,11 @@ def test_G3_what_was_received_is_gone_after_commit(connection: Connection, queue
         xid = fresh()
         consumer = session.consumer(queue)
         session.xa.start(xid)
-        assert session.transacted
+        in_branch = session.transacted
         for message in receive_all(consumer, 2):
             session.send(f"{queue}.out", f"moved {text_of(message)}")
         session.xa.end(xid)
-        assert not session.transacted
+        assert (in_branch, session.transacted) == (True, False)
         assert session.xa.prepare(xid) == XAResource.XA_OK
         session.xa.commit(xid)
     assert texts(drain(connection, queue)) == ["m2"]

@@ -173,6 +173,16 @@ def error_from_wire(throwable: Throwable | None) -> JMSError:
     return top
 
 
+def refused_consumer(error: BaseException, selector: str | None) -> BaseException:
+    """What it means that a broker refused a consumer.
+
+    ActiveMQ hides a bad selector of a topic's subscriber behind this text: its own client has parsed it before.
+    """
+    if selector is None or type(error) is not JMSError or "Couldn't create TopicSubscription" not in str(error):
+        return error
+    return InvalidSelectorError(f"{error}: the broker cannot read the selector {selector!r}")
+
+
 def _reported(throwable: Throwable | None) -> list[Throwable]:
     chain: list[Throwable] = []
     while throwable is not None and len(chain) <= CAUSES_MAX:

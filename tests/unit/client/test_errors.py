@@ -96,3 +96,13 @@ def test_client_imports_nothing_beyond_the_standard_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "['ackwire']\n"
+
+
+def test_a_bad_selector_is_recognised_behind_what_activemq_says_of_a_topic() -> None:
+    hidden = JMSError("Couldn't create TopicSubscription")
+    found = errors.refused_consumer(hidden, "color =")
+    assert type(found) is errors.InvalidSelectorError
+    assert "'color ='" in str(found)
+    assert errors.refused_consumer(hidden, None) is hidden
+    for other in (JMSError("full"), errors.JMSSecurityError("Couldn't create TopicSubscription")):
+        assert errors.refused_consumer(other, "color =") is other

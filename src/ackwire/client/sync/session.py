@@ -18,6 +18,7 @@ from ackwire.client.errors import (
     RequestTimedOutError,
     TransactionRolledBackError,
     UnsupportedError,
+    refused_consumer,
 )
 from ackwire.client.message import Message
 from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
@@ -128,9 +129,12 @@ class Session:
             self._consumers[core] = consumer
             try:
                 self._answer(reply, f"the consumer of {where!r}")
-            except BaseException:
+            except BaseException as error:
                 self._consumers.pop(core, None)
                 core.close()
+                meant = refused_consumer(error, selector or uri.consumer.selector)
+                if meant is not error:
+                    raise meant from error
                 raise
             return consumer
 
