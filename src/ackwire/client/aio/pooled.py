@@ -75,7 +75,8 @@ class PooledConsumer:
         self._queue_size = 2 * workers if queue_size is None else queue_size
         self._queue: deque[Message] = deque()
         self._changed = Condition(f"the queue of the pool for {destination}")
-        self._idle = 0
+        self._free = workers
+        """Workers without a message; each counts as room in the queue, for it will take one out."""
         self._working = 0
         self._started = self._stopping = self._draining = self._closed = False
         self._back_off = BackOff()
@@ -190,7 +191,7 @@ class PooledConsumer:
     async def _offer(self, message: Message) -> None:
         """Queue *message*, or handle it here if there is no room."""
         async with self._changed:
-            if len(self._queue) < self._queue_size + self._idle:
+            if len(self._queue) < self._queue_size + self._free:
                 self._queue.append(message)
                 self._changed.notify_all()
                 return
@@ -205,17 +206,18 @@ class PooledConsumer:
     async def _work(self) -> None:
         while (message := await self._next()) is not None:
             await self._handle(message)
+            async with self._changed:
+                self._free += 1
 
     async def _next(self) -> Message | None:
         """The next message in the queue; None when there will be no more."""
         async with self._changed:
-            self._idle += 1
-            try:
-                while not self._queue and not self._draining:
-                    await self._changed.wait(_WAIT_SECONDS)
-                return self._queue.popleft() if self._queue else None
-            finally:
-                self._idle -= 1
+            while not self._queue and not self._draining:
+                await self._changed.wait(_WAIT_SECONDS)
+            if not self._queue:
+                return None
+            self._free -= 1
+            return self._queue.popleft()
 
     async def _handle(self, message: Message) -> None:
         await self._count(1)
