@@ -166,8 +166,10 @@ class SessionCore:
     # ---- acknowledging -----------------------------------------------------------------------------------------
 
     def acknowledge(self) -> list[Reply[Structure]]:
-        """Everything that the session was given so far (D3)."""
+        """Everything that the session was given so far (D3); a transaction does so when it commits (D5)."""
         self.check_open()
+        if self.is_transacted:
+            return []
         return [reply for consumer in list(self.consumers) for reply in consumer.acknowledge()]
 
     def recover(self) -> None:

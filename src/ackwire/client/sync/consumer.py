@@ -221,9 +221,11 @@ class Consumer:
     # ---- acknowledging and end ---------------------------------------------------------------------------------
 
     def acknowledge(self) -> None:
-        """Acknowledge what this consumer was given so far, and no other's (D3)."""
+        """Acknowledge what this consumer was given so far, and no other's (D3). In a transaction `commit` does so."""
         with self._guard:
             self.session._core.check_open()
+            if self._core.is_transacted:
+                return
             for reply in self._core.acknowledge():
                 self.session._answer(reply, "an acknowledgement")
 
