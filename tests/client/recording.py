@@ -22,7 +22,11 @@ from tests.conformance.proxy import CuttableProxy, shut
 
 C = TypeVar("C", bound=Structure)
 
-LOOSE: Final = {"wireFormat__tightEncodingEnabled": False, "wireFormat__cacheEnabled": False}
+LOOSE: Final = {
+    "wireFormat__tightEncodingEnabled": False,
+    "wireFormat__cacheEnabled": False,
+    "wireFormat__stackTraceEnabled": False,
+}
 WAIT_SECONDS: Final = 20.0  # for what should take milliseconds
 _FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 _SIZE: Final = struct.Struct(">I")
