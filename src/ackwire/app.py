@@ -86,6 +86,7 @@ async def serve(
             broker.start()
             broker.answer_questions()
             await _serve(broker, settings, failure, ready=ready, stop=stop or asyncio.Event())
+            broker.stop()
 
 
 async def _serve(

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from ackwire.message import Message
 from ackwire.store.contract import DurableKey, DurableRecord, Place, PreparedTransaction, ScheduledJob
-from tests.helpers.stored import Kept, facts, job_facts, prepared_facts, waiting_facts
+from tests.helpers.stored import Kept, facts, job_facts, only_handed_out, prepared_facts, waiting_facts
 
 
 class Reference:
@@ -18,6 +18,7 @@ class Reference:
         self.prepared: dict[Hashable, PreparedTransaction] = {}
         self.counts: dict[bytes, int] = {}
         self.commits: list[Hashable] = []
+        self.handed_out: dict[Place, int] = {}
         self.last_sequence = 0
 
     def copy(self) -> "Reference":
@@ -28,6 +29,7 @@ class Reference:
         twin.prepared = dict(self.prepared)
         twin.counts = dict(self.counts)
         twin.commits = list(self.commits)
+        twin.handed_out = dict(self.handed_out)
         twin.last_sequence = self.last_sequence
         return twin
 
@@ -51,6 +53,7 @@ class Reference:
 
     def remove_place(self, place: Place) -> None:
         self.messages.pop(place, None)
+        self.handed_out.pop(place, None)
         if isinstance(place, DurableKey):
             self.durables.pop(place, None)
 
@@ -76,6 +79,13 @@ class Reference:
             self.commits.remove(transaction_id)
         self.commits.append(transaction_id)
 
+    def hand_out(self, place: Place, sequence: int) -> None:
+        self.handed_out[place] = max(sequence, self.handed_out.get(place, 0))
+        self.last_sequence = max(sequence, self.last_sequence)
+
+    def hand_out_no_further(self, place: Place, sequence: int) -> None:
+        self.handed_out[place] = min(sequence, self.handed_out.get(place, 0))
+
     @contextmanager
     def atomically(self) -> Iterator[None]:
         yield
@@ -86,13 +96,15 @@ class Reference:
     def kept(self) -> Kept:
         """What a store that was opened in this state says."""
         there = {place: [m[n] for n in sorted(m)] for place, m in self.messages.items() if m}
+        waiting = {place: [waiting_facts(it) for it in messages] for place, messages in there.items()}
         return Kept(
-            waiting={place: [waiting_facts(it) for it in messages] for place, messages in there.items()},
+            waiting=waiting,
             messages={place: [facts(it) for it in messages] for place, messages in there.items()},
             durables=dict(self.durables),
             jobs={job_id: job_facts(job) for job_id, job in self.jobs.items()},
             prepared={key: prepared_facts(it, self._has) for key, it in self.prepared.items()},
             last_counts=list(self.counts.items()),
             commits=list(self.commits),
+            handed_out=only_handed_out(waiting, lambda place: self.handed_out.get(place, 0)),
             last_sequence=self.last_sequence,
         )

@@ -23,7 +23,7 @@ SIZES = (0, 10, 10, 200, 1000, 5000)
 
 KINDS = (
     *("append", "append", "append", "append", "remove", "remove", "remove", "move", "replace", "purge", "remove_place"),
-    *("add_durable", "add_job", "add_job", "remove_job", "prepare", "decide", "commit"),
+    *("add_durable", "add_job", "add_job", "remove_job", "prepare", "decide", "commit", "hand_out"),
 )
 """The methods of `Happenings`, more of those that are more frequent."""
 
@@ -251,6 +251,17 @@ class Happenings:
         """A local transaction."""
         transaction_id = local_id(random.randrange(6))
         return [lambda it: it.committed(transaction_id), *self.move(state, random)]
+
+    def hand_out(self, state: Reference, random: Random) -> list[Verb]:
+        """Some of a place's messages may reach consumers; or it turns out that fewer have."""
+        place = random.choice(PLACES)
+        there = sorted(state.messages.get(place, {}))
+        if not there:
+            return []
+        sequence = random.choice(there)
+        if random.random() < 0.2:
+            return [lambda it: it.hand_out_no_further(place, sequence)]
+        return [lambda it: it.hand_out(place, sequence)]
 
     def _message(self, random: Random) -> Message:
         return self.messages.make(

@@ -131,6 +131,8 @@ class Kept:
     prepared: dict[Hashable, Facts]
     last_counts: list[tuple[bytes, int]]
     commits: list[Hashable]
+    handed_out: dict[Place, list[int]]
+    """The sequences of those that may have reached consumers."""
     last_sequence: int
 
 
@@ -148,8 +150,18 @@ def kept(store: Store) -> Kept:
         prepared={it.transaction_id: prepared_facts(it, lambda *ack: ack in there) for it in store.prepared()},
         last_counts=list(store.last_counts()),
         commits=list(store.commits()),
+        handed_out=only_handed_out(waiting, store.handed_out),
         last_sequence=store.last_sequence(),
     )
+
+
+def only_handed_out(
+    waiting: dict[Place, list[WaitingMessage]], up_to: Callable[[Place], int]
+) -> dict[Place, list[int]]:
+    found = {
+        place: [it.sequence for it in messages if it.sequence <= up_to(place)] for place, messages in waiting.items()
+    }
+    return {place: sequences for place, sequences in found.items() if sequences}
 
 
 def _each_once(things: Iterable[Any]) -> list[Any]:
@@ -195,6 +207,8 @@ class Recorder(Protocol):
     def prepare(self, transaction: PreparedTransaction, /) -> None: ...
     def decide(self, transaction_id: Hashable, /) -> None: ...
     def committed(self, transaction_id: Hashable, /) -> None: ...
+    def hand_out(self, place: Place, sequence: int, /) -> None: ...
+    def hand_out_no_further(self, place: Place, sequence: int, /) -> None: ...
     def atomically(self) -> AbstractContextManager[None]: ...
 
 

@@ -76,6 +76,8 @@ class ToyStore:
         self._unwritten: list[tuple[int, int]] = []
         """Records to be written: for each its own number, and the number of the last record of its group."""
         self._durable = 0
+        self._durable_sequence = self._appended = 0
+        self._is_expected = False
         self._is_flushing = False
         self._failure: StoreFailed | None = None
         self._waiters: list[tuple[int, Callable[[], None], Callable[[StoreFailed], None] | None]] = []
@@ -101,6 +103,7 @@ class ToyStore:
         for recorded in self._shelf:
             recorded(self._memory)
         self._durable = len(found)
+        self._durable_sequence = self._memory.last_sequence()
         self._forget_what_it_should_not()
 
     def _good_records(self, data: bytes) -> list[int]:
@@ -144,6 +147,7 @@ class ToyStore:
 
     def append(self, message: Message, places: Sequence[Place]) -> None:
         self._record(lambda memory: memory.append(message, places))
+        self._appended = max(self._appended, message.sequence)
 
     def remove(self, place: Place, message: Message) -> None:
         self._record(lambda memory: memory.remove(place, message))
@@ -175,6 +179,12 @@ class ToyStore:
     def committed(self, transaction_id: Hashable) -> None:
         self._record(lambda memory: memory.committed(transaction_id))
 
+    def hand_out(self, place: Place, sequence: int) -> None:
+        self._record(lambda memory: memory.hand_out(place, sequence))
+
+    def hand_out_no_further(self, place: Place, sequence: int) -> None:
+        self._record(lambda memory: memory.hand_out_no_further(place, sequence))
+
     @contextmanager
     def atomically(self) -> Iterator[None]:
         self._raise_if_failed()
@@ -191,9 +201,21 @@ class ToyStore:
 
     # ---- promises ----------------------------------------------------------------------------------------------
 
+    def expect(self) -> None:
+        self._is_expected = True
+
+    @property
+    def is_awaited(self) -> bool:
+        return self._is_expected or bool(self._waiters)
+
+    @property
+    def durable_sequence(self) -> int:
+        return self._durable_sequence
+
     def when_durable(
         self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None] | None = None
     ) -> None:
+        self._is_expected = False
         if self._failure is not None:
             if on_failed is not None:
                 on_failed(self._failure)
@@ -228,6 +250,8 @@ class ToyStore:
             return
         later = self._mistake is Mistake.PROMISES_WHAT_CAME_LATER
         self._durable = len(self._shelf) if later else records[-1][0]
+        if self._durable == len(self._shelf):
+            self._durable_sequence = self._appended
         served = [waiter for waiter in self._waiters if waiter[0] <= self._durable]
         self._waiters = [waiter for waiter in self._waiters if waiter[0] > self._durable]
         for _, callback, _ in reversed(served) if self._mistake is Mistake.CALLS_BACK_BACKWARDS else served:
@@ -270,6 +294,9 @@ class ToyStore:
 
     def commits(self) -> list[Hashable]:
         return self._memory.commits()
+
+    def handed_out(self, place: Place) -> int:
+        return self._memory.handed_out(place)
 
     def last_sequence(self) -> int:
         return self._memory.last_sequence()

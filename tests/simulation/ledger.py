@@ -138,8 +138,9 @@ class Ledger:
         self.shown(message)
         if copy[0] == DEAD_LETTERS:
             return
-        if 0 < message.expiration <= now_ms:
-            raise Violation(f"{self.text(copy)} expired at {message.expiration} and is dispatched at {now_ms}")
+        chosen_ms = message.dispatched_ms or now_ms  # it may have waited for the store since
+        if 0 < message.expiration <= chosen_ms:
+            raise Violation(f"{self.text(copy)} expired at {message.expiration} and is dispatched at {chosen_ms}")
         if not order_holds:
             raise Violation(f"{self.text(copy)} is dispatched before older ones that {consumer} may have")
         if any(deed.outcome is Outcome.DONE for _, deed in self.acks.get(copy, ())):
@@ -232,8 +233,8 @@ class Ledger:
                 raise Violation(f"message {sent.text} had the sequence {sequence}, and the store has forgotten that")
 
     def _forget_memory(self, found: Found) -> None:
-        """What only the old broker knew: redelivery counts, and all about non-persistent messages."""
-        self.seen.clear()
+        """What only the old broker knew: all about non-persistent messages."""
+        self.seen = {copy for copy in self.seen if self.sent[copy[1]].persistent}
         self._newest.clear()
         self.acks = {copy: acks for copy, acks in self.acks.items() if self.sent[copy[1]].persistent}
         self._sequences = {copy: it for copy, it in self._sequences.items() if found.present.get(copy) == it}

@@ -180,6 +180,11 @@ class SimulatedPeer:
             self._link.down += b"".join(self._protocol.data_to_send())
             self.output_drains()
 
+    @property
+    def has_output(self) -> bool:
+        """Whether the broker has something for the client that is not on its way yet."""
+        return not self.is_closed and self._protocol.waiting_bytes > 0
+
     def unsent(self) -> bytes:
         """What the broker has ready for the client. Nothing is told that there is room for more."""
         return b"" if self.is_closed else b"".join(self._protocol.data_to_send())

@@ -300,7 +300,7 @@ class World:
     def _is_quiet(self, clients: list[Client]) -> bool:
         if len(self.broker.scheduler) or not all(client.is_up and client.is_quiet for client in clients):
             return False
-        return not any(link.can_go_up or link.can_go_down for link in self._links)
+        return not any(link.can_go_up or link.can_go_down or link.peer.has_output for link in self._links)
 
     def _run_until(self, clients: list[Client], is_done: Callable[[], bool]) -> None:
         for _ in range(_SETTLING_ROUNDS):

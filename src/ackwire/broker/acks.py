@@ -51,6 +51,10 @@ class InFlight:
     def add(self, message: Message) -> None:
         self._messages[message.key] = message
 
+    def has(self, message: Message) -> bool:
+        """Whether it is this very message that is in flight."""
+        return self._messages.get(message.key) is message
+
     def take_one(self, key: bytes) -> Message:
         """Remove the message *key*."""
         message = self._messages.pop(key, None)

@@ -15,6 +15,7 @@ from typing import final
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
+from ackwire.broker.handover import Desk
 from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.paging import Pager
@@ -66,6 +67,7 @@ class Broker:
         self.advisories = Advisories(self)
         self.flow = FlowControl(clock, settings.limits, store, temp, self._has_undecided_acks)
         self.pager = Pager(store, editor, self.flow, temp)
+        self.desk = Desk(store)
         self.registry = Registry(self, store, policies or Policies())
         self.intake = Intake(self, store)
         self.consumption = Consumption(self, store)
@@ -290,6 +292,11 @@ class Broker:
         """Bring back what the store has kept, and begin the work that time triggers."""
         restore(self, self._store)
         self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
+
+    def stop(self) -> None:
+        """All clients have gone, and no more will come: tell the store what only memory knows."""
+        for queue in self.registry.queues():
+            queue.stop()
 
     def answer_questions(self) -> None:
         """Listen to clients that ask why (`questions.py`)."""

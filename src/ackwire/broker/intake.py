@@ -146,6 +146,8 @@ class Intake:
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)
         else:
+            if on_stored is not None and message.persistent:
+                self._store.expect()
             if self._repetitions.is_wanted_again(message):
                 with self._store.atomically():  # stored, and no longer refused
                     self._repetitions.no_longer_refused(message)

@@ -18,6 +18,7 @@ from typing import Final, Protocol, final
 from ackwire.broker.browsing import Snapshot
 from ackwire.broker.dispatch import Lane
 from ackwire.broker.groups import MessageGroups
+from ackwire.broker.handover import Desk, Handover
 from ackwire.broker.paging import BATCH_MESSAGES, Pager, QueuePages
 from ackwire.broker.pending import Cleared, PagedOut, PendingList
 from ackwire.broker.subscription import QueueSubscription
@@ -70,6 +71,7 @@ class Queue:
         policy: DestinationPolicy,
         events: QueueEvents,
         pager: Pager,
+        desk: Desk,
     ) -> None:
         self.place = place
         self.policy = policy
@@ -88,6 +90,7 @@ class Queue:
         self._changes = 0
         self.is_stored = not (isinstance(place, Destination) and place.kind.is_temporary)
         """Temporary queues end with their connection, so nothing of them is kept."""
+        self._handover = Handover(place, store, desk, is_stored=self.is_stored)
         self._pages = QueuePages(place, pager, is_stored=self.is_stored, on_lost=self._lose)
         self._set_aside: set[int] = set()
         """Sequences of messages that are to be offered again later, and are in nobody's hands until then."""
@@ -187,6 +190,14 @@ class Queue:
             level.restore(mine)
         self.size_bytes += sum(level.paged_bytes for level in self._levels) - before
 
+    def restore_handed_out(self, sequence: int) -> None:
+        """Messages up to *sequence* may have reached consumers in an earlier run."""
+        self._handover.restore(sequence)
+
+    def stop(self) -> None:
+        """The broker ends in peace: say exactly how far messages have come."""
+        self._handover.stop()
+
     def count_restored(self, message: Message) -> None:
         """*message* takes space again, here or in a transaction that will decide about it."""
         self.size_bytes += message.size_bytes
@@ -221,7 +232,7 @@ class Queue:
         if subscription is None or message.key in subscription.in_flight:
             return False
         subscription.in_flight.add(message)
-        subscription.deliver(message)
+        self._handover.hand_over(subscription, message, False)
         return True
 
     # ---- messages go out ---------------------------------------------------------------------------------------
@@ -361,7 +372,7 @@ class Queue:
                 self._groups.close(message.group_id)
                 self._look_at_all_again()
         owner.in_flight.add(message)
-        owner.deliver(message, first)
+        self._handover.hand_over(owner, message, first)
 
     def _assign_group(self, group_id: str, owner: QueueSubscription) -> None:
         if self._groups.assign(group_id, owner):

@@ -115,6 +115,7 @@ class Registry:
             policy=self._policies.for_destination(policy_from),
             events=self._broker.consumption,
             pager=self._broker.pager,
+            desk=self._broker.desk,
         )
 
     def _topic(self, destination: Destination) -> Topic:

@@ -34,6 +34,7 @@ def restore(broker: "Broker", store: Store) -> None:
         undecided.setdefault(place, set()).add(message.sequence)
     for place in list(store.places()):
         queue, waiting = _queue_at(broker, place), iter(store.waiting(place))
+        queue.restore_handed_out(store.handed_out(place))
         while portion := list(islice(waiting, _PORTION)):
             queue.restore(_without(portion, undecided.get(place)))
     broker.intake.restore()

@@ -111,10 +111,14 @@ class Subscription:
 
     def deliver(self, message: Message, group_first: bool = False) -> None:
         """Send *message*, which the caller has recorded as dispatched."""
+        self.count_delivery()
+        self.port.deliver(message, group_first)
+
+    def count_delivery(self) -> None:
+        """A message is on its way, though perhaps not yet to the port."""
         if self.is_pull:
             self.answer_pull()
         self.is_slow = False
-        self.port.deliver(message, group_first)
 
     def answer_pull(self) -> None:
         """One of the pulls that wait is answered, the oldest with a deadline first."""
@@ -139,13 +143,15 @@ class Subscription:
 class QueueSubscription(Subscription):
     """A consumer of queues: each message it holds is its alone until it is finished."""
 
-    __slots__ = ("in_flight", "waiting_in")
+    __slots__ = ("held", "in_flight", "waiting_in")
 
     def __init__(
         self, request: SubscriptionRequest, connection: Connection, port: ConsumerPort, selector: Selector | None
     ) -> None:
         super().__init__(request, connection, port, selector)
         self.in_flight = InFlight()
+        self.held = 0
+        """Of those in flight, how many wait for the store before they go out (`handover.py`)."""
         self.waiting_in: dict[Place, deque[tuple[Message | PagedOut, bool]]] = {}
         """For each of its queues, messages that are its alone and must wait: for room, because it owns their group, or
         for the end of another copy. Beside each, whether it is the first of its group for this consumer."""

@@ -156,6 +156,7 @@ class Transactor:
         if transaction.state is not TransactionState.PREPARED:  # which has promised
             self._refuse_failed(transaction)
             self._check_sends(transaction)
+        self._store.expect()
         with self._store.atomically():
             if transaction.state is TransactionState.PREPARED:
                 self._store.decide(transaction_id)

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
 from ackwire.store.contract import DurableRecord, Place, ScheduledJob, WaitingMessage
 from ackwire.store.index import DamagedIndex, Index, Table
-from ackwire.store.journal.record import RecordKind, message_overhead, record_bytes
+from ackwire.store.journal.record import RecordKind, message_overhead, pack_place, record_bytes
 from ackwire.store.journal.state import PreparedRecord
 
 _KEY: Final = Struct(">IQ")
@@ -117,11 +117,15 @@ class Delta:
 class PlaceFacts:
     """One place: what changed in it, and how much of each segment it holds alive."""
 
-    __slots__ = ("active", "frozen", "held", "place", "place_id", "segment")
+    __slots__ = ("active", "frozen", "handed_out", "handed_out_before", "held", "place", "place_id", "segment")
 
     def __init__(self, place_id: int, place: Place, segment: int) -> None:
         self.place_id = place_id
         self.place = place
+        self.handed_out = 0
+        """Up to which sequence its messages may have reached consumers."""
+        self.handed_out_before = 0
+        """The same, when the store was opened."""
         self.segment = segment
         """Which holds the record of the place itself."""
         self.active = Delta()
@@ -131,6 +135,10 @@ class PlaceFacts:
 
     def __repr__(self) -> str:
         return repr(self.place)
+
+    def payload(self) -> bytes:
+        """Of its own record."""
+        return pack_place(self.place_id, self.place, self.handed_out)
 
     def moved_to(self, segment: int) -> None:
         """Its own record is in *segment* now."""
@@ -219,14 +227,14 @@ class Catalog:
 
     # ---- places ------------------------------------------------------------------------------------------------
 
-    def add_place(self, place_id: int, place: Place, segment: int) -> PlaceFacts:
-        """A place is known from now on; *segment* holds its record."""
+    def add_place(self, place_id: int, place: Place, segment: int, handed_out: int = 0) -> PlaceFacts:
+        """A place is known from now on, or more of it; *segment* holds its record."""
         facts = self.place_by_id.get(place_id)
         if facts is None:
             facts = PlaceFacts(place_id, place, segment)
         elif self.places.get(facts.place) is facts:  # perhaps known under a name that was only guessed
             del self.places[facts.place]
-        facts.place, facts.segment = place, segment
+        facts.place, facts.segment, facts.handed_out = place, segment, handed_out
         self.places[place] = self.place_by_id[place_id] = facts
         self.next_place_id = max(self.next_place_id, place_id + 1)
         self.changed_places.add(place_id)

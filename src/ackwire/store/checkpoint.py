@@ -20,7 +20,6 @@ from ackwire.store.journal.record import (
     RecordKind,
     pack_durable,
     pack_numbers,
-    pack_place,
     unpack_durable,
     unpack_numbers,
     unpack_place,
@@ -134,7 +133,7 @@ def _places(catalog: Catalog) -> Iterator[tuple[bytes, bytes]]:
     for place_id in catalog.changed_places:
         facts = catalog.place_by_id.get(place_id)
         if facts is not None:
-            yield _PLACE_ID.pack(place_id), _NUMBER.pack(facts.segment) + pack_place(place_id, facts.place)
+            yield _PLACE_ID.pack(place_id), _NUMBER.pack(facts.segment) + facts.payload()
 
 
 def _counters(catalog: Catalog) -> Iterator[tuple[bytes, bytes]]:
@@ -265,8 +264,8 @@ def load(catalog: Catalog, form: StoredForm) -> None:
 def _load_places(catalog: Catalog) -> None:
     for _, data in catalog.rows(Table.PLACES):
         segment = _NUMBER.unpack_from(data)[0]
-        place_id, place = unpack_place(memoryview(data)[_NUMBER.size :])
-        catalog.add_place(place_id, place, segment)
+        place_id, place, handed_out = unpack_place(memoryview(data)[_NUMBER.size :])
+        catalog.add_place(place_id, place, segment, handed_out)
     for key, data in catalog.rows(Table.COUNTERS):
         facts = catalog.place_by_id[_PLACE_ID.unpack(key)[0]]
         for number, messages, size_bytes in _TRIPLE.iter_unpack(data):

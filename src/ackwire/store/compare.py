@@ -79,6 +79,8 @@ def _compare_place(place_id: int, alone: Catalog, started: Catalog, found: Diffe
         found.counters.append(
             f"the record of {here!r} is in segment {here.segment}, and the index says {there.segment}"
         )
+    if here is not None and there is not None and here.handed_out != there.handed_out:
+        found.counters.append(f"{here!r} was handed out up to {here.handed_out}, and the index says {there.handed_out}")
     for facts, held, source in ((here, recounted[0], "journal"), (there, recounted[1], "index")):
         if facts is not None and facts.held != held:
             found.counters.append(_held_text(source, facts, held))

@@ -169,11 +169,34 @@ class Store(Protocol):
         """Record that a local transaction has committed, beside what it came to, so that a repetition is recognised."""
         ...
 
+    def hand_out(self, place: Place, sequence: int) -> None:
+        """Record that messages of *place* up to *sequence* may reach consumers from now on. Whoever lets one out before
+        that is durable may have it delivered again after a crash as if for the first time."""
+        ...
+
+    def hand_out_no_further(self, place: Place, sequence: int) -> None:
+        """Record that none behind *sequence* has reached a consumer: at a clean end, when that is known."""
+        ...
+
     def atomically(self) -> AbstractContextManager[None]:
         """What is recorded inside is there after a crash as a whole, or not at all (G2)."""
         ...
 
     # ---- promises --------------------------------------------------------------------------------------------------
+
+    def expect(self) -> None:
+        """Say that what is recorded from now on to the next `when_durable` is waited for."""
+        ...
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for `when_durable`, or is about to."""
+        ...
+
+    @property
+    def durable_sequence(self) -> int:
+        """Every message that was recorded with a sequence up to this one is durable, if it is there at all."""
+        ...
 
     def when_durable(
         self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None] | None = None
@@ -216,8 +239,13 @@ class Store(Protocol):
         """The local transactions that are known to have committed, oldest first."""
         ...
 
+    def handed_out(self, place: Place) -> int:
+        """Up to which sequence messages of *place* may have reached consumers before this start. Such a message is
+        loaded with a redelivery count of 1 at least."""
+        ...
+
     def last_sequence(self) -> int:
-        """The highest sequence that any message ever had here; none is used twice."""
+        """The highest sequence that any message ever had here, or that was handed out; none is used twice."""
         ...
 
     # ---- while it runs ---------------------------------------------------------------------------------------------

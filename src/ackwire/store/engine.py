@@ -44,7 +44,6 @@ from ackwire.store.journal.record import (
     RecordKind,
     pack_durable,
     pack_numbers,
-    pack_place,
     pack_place_gone,
     pack_purged,
     pack_text,
@@ -159,11 +158,18 @@ class JournalStore:
         self._groups = count(1)
         self._unwritten: dict[int, list[UnwrittenMessage | MovedMessage]] = {}
         """Messages in the buffer, by sequence."""
+        self._handed_out: dict[Place, int] = {}
+        """Of places that have ended because nothing was in them."""
         self._depth = 0
         self._group = 0
         self._group_started_at = 0
         self._commits_of_group: list[bytes] = []
         self._waiters: list[Waiter] = []
+        self.is_awaited = False
+        self.durable_sequence = self._catalog.last_sequence
+        self._appended_sequence = self._catalog.last_sequence
+        self._written = (0, 0)
+        """The number of the last record written, and the highest sequence of a message appended by then."""
         self._flush_timer: Timer | None = None
         self._flush_is_urgent = False
         self._is_syncing = False
@@ -236,6 +242,8 @@ class JournalStore:
 
     def _open(self) -> None:
         """Begin a new epoch, on the medium before anything else is: what was cut off can never come back."""
+        for facts in self._catalog.place_by_id.values():
+            facts.handed_out_before = facts.handed_out
         self._writer.last_sequence = self._catalog.last_sequence
         now_and_sequence = pack_numbers((self._clock.now_ms(), self._catalog.last_sequence))
         self._record(UnwrittenPayload(RecordKind.OPENED, now_and_sequence))
@@ -260,16 +268,39 @@ class JournalStore:
         self._unwritten.setdefault(sequence, []).append(record)
         if sequence > self._catalog.last_sequence:
             self._catalog.last_sequence = self._writer.last_sequence = sequence
+        if sequence > self._appended_sequence:
+            self._appended_sequence = sequence
         self._buffered_bytes += len(message.frame)
         self._record(record)
 
     def _place(self, place: Place) -> PlaceFacts:
         facts = self._catalog.places.get(place)
         if facts is None:
-            facts = self._catalog.add_place(self._catalog.next_place_id, place, 0)
-            payload = pack_place(facts.place_id, place)
-            self._record(UnwrittenPayload(RecordKind.PLACE, payload, facts.moved_to))
+            handed_out = self._handed_out.pop(place, 0)
+            facts = self._catalog.add_place(self._catalog.next_place_id, place, 0, handed_out)
+            self.record_place(facts)
         return facts
+
+    def record_place(self, facts: PlaceFacts) -> None:
+        """Record a place, or what is new about it."""
+        self._record(UnwrittenPayload(RecordKind.PLACE, facts.payload(), facts.moved_to))
+        self._catalog.changed_places.add(facts.place_id)
+
+    def hand_out(self, place: Place, sequence: int) -> None:
+        self._require_good()
+        facts = self._place(place)
+        if sequence > facts.handed_out:
+            facts.handed_out = sequence
+            self._catalog.last_sequence = max(sequence, self._catalog.last_sequence)
+            self._writer.last_sequence = self._catalog.last_sequence
+            self.record_place(facts)
+
+    def hand_out_no_further(self, place: Place, sequence: int) -> None:
+        self._require_good()
+        facts = self._catalog.places.get(place)
+        if facts is not None and sequence < facts.handed_out:
+            facts.handed_out = sequence
+            self.record_place(facts)
 
     def remove(self, place: Place, message: Message) -> None:
         self._require_good()
@@ -348,8 +379,14 @@ class JournalStore:
     def remove_place(self, place: Place) -> None:
         self._require_good()
         facts = self._catalog.places.get(place)
+        self._handed_out.pop(place, None)
         if facts is not None:
             self.end_place(facts)
+
+    def end_idle_place(self, facts: PlaceFacts) -> None:
+        """Record that a place is gone for now, with nothing in it; it is made again when a message comes."""
+        self._handed_out[facts.place] = facts.handed_out  # who hands out does not know that it was gone
+        self.end_place(facts)
 
     def end_place(self, facts: PlaceFacts) -> None:
         """Record that a place is gone with all that is in it."""
@@ -484,6 +521,9 @@ class JournalStore:
 
     # ---- promises ----------------------------------------------------------------------------------------------
 
+    def expect(self) -> None:
+        self.is_awaited = True
+
     def when_durable(
         self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None] | None = None
     ) -> None:
@@ -491,9 +531,11 @@ class JournalStore:
             if on_failed is not None:
                 on_failed(self.failure)
         elif self._is_durable:
+            self.is_awaited = False
             callback()
         else:
             self._waiters.append((callback, on_failed))
+            self.is_awaited = True
             if not self._flush_is_urgent:
                 self._flush_now()
 
@@ -538,11 +580,13 @@ class JournalStore:
         if self._options.sync is SyncPolicy.ALWAYS:
             self._sync()
         else:
+            self._is_durable_up_to(self._writer.last_number)
             self._answer(self._take_waiters())
 
     def _write(self, first: int | None = None) -> bool:
         """Write what is in the buffer, or the *first* so many; False if that failed."""
         self._record_sequence(first)
+        appended = self._appended_sequence if first is None else self._written[1]
         if first is None:
             first = len(self._buffer)
         if self._buffered_bytes > _BUFFER_BYTES_FULL:
@@ -562,6 +606,7 @@ class JournalStore:
         except Exception as error:  # whatever it is: records are missing, and must not be answered for
             self._fail("write to", error)
             return False
+        self._written = (self._writer.last_number, appended)
         if self._writer.last_number != before:
             self._written_since_checkpoint += sum(it.payload_bytes for it in records)
             self._after_write()
@@ -601,7 +646,7 @@ class JournalStore:
                 self._waiters = waiters
                 self._fail("sync", error)
                 return
-            self._writer.synced_up_to(number)
+            self._synced_up_to(number)
             self._answer(waiters)
             return
         self._is_syncing = True
@@ -621,7 +666,7 @@ class JournalStore:
             self._waiters = waiters + self._waiters
             self._fail("sync", error or self.failure)
             return
-        self._writer.synced_up_to(number)
+        self._synced_up_to(number)
         if not self._buffer and self._writer.synced_number == self._writer.last_number:
             waiters += self._take_waiters()  # they came later, and nothing new came with them
         self._answer(waiters)
@@ -630,7 +675,16 @@ class JournalStore:
         elif self._buffer:
             self._flush_later()
 
+    def _synced_up_to(self, number: int) -> None:
+        self._writer.synced_up_to(number)
+        self._is_durable_up_to(number)
+
+    def _is_durable_up_to(self, number: int) -> None:
+        if number >= self._written[0]:
+            self.durable_sequence = max(self.durable_sequence, self._written[1])
+
     def _answer(self, waiters: list[Waiter]) -> None:
+        self.is_awaited = bool(self._waiters)
         for callback, _ in waiters:
             try:
                 callback()
@@ -841,6 +895,10 @@ class JournalStore:
     def commits(self) -> list[Hashable]:
         return [self._form.transaction_from_bytes(transaction) for transaction in self._catalog.commits]
 
+    def handed_out(self, place: Place) -> int:
+        facts = self._catalog.places.get(place)
+        return 0 if facts is None else facts.handed_out_before
+
     def last_sequence(self) -> int:
         return self._catalog.last_sequence
 
@@ -861,7 +919,7 @@ class JournalStore:
             elif (entry := self._find(facts, sequence)) is not None:
                 entries.append((entry, sequence))
         for run in _runs(sorted(entries)):
-            self._read_run(place, run, found)
+            self._read_run(place, run, found, facts.handed_out_before)
         return [found.get(sequence) for sequence in sequences]
 
     def _find(self, facts: PlaceFacts, sequence: int) -> Entry | None:
@@ -870,7 +928,9 @@ class JournalStore:
         except DamagedIndex as error:
             raise self._fail("trust the index of", error) from None
 
-    def _read_run(self, place: Place, run: list[tuple[Entry, int]], found: dict[int, Message | None]) -> None:
+    def _read_run(
+        self, place: Place, run: list[tuple[Entry, int]], found: dict[int, Message | None], handed_out_before: int
+    ) -> None:
         """Read neighbouring messages at once."""
         first, last = run[0][0], run[-1][0]
         length = last.offset + last.record_bytes - first.offset
@@ -885,7 +945,10 @@ class JournalStore:
             return
         for entry, sequence in run:
             try:
-                found[sequence] = self._read_message(data, first.offset, entry, sequence)
+                message = self._read_message(data, first.offset, entry, sequence)
+                if sequence <= handed_out_before:
+                    message.redelivery_counter = max(message.redelivery_counter, 1)
+                found[sequence] = message
             except Damaged as error:
                 self._report_unreadable(place, [(entry, sequence)], str(error))
 
@@ -963,7 +1026,7 @@ class JournalStore:
             self._waiters = waiters
             self._fail("sync", error)
         else:
-            self._writer.synced_up_to(number)
+            self._synced_up_to(number)
             self._answer(waiters)
 
     def abandon(self) -> None:

@@ -24,6 +24,8 @@ class MemoryStore:
     """Implements `Store` without a disk."""
 
     pages = False
+    is_awaited = False
+    durable_sequence = 1 << 62
 
     def __init__(self) -> None:
         self._places: dict[Place, dict[int, Message]] = {}
@@ -33,6 +35,7 @@ class MemoryStore:
         self._prepared: dict[Hashable, PreparedTransaction] = {}
         self._last_counts: Recent[bytes, int] = Recent(PRODUCERS_REMEMBERED)
         self._commits: Recent[Hashable, None] = Recent(COMMITS_REMEMBERED)
+        self._handed_out: dict[Place, int] = {}
         self._last_sequence = 0
 
     # ---- what happens ------------------------------------------------------------------------------------------
@@ -59,6 +62,7 @@ class MemoryStore:
 
     def remove_place(self, place: Place) -> None:
         self._places.pop(place, None)
+        self._handed_out.pop(place, None)
         if isinstance(place, DurableKey):
             self._durables.pop(place, None)
 
@@ -85,11 +89,21 @@ class MemoryStore:
     def committed(self, transaction_id: Hashable) -> None:
         self._commits[transaction_id] = None
 
+    def hand_out(self, place: Place, sequence: int) -> None:
+        self._handed_out[place] = max(sequence, self._handed_out.get(place, 0))
+        self._last_sequence = max(sequence, self._last_sequence)
+
+    def hand_out_no_further(self, place: Place, sequence: int) -> None:
+        self._handed_out[place] = min(sequence, self._handed_out.get(place, 0))
+
     @contextmanager
     def atomically(self) -> Iterator[None]:
         yield
 
     # ---- promises ----------------------------------------------------------------------------------------------
+
+    def expect(self) -> None:
+        """What is here is as durable as it will ever be."""
 
     def when_durable(
         self,
@@ -127,6 +141,9 @@ class MemoryStore:
 
     def commits(self) -> list[Hashable]:
         return list(self._commits)
+
+    def handed_out(self, place: Place) -> int:
+        return self._handed_out.get(place, 0)
 
     def last_sequence(self) -> int:
         return self._last_sequence

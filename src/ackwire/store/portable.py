@@ -127,10 +127,14 @@ class Export:
                 "kind": "message",
                 "places": [place_to_row(place) for place in sorted(places, key=repr)],
                 "sequence": sequence,
-                "redelivery_count": message.redelivery_counter,
+                "redelivery_count": max(message.redelivery_counter, self._was_handed_out(sequence, places)),
                 **self._portray(message),
                 "frame": message.frame,
             }
+
+    def _was_handed_out(self, sequence: int, places: list[Place]) -> bool:
+        """Whether a consumer may have had it, in any of its *places*: one mark too many is better than none."""
+        return any(sequence <= self._catalog.places[place].handed_out for place in places)
 
     def _located(self) -> Iterator[tuple[int, Entry, list[Place]]]:
         """Each message once, in order of sequence."""

@@ -18,7 +18,7 @@ from ackwire.store.checkpoint import pack_state_payload
 from ackwire.store.compare import Located
 from ackwire.store.contract import Place, ScheduledJob
 from ackwire.store.engine import JournalStore
-from ackwire.store.journal.record import Damaged, RecordKind, pack_place, pack_place_gone, pack_text
+from ackwire.store.journal.record import Damaged, RecordKind, pack_place_gone, pack_text
 from ackwire.store.journal.recovery import Quarantine, Report
 from ackwire.store.journal.unwritten import UnwrittenCounts, UnwrittenPayload, UnwrittenRemovals
 from ackwire.store.look import QUARANTINE, Judgement, MessageReader, StoreLook
@@ -158,9 +158,7 @@ class _Amending:
         for lost in found.differences.places_lost:
             facts = self._catalog.place_by_id.get(lost.place_id)
             if facts is not None:
-                payload = pack_place(facts.place_id, facts.place)
-                self._store.record_again(UnwrittenPayload(RecordKind.PLACE, payload, facts.moved_to))
-                self._catalog.changed_places.add(facts.place_id)
+                self._store.record_place(facts)
         for back in found.differences.places_back:
             if back.place_id not in self._catalog.place_by_id:
                 payload = pack_place_gone(back.place_id)

@@ -26,7 +26,6 @@ from ackwire.store.journal.record import (
     Record,
     RecordKind,
     pack_numbers,
-    pack_place,
     unpack_message,
     unpack_place_gone,
     unpack_purged,
@@ -212,11 +211,9 @@ class Compaction:
     def _move_state(self, number: int) -> None:
         for facts in [it for it in self._catalog.place_by_id.values() if it.segment == number]:
             if facts.message_count == 0 and not isinstance(facts.place, DurableKey):
-                self._store.end_place(facts)  # it is made again when a message comes
+                self._store.end_idle_place(facts)
             else:
-                payload = pack_place(facts.place_id, facts.place)
-                self._store.record_again(UnwrittenPayload(RecordKind.PLACE, payload, facts.moved_to))
-                self._catalog.changed_places.add(facts.place_id)
+                self._store.record_place(facts)
         for key, item in list(self._catalog.state.items()):
             if number in item.segments:
                 kind, payload = key[0], pack_state_payload(self._catalog, item.value)

@@ -287,20 +287,22 @@ _DESTINATION_PLACE: Final = 0
 _DURABLE_PLACE: Final = 1
 
 
-def pack_place(place_id: int, place: Place) -> bytes:
+def pack_place(place_id: int, place: Place, handed_out: int) -> bytes:
     if isinstance(place, DurableKey):
         kind, first, second = _DURABLE_PLACE, place.client_id, place.name
     else:
         kind, first, second = _DESTINATION_PLACE, place.kind.value, place.name
-    return _U32.pack(place_id) + bytes((kind,)) + pack_text(first) + pack_text(second)
+    return _U32.pack(place_id) + bytes((kind,)) + pack_text(first) + pack_text(second) + _U64.pack(handed_out)
 
 
-def unpack_place(payload: memoryview) -> tuple[int, Place]:
+def unpack_place(payload: memoryview) -> tuple[int, Place, int]:
+    """Its id, the place, and up to which sequence its messages were handed out."""
     reader = Reader(payload)
     place_id, kind, first, second = reader.u32(), reader.u8(), reader.text(), reader.text()
+    handed_out = reader.u64() if reader.left else 0  # the first brokers did not write it
     if kind == _DURABLE_PLACE:
-        return place_id, DurableKey(first, second)
-    return place_id, _destination(first, second)
+        return place_id, DurableKey(first, second), handed_out
+    return place_id, _destination(first, second), handed_out
 
 
 def _destination(kind: str, name: str) -> Destination:

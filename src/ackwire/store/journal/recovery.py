@@ -509,9 +509,10 @@ class Recovery:
             case RecordKind.CLOSED:
                 catalog.last_sequence = max(catalog.last_sequence, Reader(payload).u64())
             case RecordKind.PLACE:
-                place_id, place = unpack_place(payload)
+                place_id, place, handed_out = unpack_place(payload)
                 self._orphans.discard(place_id)
-                catalog.add_place(place_id, place, segment)
+                catalog.add_place(place_id, place, segment, handed_out)
+                catalog.last_sequence = max(catalog.last_sequence, handed_out)
             case RecordKind.PLACE_GONE:
                 place_id = unpack_place_gone(payload)
                 self._ended.add(place_id)

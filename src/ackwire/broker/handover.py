@@ -1,0 +1,106 @@
+"""From the queue to the consumer: what leaves is remembered through a crash (SEMANTICS A2, J4).
+
+A message that has reached a consumer, and comes again after a crash, must say so. And one that has reached a consumer
+must be there after a crash, if its sender, who was not answered, will repeat it: as a new one it would say nothing.
+
+So a queue tells the store ahead of time how far messages may go (`Store.hand_out`), a block of sequences at once, and
+nothing behind that leaves. And while a sender waits for the store, so do the consumers of what it sent: nobody waits
+for longer than the sync that is due anyway. What cannot leave yet waits at the `Desk`; it is in flight like any other.
+"""
+
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from typing import Final, final
+
+from ackwire.broker.subscription import QueueSubscription
+from ackwire.errors import StoreFailed
+from ackwire.message import Message
+from ackwire.store.contract import Place, Store
+
+BLOCK_SEQUENCES: Final = 1000
+"""How far ahead the store is told. After a crash so many messages that nobody has seen may be called redelivered: as
+many as when the connection of one consumer breaks, with the prefetch that is the default."""
+
+
+@final
+class Desk:
+    """Where messages wait for the store on their way to consumers, in the order in which they came."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: deque[tuple[QueueSubscription, Message, bool, bool]] = deque()
+        """Consumer, message, whether it is the first of its group, and whether it waits for the store itself or only
+        behind others."""
+
+    def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
+        """Deliver *message* when all that is recorded so far is durable, or when those before it have gone."""
+        subscription.held += 1
+        subscription.count_delivery()
+        self._waiting.append((subscription, message, group_first, for_store))
+        if for_store:
+            self._store.when_durable(self._release)
+
+    def _release(self) -> None:
+        """What waits longest is durable; it goes, and whatever waits for nothing else than its turn."""
+        self._release_one()
+        while self._waiting and not self._waiting[0][3]:
+            self._release_one()
+
+    def _release_one(self) -> None:
+        subscription, message, group_first, _ = self._waiting.popleft()
+        subscription.held -= 1
+        if subscription.in_flight.has(message):  # it may have left meanwhile, and its messages with it
+            subscription.port.deliver(message, group_first)
+
+
+@final
+class Handover:
+    """How far the messages of one queue have come, and may come."""
+
+    __slots__ = ("_announced", "_desk", "_is_stored", "_known", "_place", "_reached", "_store")
+
+    def __init__(self, place: Place, store: Store, desk: Desk, *, is_stored: bool) -> None:
+        self._place = place
+        self._store = store
+        self._desk = desk
+        self._is_stored = is_stored
+        self._reached = 0
+        """The highest sequence that has been handed over."""
+        self._announced = 0
+        """What the store was told."""
+        self._known = 0
+        """What it will know after a crash, too."""
+
+    def restore(self, sequence: int) -> None:
+        """Messages up to *sequence* may have been handed over before."""
+        self._reached = self._announced = self._known = sequence
+
+    def hand_over(self, subscription: QueueSubscription, message: Message, group_first: bool) -> None:
+        """Deliver *message*, which is in flight to *subscription*, as soon as it may leave."""
+        must_wait = message.persistent and self._is_stored and not self._may_leave(message.sequence)
+        if must_wait or subscription.held:
+            self._desk.hold(subscription, message, group_first, for_store=must_wait)
+        else:
+            subscription.deliver(message, group_first)
+
+    def _may_leave(self, sequence: int) -> bool:
+        if sequence > self._reached:
+            self._reached = sequence
+            if sequence + BLOCK_SEQUENCES // 2 > self._announced:  # in time, for all that comes in this turn
+                self._announce(sequence + BLOCK_SEQUENCES)
+        store = self._store
+        return sequence <= self._known and (not store.is_awaited or sequence <= store.durable_sequence)
+
+    def _announce(self, sequence: int) -> None:
+        self._announced = sequence
+        with suppress(StoreFailed):  # then nothing leaves any more
+            self._store.hand_out(self._place, sequence)
+            self._store.when_durable(partial(self._is_known, sequence))
+
+    def _is_known(self, sequence: int) -> None:
+        self._known = sequence
+
+    def stop(self) -> None:
+        if self._reached < self._announced:
+            self._store.hand_out_no_further(self._place, self._reached)
