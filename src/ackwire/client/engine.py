@@ -13,8 +13,15 @@ What the core may rely on:
 * each `transport_connected` is followed by one `transport_lost`, unless `close` or `abort` came first;
 * after `transport_lost(final=True)`, which may come without a connection before it, and after `close` or `abort`,
   there are no more calls;
-* `on_output` and `drop` may be called from any thread (`on_output` under the guard); the other hooks only from inside
-  `receive_data`.
+* `on_output`, `on_much_output`, `hold`, `release` and `drop` may be called from any thread, all but `drop` under the
+  guard; the other hooks only from inside `receive_data`.
+
+Who writes. Usually the loop, soon: what others put meanwhile goes along. With asyncio that comes late, because a task
+that sends does not give way; so where much waits it is written at once: 47,000 messages a second instead of 34,000. A
+thread that is about to wait for the answer writes by itself, as far as the system takes it at once (`hold`, `release`):
+5,200 confirmed sends a second instead of 4,300, because the way through the loop costs two changes of threads. Order
+holds, because such writes happen under the guard, and only while nothing else is on its way to the system: not in the
+loop's hands (`_is_writing`), not behind it in the transport's buffer (`_waiting_bytes`).
 
 Nothing here waits without a limit but an attempt whose options say so, and nothing outlives `close`.
 """
@@ -52,6 +59,8 @@ class Core(Protocol):
 
     on_output: Callable[[], None]
     """There is something to send. Under the guard, from any thread."""
+    on_much_output: Callable[[], None]
+    """The same, and it is worth writing it at once."""
     on_agreed: Callable[[Agreement], None]
     on_restored: Callable[[], None]
     """The login, and the restore after it, are answered: the connection is usable."""
@@ -67,6 +76,11 @@ class Core(Protocol):
     def receive_eof(self) -> None: ...
 
     def data_to_send(self) -> list[bytes]: ...
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What `data_to_send` would return now."""
+        ...
 
     def transport_lost(self, error: JMSError, *, final: bool) -> None: ...
 
@@ -103,6 +117,11 @@ class Engine:
         self._offers: dict[WireFormatOptions, bytes] = {}
         """What the core's protocol begins with; spares begin with the same."""
         self._flush_is_due = True  # with nobody to flush to, nothing needs to be scheduled
+        self._is_held = False
+        self._is_writing = False
+        """The loop has taken output and writes it, without the guard."""
+        self._unwritten = b""
+        """What the system did not take of a thread's own write; goes out before anything else."""
         self._monitor: InactivityMonitor | None = None
         self._write_timer: Timer | None = None
         self._drained_bytes = 0
@@ -126,6 +145,7 @@ class Engine:
         self.on_flushed: Callable[[], None] = lambda: None
         """Called under the guard when the core's output has been taken."""
         core.on_output = self._output_waits
+        core.on_much_output = self._much_output_waits
         core.on_agreed = self._agreed
         core.on_restored = self._restored
         core.on_login_refused = self._login_refused
@@ -217,8 +237,18 @@ class Engine:
 
     # ---- the hot paths -----------------------------------------------------------------------------------------
 
+    def hold(self) -> None:
+        """Under the guard: what the core puts now waits for `release`, in the same piece of work."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Write what was put since `hold`, at once: somebody is about to wait for the answer."""
+        self._is_held = False
+        if self._core.waiting_bytes:
+            self._write_now()
+
     def _output_waits(self) -> None:
-        if self._flush_is_due:
+        if self._flush_is_due or self._is_held:
             return
         self._flush_is_due = True
         if self._monitor is not None:
@@ -228,19 +258,57 @@ class Engine:
         else:
             self._loop.call_soon_threadsafe(self._flush)
 
+    def _much_output_waits(self) -> None:
+        if threading.get_ident() == self._thread:
+            self._write_now()
+        else:  # a loop of its own is there in time, and in bulk it is no slower
+            self._output_waits()
+
     def _flush(self) -> None:
+        with self._guard:
+            if self._link is None:
+                return
+            self._flush_is_due = False
+        self._write_from_loop()
+
+    def _write_from_loop(self) -> None:
         with self._guard:
             link = self._link
             if link is None:
                 return
-            self._flush_is_due = False
             pieces = self._core.data_to_send()
+            if self._unwritten:
+                pieces.insert(0, self._unwritten)
+                self._unwritten = b""
+            self._is_writing = bool(pieces)
             self.on_flushed()
-        if pieces:  # written without the guard: others may go on meanwhile, and this thread is the only one to write
+        if pieces:  # written without the guard: others may go on meanwhile, and no other thread writes
             link.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
             self._waiting_bytes = waiting = link.waiting_bytes
+            self._is_writing = False
             if waiting and self._write_timer is None and link.options.so_write_timeout_ms > 0:
                 self._watch_writing(link)
+
+    def _write_now(self) -> None:
+        """Under the guard: write in this thread, or have the loop do it."""
+        if self._is_held:
+            return
+        if self._monitor is not None:
+            self._monitor.sent()
+        if threading.get_ident() == self._thread:
+            self._write_from_loop()
+            return
+        link = self._link
+        is_busy = self._is_writing or self._waiting_bytes or self._unwritten
+        if link is not None and link.can_write_directly and not is_busy:
+            pieces = self._core.data_to_send()
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._unwritten = data[link.write_directly(data) :]
+            self._waiting_bytes = len(self._unwritten)
+            self.on_flushed()
+            if not self._unwritten:
+                return
+        self._output_waits()
 
     def link_received(self, link: Link, data: bytes) -> None:
         if self._monitor is not None:
@@ -463,6 +531,7 @@ class Engine:
         with self._guard:
             self._link = None
             self._flush_is_due = True
+            self._unwritten = b""
         link.disown()
         if self._monitor is not None:
             self._monitor.stop()

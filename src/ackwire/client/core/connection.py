@@ -54,6 +54,9 @@ FRAME_BYTES_MAX: Final = DEFAULT_LIMITS.frame_bytes_max
 UNANSWERED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of messages that the broker has not confirmed; more wait."""
 
+MUCH_OUTPUT_BYTES: Final = 64 * 1024
+"""So much is worth a write of its own: the broker begins to work while the application goes on sending."""
+
 _COMMAND_IDS: Final = 2**31 - 1
 _OUR_BROKER: Final = "Ackwire"
 
@@ -151,6 +154,9 @@ class ConnectionCore:
         self._last_error: JMSError | None = None
         self.is_leaving = False
         self.on_output: Callable[[], None] = _nothing
+        """Called when there is something to send …"""
+        self.on_much_output: Callable[[], None] = _nothing
+        """… and when it has become so much that waiting for more is of no use."""
         self.on_agreed: Callable[[Agreement], None] = _ignore
         self.on_restored: Callable[[], None] = _nothing
         self.on_login_refused: Callable[[JMSError], None] = _ignore
@@ -415,7 +421,7 @@ class ConnectionCore:
         if isinstance(command, OutgoingMessage):
             assert self._protocol is not None
             self._protocol.send_message(command, request.number, True)
-            self.on_output()
+            self._tell_of_output(self._protocol)
         else:
             command.command_id = request.number
             command.response_required = True
@@ -438,7 +444,13 @@ class ConnectionCore:
             self._unproven_number = number
             self._unproven += 1
         self._protocol.send_message(message, number, False)
-        self.on_output()
+        self._tell_of_output(self._protocol)
+
+    def _tell_of_output(self, protocol: ClientProtocol) -> None:
+        if protocol.waiting_bytes < MUCH_OUTPUT_BYTES:
+            self.on_output()
+        else:
+            self.on_much_output()
 
     def send_ack(
         self,

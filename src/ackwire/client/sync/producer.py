@@ -111,10 +111,10 @@ class Producer:
             if not is_confirmed:
                 self._core.send_unconfirmed(outgoing)
                 return message
-            reply = self._core.send_confirmed(outgoing)
             if on_completion is not None:
-                self._call_back(reply, message, on_completion)
+                self._call_back(self._core.send_confirmed(outgoing), message, on_completion)
                 return message
+            reply = self._send_at_once(outgoing)
             timeout_ms = self._connection.options.send_timeout_ms
             self._connection._settle(reply, f"the message to {target!r}", timeout_ms, "sendTimeout")
         return message
@@ -143,6 +143,15 @@ class Producer:
             reply = self._core.send_confirmed(self._stamp(message, target, mode, priority, time_to_live_ms))
             reply.then(lambda answer: self.session._runtime.settle_receipt(receipt, message, answer.error))
         return receipt
+
+    def _send_at_once(self, outgoing: OutgoingMessage) -> Reply[Structure]:
+        """Without the loop, if possible: the answer is waited for."""
+        engine = self._connection._engine
+        engine.hold()
+        try:
+            return self._core.send_confirmed(outgoing)
+        finally:
+            engine.release()
 
     def _target(self, destination: object) -> Destination:
         if destination is _NOT_GIVEN:
