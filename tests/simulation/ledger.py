@@ -151,6 +151,10 @@ class Ledger:
             raise Violation(f"{self.text(copy)} has the sequence {message.sequence}, which another message has had")
         if now_ms < self.sent[message.key].not_before_ms:
             raise Violation(f"{self.text(copy)} is dispatched before it is due")
+        self.chosen(copy, message, consumer, ordered=ordered)
+
+    def chosen(self, copy: Copy, message: Message, consumer: str, *, ordered: bool) -> None:
+        """The broker gives a message to a consumer, although it may leave later."""
         known = self._sequences.get(copy)
         if known is None:
             self._sequences[copy] = message.sequence

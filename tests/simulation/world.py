@@ -68,6 +68,7 @@ class World:
         self._links: list[Link] = []
         self._link_count = 0
         self._lives = 0
+        self._violation: Violation | None = None
         self._choose_conditions()
         self.store = self._open_store()
         self._start_broker()
@@ -120,9 +121,26 @@ class World:
         )
         if self.pages:
             self.broker.flow._tight_above_bytes = self._tight_above_bytes
+        self._watch_desk()
         self.broker.start()
         for name in self.queues:
             self.broker.registry.get_or_make(parse_destination(name))
+
+    def _watch_desk(self) -> None:
+        """What waits for the store before it is delivered was in order when it was chosen."""
+        self._waited: dict[tuple[str, bytes], bool] = {}
+        hold = self.broker.desk.hold
+
+        def watched(subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
+            name, place = str(subscription.consumer_id), repr(message.destination)
+            if subscription.request.subscription_name is None and place != DEAD_LETTERS:
+                if not self._is_oldest(subscription, message):
+                    self._violation = Violation(f"{message!r} is chosen before older ones that its consumer may have")
+                self.ledger.chosen((place, message.key), message, name, ordered=self._keeps_order(place, message))
+            self._waited[name, message.key] = True
+            hold(subscription, message, group_first, for_store=for_store)
+
+        self.broker.desk.hold = watched  # type: ignore[method-assign]
 
     def _make_policies(self) -> list[DestinationPolicy]:
         policies = [DestinationPolicy(match=name, prioritized=True) for name in self.prioritized]
@@ -165,6 +183,13 @@ class World:
 
     def on_dispatch(self, peer: SimulatedPeer, consumer: WireConsumer, message: Message) -> None:
         """The broker dispatches: is it allowed to?"""
+        try:
+            self._check_dispatch(peer, consumer, message)
+        except Violation as violation:
+            self._violation = self._violation or violation  # whoever called may catch everything
+            raise
+
+    def _check_dispatch(self, peer: SimulatedPeer, consumer: WireConsumer, message: Message) -> None:
         name = str(consumer.consumer_id)
         connection = peer._adapter._connection
         assert connection is not None
@@ -181,7 +206,8 @@ class World:
             name,
             now_ms=self.clock.now_ms(),
             ordered=self._keeps_order(place, message),
-            order_holds=self._is_oldest(subscription, message),
+            # What had to wait for the store was chosen earlier: others may have come back since.
+            order_holds=self._waited.pop((name, message.key), False) or self._is_oldest(subscription, message),
         )
 
     def _keeps_order(self, place: str, message: Message) -> bool:
@@ -230,6 +256,8 @@ class World:
             self.clock.advance(seconds)
 
     def _after_step(self) -> None:
+        if self._violation is not None:
+            raise self._violation
         for link in self._links:
             link.peer.flush()
         if self.step % self.audited_steps == 0:
