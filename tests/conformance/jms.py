@@ -207,6 +207,13 @@ class Consumer:
         message = self._driver.call("receive", consumer=self._handle, timeout_ms=timeout_ms)
         return None if message is None else _received(message)
 
+    def forward(self, producer: Producer) -> int:
+        """Receive one message and send it on as it is; returns the bytes of its body, as a bytes message has them."""
+        size: int = self._driver.call(
+            "forward", consumer=self._handle, producer=producer._handle, timeout_ms=ARRIVAL_TIMEOUT_MS
+        )
+        return size
+
     def begin_receive(self) -> "PendingReceive":
         """`receive()` without a time limit, in the background."""
         return PendingReceive(Background(self._driver, "receive", {"consumer": self._handle, "timeout_ms": -1}))

@@ -29,4 +29,9 @@ class Xid:
 
     @classmethod
     def from_wire(cls, wire: XATransactionId) -> "Xid":
-        return cls(wire.format_id, wire.global_transaction_id or b"", wire.branch_qualifier or b"")
+        """As another manager named it: one whose parts are too long can be decided, too."""
+        xid = object.__new__(cls)
+        object.__setattr__(xid, "format_id", wire.format_id)
+        object.__setattr__(xid, "global_transaction_id", wire.global_transaction_id or b"")
+        object.__setattr__(xid, "branch_qualifier", wire.branch_qualifier or b"")
+        return xid

@@ -138,6 +138,8 @@ class ConnectionCore:
         self._unproven = 0
         """Messages that nobody confirms, sent since the broker last answered: if the link is lost, they may be (N3)."""
         self._unproven_number = 0
+        self.frame_bytes_max = FRAME_BYTES_MAX
+        """As agreed with the broker."""
         self.unanswered_bytes = 0
         """Of messages that the broker has not confirmed."""
         self._up_waiters: list[Reply[None]] = []
@@ -561,6 +563,7 @@ class ConnectionCore:
     def _on_agreement(self, agreement: Agreement) -> None:
         assert self._protocol is not None
         self.peer = agreement.peer
+        self.frame_bytes_max = agreement.frame_bytes_max
         self._protocol.login_finished()
         self.link = Link.GREETED
         self.on_agreed(agreement)

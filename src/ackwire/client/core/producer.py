@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ackwire.client.core.connection import Link
 from ackwire.client.core.reply import Reply
-from ackwire.client.errors import IllegalStateError, UnsupportedError
+from ackwire.client.errors import IllegalStateError, ResourceAllocationError, UnsupportedError
 from ackwire.client.message import DeliveryMode, Message
 from ackwire.destinations import Destination
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import destination_to_wire
-from ackwire.wire.openwire.outgoing import MessageTemplate, OutgoingMessage
+from ackwire.wire.openwire.outgoing import FRAME_HEAD_BYTES, MessageTemplate, OutgoingMessage
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:
@@ -124,7 +124,13 @@ class ProducerCore:
         timestamp = now_ms if has_timestamp and not options.disable_timestamps else 0
         expiration = now_ms + time_to_live_ms if time_to_live_ms > 0 else 0
         message.stamp(template, sequence, mode, priority, timestamp, expiration)
-        return message.to_outgoing(template, sequence, use_compression=options.use_compression)
+        outgoing = message.to_outgoing(template, sequence, use_compression=options.use_compression)
+        if len(outgoing.fields) + FRAME_HEAD_BYTES > connection.frame_bytes_max:
+            raise ResourceAllocationError(
+                f"the message to {target!r} makes a frame of {len(outgoing.fields) + FRAME_HEAD_BYTES} bytes, and the "
+                f"limit agreed with the broker is {connection.frame_bytes_max} (wireFormat.maxFrameSize, on both sides)"
+            )
+        return outgoing
 
     def _template(self, target: Destination, transaction_id: commands.TransactionId | None) -> MessageTemplate:
         template = self._templates.get(target)

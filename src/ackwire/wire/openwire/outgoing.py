@@ -28,7 +28,8 @@ MESSAGE_OVERHEAD_BYTES: Final = 1024
 _SIZE_BYTES: Final = 4
 _HEAD: Final = Struct(">IBiB")
 """Size, type id, command id, response flag."""
-_HEAD_BEHIND_SIZE: Final = 6
+FRAME_HEAD_BYTES: Final = 6
+"""Type id, command id and response flag: what a frame holds beside the fields of a message."""
 _SEQUENCES_BYTES: Final = 16
 """At the end of an encoded message id: the producer's count and the broker's."""
 
@@ -55,7 +56,7 @@ _LENGTH: Final = Struct(">Bi")
 _STRING_LENGTH: Final = Struct(">BH")
 _ACK_END: Final = Struct(">iB")
 """How many messages, and no cause."""
-_ACK_REST_BYTES: Final = _HEAD_BEHIND_SIZE + _BYTE.size + _ACK_END.size
+_ACK_REST_BYTES: Final = FRAME_HEAD_BYTES + _BYTE.size + _ACK_END.size
 
 _PLAIN: Final = Codec(CANONICAL)
 
@@ -88,7 +89,7 @@ class OutgoingMessage:
 
     def head(self, command_id: int, response_required: bool) -> bytes:
         """What stands in front of `fields` in a frame, size included."""
-        return _HEAD.pack(len(self.fields) + _HEAD_BEHIND_SIZE, self.type_id, command_id, response_required)
+        return _HEAD.pack(len(self.fields) + FRAME_HEAD_BYTES, self.type_id, command_id, response_required)
 
     def command(self, command_id: int = 0, response_required: bool = False) -> commands.Message:
         """The message as a structure."""
@@ -100,7 +101,7 @@ def outgoing_from(command: commands.Message) -> OutgoingMessage:
     """*command* whatever it holds; its command id and response flag do not matter."""
     payload_bytes = len(command.content or b"") + len(command.marshalled_properties or b"")
     frame = _PLAIN.encode(command)
-    return OutgoingMessage(command.TYPE_ID, frame[_SIZE_BYTES + _HEAD_BEHIND_SIZE :], payload_bytes)
+    return OutgoingMessage(command.TYPE_ID, frame[_SIZE_BYTES + FRAME_HEAD_BYTES :], payload_bytes)
 
 
 @final

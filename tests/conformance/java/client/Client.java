@@ -7,6 +7,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import javax.jms.BytesMessage;
 import javax.jms.Connection;
 import javax.jms.JMSException;
 import javax.jms.Message;
@@ -225,6 +226,13 @@ final class Client {
             return described(consumer.receive());
         }
         return described(timeout == 0 ? consumer.receiveNoWait() : consumer.receive(timeout));
+    }
+
+    /** Receives a message and sends it on; answers the length of its body, 0 if it is no bytes message. */
+    Object forward(Request request) throws JMSException {
+        Message message = consumerOf(request).consumer().receive(request.number("timeout_ms"));
+        producerOf(request).producer().send(message);
+        return message instanceof BytesMessage bytes ? bytes.getBodyLength() : 0;
     }
 
     /** Up to count messages, each waited for at most timeout_ms. */

@@ -48,6 +48,7 @@ public final class Driver {
         operations.put("close_consumer", client::closeConsumer);
         operations.put("receive", client::receive);
         operations.put("receive_many", client::receiveMany);
+        operations.put("forward", client::forward);
         operations.put("heard", client::heard);
         operations.put("waiting", client::waiting);
         operations.put("acknowledge", client::acknowledge);
