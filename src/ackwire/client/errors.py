@@ -17,8 +17,10 @@
         ├── MessageNotWriteableError          body or properties are read-only
         ├── RequestTimedOutError              no answer in time (also a TimeoutError)
         ├── ResourceAllocationError           a limit of the broker is reached
+        ├── TransactionInDoubtError           a commit whose answer was lost: it may have happened or not
         ├── TransactionInProgressError        not allowed inside a transaction
         ├── TransactionRolledBackError        commit was asked for, and everything was undone
+        ├── UnconfirmedMessagesError          messages sent without confirmation may be lost with a connection
         ├── UnsupportedError                  understood, and not offered
         └── XAError                           a distributed transaction cannot do that; `code` is XA's number
 
@@ -102,12 +104,20 @@ class ResourceAllocationError(JMSError):
     """A limit of the broker is reached."""
 
 
+class TransactionInDoubtError(JMSError):
+    """A commit was asked for and its answer was lost: it may have happened or not. Repeating the work may double it."""
+
+
 class TransactionInProgressError(JMSError):
     """Not allowed inside a transaction."""
 
 
 class TransactionRolledBackError(JMSError):
     """A commit was asked for, and everything was undone."""
+
+
+class UnconfirmedMessagesError(JMSError):
+    """Messages that were sent without confirmation may be lost with a connection that was (N3); told to `on_error`."""
 
 
 class UnsupportedError(JMSError):

@@ -26,6 +26,7 @@ from ackwire.client.errors import (
     InvalidClientIdError,
     InvalidDestinationError,
     JMSError,
+    UnconfirmedMessagesError,
     error_from_wire,
 )
 from ackwire.client.options import ConnectionOptions
@@ -98,6 +99,8 @@ class Request:
     reply: Reply[Structure]
     survives: bool
     """Whether it is repeated after a reconnect; otherwise it fails with the link."""
+    in_transaction: bool = False
+    """Whether it is repeated in its place in its transaction, and not with the others."""
 
 
 class ConnectionCore:
@@ -224,6 +227,7 @@ class ConnectionCore:
         """The way to the broker is gone. Unless *final*, another one is being looked for."""
         if self.link in (Link.CLOSED, Link.FAILED):
             return
+        self.epoch += 1  # what came on this link is of the past, whether or not there is another one yet
         was_in_use = self._login is not None and self._protocol is not None
         cause = self._last_error or error
         self._protocol = None
@@ -250,7 +254,7 @@ class ConnectionCore:
                 "persistent ones that are sent without jms.useAsyncSend are confirmed, and so are all with failover's "
                 "trackMessages=true"
             )
-            error = ConnectionFailedError(text)
+            error = UnconfirmedMessagesError(text)
             error.__cause__ = cause
             self.hooks.failed(error)
         self._unproven = 0
@@ -379,7 +383,7 @@ class ConnectionCore:
         for session in self._sessions.values():
             session.transactions.restore()
         for request in unanswered:
-            if request.number in self._requests:
+            if request.number in self._requests and not request.in_transaction:
                 self._put_request(request)
 
     def _announce_again(self, command: commands.BaseCommand) -> None:
@@ -396,14 +400,16 @@ class ConnectionCore:
         """The number of the next command."""
         return next(self._command_ids) % _COMMAND_IDS
 
-    def request(self, command: commands.BaseCommand | OutgoingMessage, *, survives: bool = True) -> Reply[Structure]:
+    def request(
+        self, command: commands.BaseCommand | OutgoingMessage, *, survives: bool = True, in_transaction: bool = False
+    ) -> Reply[Structure]:
         """Send *command* and have it answered; while the link is down it waits, if it *survives* that."""
         self.check_usable()
         reply: Reply[Structure] = Reply()
         if not survives and self.link not in (Link.UP, Link.LOGGING_IN):
             reply.fail(ConnectionFailedError(f"not connected to a broker now: {self.link.value}"))
             return reply
-        request = Request(self.number(), command, reply, survives)
+        request = Request(self.number(), command, reply, survives, in_transaction)
         self._requests[request.number] = request
         if isinstance(command, OutgoingMessage):
             self.unanswered_bytes += command.window_bytes
@@ -411,6 +417,13 @@ class ConnectionCore:
         if self.is_up:
             self._put_request(request)
         return reply
+
+    def repeat(self, reply: Reply[Structure]) -> None:
+        """Send again, on a new link, what waits for *reply*."""
+        for request in self._requests.values():
+            if request.reply is reply:
+                self._put_request(request)
+                return
 
     def _no_longer_unanswered(self, message: OutgoingMessage) -> None:
         was_too_much = self.unanswered_bytes > UNANSWERED_BYTES_MAX
@@ -577,7 +590,7 @@ class ConnectionCore:
         if control.close:
             consumer.closed_by_broker()
         else:
-            consumer.prefetch = control.prefetch
+            consumer.prefetch = max(0, control.prefetch)
 
     # ---- what belongs to it ------------------------------------------------------------------------------------
 

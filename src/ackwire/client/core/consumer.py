@@ -27,6 +27,7 @@ from ackwire.client.message import Message
 from ackwire.client.options import RedeliveryPolicy
 from ackwire.clock import Timer
 from ackwire.destinations import Destination
+from ackwire.errors import RemoteProtocolError
 from ackwire.recent import Recent
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.commands import LAST_DELIVERED_NOTHING, AckType
@@ -48,6 +49,9 @@ DELIVERED_ACK_SHARE: Final = 0.5
 PULL_FOR_EVER: Final = 0
 PULL_NO_WAIT: Final = -1
 _THROWABLE: Final = "java.lang.Throwable"
+_BEYOND_WINDOW_MAX: Final = 40_000
+"""Messages that a broker may send beyond twice the prefetch, which it may have lowered meanwhile, before that is an
+attack: none does, and memory has an end."""
 _COUNTERS_MAX: Final = 100_000
 """Messages that a consumer may have had when a link was lost: more than the largest prefetch."""
 
@@ -73,7 +77,7 @@ class ConsumerCore:
         self.policy = policy
         self.is_announced = False
         self.is_closed = False
-        self.ending: BaseException | None = None
+        self.ending: IllegalStateError | None = None
         """Why it was closed, if not by the application."""
         self.wake: Callable[[], None] = _nothing
         """Called when something may be there to take, or the consumer has ended."""
@@ -86,7 +90,7 @@ class ConsumerCore:
             and (self._mode is AckMode.DUPS_OK or (self._mode is AckMode.AUTO and self._options.optimize_acknowledge))
         )
         is_lazy = self._mode is AckMode.DUPS_OK and not destination.kind.is_queue
-        self._range_at = self.prefetch * (LAZY_ACK_SHARE if is_lazy else OPTIMIZED_ACK_SHARE)
+        self._range_share = LAZY_ACK_SHARE if is_lazy else OPTIMIZED_ACK_SHARE
         self._range_seconds = 0 if is_lazy else self._options.optimize_acknowledge_timeout_ms / 1000
         self._channel: Channel = ByPriority() if self._options.message_priority_supported else Fifo()
         self._keeps_order = not (self._options.message_priority_supported or self._options.non_blocking_redelivery)
@@ -117,6 +121,8 @@ class ConsumerCore:
         does not know that the application has seen them."""
         self._expected: dict[Key, bool] = {}
         """What the open transaction consumed on an earlier link: whether it has come again."""
+        self._handed_over: dict[Delivery, None] = {}
+        """What belongs to XA transactions that are not decided."""
         self._pulls = 0
         """Pulls that the broker has not answered."""
         self.is_at_end = False
@@ -137,6 +143,8 @@ class ConsumerCore:
         if self.is_closed:
             return
         delivery = Delivery(dispatch, self._connection.epoch, next(self._arrivals))
+        if len(self._channel) > 2 * self.prefetch + _BEYOND_WINDOW_MAX:
+            raise RemoteProtocolError(f"{len(self._channel)} messages wait here, and the prefetch is {self.prefetch}")
         if self._pulls:
             self._pulls -= 1
         if self._connection.is_failover and not self._info.browser and self._has_been_here(delivery):
@@ -160,6 +168,7 @@ class ConsumerCore:
             self._expected[key] = True
             self._delivered[delivery] = None
             self._is_shuffled = True
+            self._tell_later(delivery)
             self._session.wake()
             return True
         return False
@@ -175,6 +184,7 @@ class ConsumerCore:
     def closed_by_broker(self) -> None:
         """The broker has ended this consumer."""
         self.ending = IllegalStateError(f"the broker has closed this consumer of {self.destination!r}")
+        self._connection.hooks.failed(self.ending)
         self._session.remove_consumer(self)
         self._end()
 
@@ -189,6 +199,8 @@ class ConsumerCore:
 
     def take(self) -> Delivery | None:
         """The next message that is good; None if there is none."""
+        if self._session.transactions.deciding is not None and self.is_transacted:
+            return None  # it would belong to neither transaction
         while self.can_deliver and self._channel:
             delivery = self._channel.take()
             if self._is_good(delivery):
@@ -248,7 +260,7 @@ class ConsumerCore:
         self._ack_count += 1
         clock = self._connection.clock
         is_due = self._range_seconds > 0 and clock.monotonic() >= self._last_ack_at + self._range_seconds
-        if is_due or self._ack_count >= self._range_at:
+        if is_due or self._ack_count >= self.prefetch * self._range_share:
             return self.acknowledge_range()
         if self._options.optimized_ack_interval_ms > 0 and self._ack_timer is None:
             interval = self._options.optimized_ack_interval_ms / 1000
@@ -305,6 +317,8 @@ class ConsumerCore:
             return []
         self._take_back(delivered)
         self._remember_acknowledged(delivered)
+        if self._mode is AckMode.INDIVIDUAL:  # others may lie between them
+            return [reply for delivery in delivered for reply in self._send_acks(AckType.INDIVIDUAL, [delivery])]
         return self._send_acks(AckType.STANDARD, delivered)
 
     def acknowledge_one(self, delivery: Delivery) -> list[Reply[Structure]]:
@@ -358,10 +372,14 @@ class ConsumerCore:
         """What was delivered now belongs to an XA transaction that will be decided later."""
         delivered = list(self._delivered)
         self._take_back(delivered)
+        self._expected.clear()
+        self._handed_over.update(dict.fromkeys(delivered))
         return delivered
 
     def decided(self, delivered: list[Delivery], *, committed: bool) -> None:
         """The end of what was handed over."""
+        for delivery in delivered:
+            self._handed_over.pop(delivery, None)
         if committed:
             self._remember_acknowledged(delivered)
         else:
@@ -410,6 +428,7 @@ class ConsumerCore:
         if self._options.non_blocking_redelivery:
             self._redeliver_beside(delivered)
         else:
+            self._is_shuffled |= bool(self._delivered or self._handed_over)  # those are not behind them
             self._channel.put_back(delivered)
             self._pause()
 
@@ -549,6 +568,8 @@ class ConsumerCore:
         delivered = list(self._delivered)
         self._delivered.clear()
         self._counters.update((delivery.key, delivery.redelivery_counter + 1) for delivery in delivered)
+        if self._session.transactions.is_in_xa:
+            return  # the branch is lost with the link, and its messages come again as any others
         if self.is_transacted:
             self._expected = dict.fromkeys((*self._expected, *(delivery.key for delivery in delivered)), False)
             return
@@ -604,7 +625,11 @@ class ConsumerCore:
             waiting += deliveries
         self._put_aside.clear()
         # The broker marks as redelivered what it dispatched up to this one, as far as it still has it.
-        seen = [*self._delivered, *(delivery for delivery in waiting if delivery.is_redelivered_here)]
+        seen = [
+            *self._delivered,
+            *self._handed_over,
+            *(delivery for delivery in waiting if delivery.is_redelivered_here),
+        ]
         last = max(seen, key=lambda delivery: delivery.arrival, default=None)
         self._last_seen = LAST_DELIVERED_NOTHING if last is None else last.dispatch.broker_sequence
         for timer_or_none in (self._delay_timer, self._ack_timer):

@@ -6,14 +6,14 @@ from typing import Final, Protocol, final
 
 from ackwire.client.message import Message
 from ackwire.client.messages import message_from
-from ackwire.wire.openwire.commands import ActiveMQDestination
+from ackwire.wire.openwire.commands import ActiveMQDestination, ActiveMQQueue, ActiveMQTempQueue, ConsumerId
 from ackwire.wire.openwire.incoming import Dispatch
 from ackwire.wire.openwire.limits import WireLimits
 
 _PRIORITIES: Final = 10
 
 
-Key = tuple[ActiveMQDestination | None, bytes]
+Key = tuple[ActiveMQDestination | None, bytes, ConsumerId | None]
 
 
 @final
@@ -36,8 +36,13 @@ class Delivery:
 
     @property
     def key(self) -> Key:
-        """The same for the same message, whenever it comes; a copy of it in another destination is another message."""
-        return self.dispatch.destination, self.dispatch.message_key
+        """The same for the same message, whenever it comes; a copy of it in another destination is another message.
+
+        Of a topic every subscriber has a copy of its own; a queue's message is the same to whomever it goes.
+        """
+        dispatch = self.dispatch
+        is_shared = isinstance(dispatch.destination, ActiveMQQueue | ActiveMQTempQueue)
+        return dispatch.destination, dispatch.message_key, None if is_shared else dispatch.consumer_id
 
     def is_expired(self, now_ms: int) -> bool:
         return 0 < self.dispatch.expiration <= now_ms

@@ -147,9 +147,11 @@ class ProducerCore:
 
     def send_confirmed(self, message: OutgoingMessage) -> Reply[Structure]:
         """Send, and have the broker answer when it is stored (B1)."""
-        if self._session.is_transacted:
-            self._session.transactions.keep(message)
-        return self._connection.request(message)
+        if not self._session.is_transacted:
+            return self._connection.request(message)
+        reply = self._connection.request(message, in_transaction=True)
+        self._session.transactions.keep(message, reply)
+        return reply
 
     def send_unconfirmed(self, message: OutgoingMessage) -> None:
         """Send without an answer that anybody waits for; the link must be up."""

@@ -18,6 +18,7 @@ from ackwire.client.errors import (
     IllegalStateError,
     JMSError,
     RequestTimedOutError,
+    TransactionInDoubtError,
     TransactionInProgressError,
     TransactionRolledBackError,
     XAError,
@@ -38,6 +39,7 @@ XAER_NOTA: Final = -4
 XAER_INVAL: Final = -5
 XAER_PROTO: Final = -6
 XAER_RMFAIL: Final = -7
+XA_ROLLED_BACK: Final = range(100, 108)
 XA_RBCOMMFAIL: Final = 101
 TM_JOIN: Final = 0x200000
 TM_SUSPEND: Final = 0x2000000
@@ -56,7 +58,7 @@ class Transactions:
         self._session = session
         self._connection = session.connection
         self.transaction_id: commands.TransactionId | None = None
-        self._sends: list[OutgoingMessage] = []
+        self._sends: list[tuple[OutgoingMessage, Reply[Structure] | None]] = []
         """Of the local transaction, to be repeated after a reconnect."""
         self._has_consumed = False
         self._leaving: list[ConsumerCore] = []
@@ -84,10 +86,10 @@ class Transactions:
             self.transaction_id = self._connection.new_transaction_id()
             self._tell(TransactionType.BEGIN)
 
-    def keep(self, message: OutgoingMessage) -> None:
-        """*message* was sent in the transaction."""
+    def keep(self, message: OutgoingMessage, reply: Reply[Structure] | None = None) -> None:
+        """*message* was sent in the transaction, and perhaps somebody waits for *reply*."""
         if self._connection.is_failover:
-            self._sends.append(message)
+            self._sends.append((message, reply))
 
     def missing_redeliveries(self) -> int:
         """Messages consumed on an earlier link that have not come again."""
@@ -118,10 +120,12 @@ class Transactions:
         error = reply.error
         if error is None:
             self._committed()
-        elif isinstance(error, ConnectionFailedError) and self._connection.failure is None:
+        elif not isinstance(error, ConnectionFailedError):
+            self._rolled_back(f"the broker has not committed: {error}", error)
+        elif self._connection.failure is None:
             self._is_in_doubt = True
         else:
-            self._rolled_back(f"the broker has not committed: {error}", error)
+            self._in_doubt("the connection was lost during the commit", error)
 
     def _committed(self) -> None:
         deciding = self._forget()
@@ -131,19 +135,28 @@ class Transactions:
         deciding.settle(None)
 
     def _rolled_back(self, text: str, cause: BaseException | None) -> None:
-        deciding = self._forget()
+        self._ended_with(TransactionRolledBackError(text), cause)
+
+    def _in_doubt(self, text: str, cause: BaseException | None) -> None:
+        self._ended_with(TransactionInDoubtError(f"{text}: it may have been committed or not"), cause)
+
+    def _ended_with(self, error: JMSError, cause: BaseException | None) -> None:
+        deciding = self._forget(error)
         for consumer in self._consumers():
             consumer.roll_back(cause)
         self._let_leave()
-        error = TransactionRolledBackError(text)
         error.__cause__ = cause
         deciding.fail(error)
 
-    def _forget(self) -> Done:
+    def _forget(self, error: JMSError | None = None) -> Done:
         deciding, self.deciding = self.deciding, None
         self.transaction_id = None
-        self._sends = []
+        sends, self._sends = self._sends, []
         self._has_consumed = self._is_in_doubt = False
+        for _, reply in sends:
+            if reply is not None and not reply.is_done:
+                self._connection.forget(reply, error or TransactionRolledBackError("the transaction was rolled back"))
+        self._session.wake()  # consumers may go on
         return deciding or Reply()
 
     def roll_back(self) -> Done:
@@ -229,19 +242,18 @@ class Transactions:
 
     def _repeat(self) -> None:
         self._tell(TransactionType.BEGIN)
-        for message in self._sends:
-            self._connection.send_message(message, in_transaction=True)
+        for message, reply in self._sends:
+            if reply is None or reply.is_done:
+                self._connection.send_message(message, in_transaction=True)
+            else:
+                self._connection.repeat(reply)
         if self.deciding is not None:
             self._ask_to_commit()
 
     def _resolve_doubt(self) -> None:
         self._is_in_doubt = False
         if not self._connection.is_our_broker:
-            self._rolled_back(
-                "the connection was lost during the commit, and this broker cannot say how it ended: it may have "
-                "committed or not",
-                None,
-            )
+            self._in_doubt("the connection was lost during the commit, and this broker cannot say how it ended", None)
             return
         self._request(TransactionType.COMMIT_ONE_PHASE).then(self._doubt_answered)
 
@@ -257,10 +269,10 @@ class Transactions:
 
     def failed(self) -> None:
         """The connection is lost for good."""
-        if self.deciding is not None:
-            cause = self._connection.failure
-            in_doubt = " during the commit: it may have committed or not" if self._is_in_doubt else ""
-            self._rolled_back(f"the connection was lost{in_doubt}", cause)
+        if self.deciding is not None and self._is_in_doubt:
+            self._in_doubt("the connection was lost during the commit", self._connection.failure)
+        elif self.deciding is not None:
+            self._rolled_back("the connection was lost before the commit", self._connection.failure)
 
     # ---- XA ----------------------------------------------------------------------------------------------------
 
@@ -305,7 +317,7 @@ class Transactions:
         if kind in (TransactionType.PREPARE, TransactionType.FORGET):
             answer = None if reply.error is not None else reply.result()
             is_read_only = isinstance(answer, commands.IntegerResponse) and answer.result == XA_READ_ONLY
-            if not is_read_only:
+            if not is_read_only and not _is_rolled_back(reply):
                 return
             kind = TransactionType.COMMIT_ONE_PHASE
         self._connection.xa_decided(xid, committed=kind is not TransactionType.ROLLBACK and reply.error is None)
@@ -325,6 +337,11 @@ class Transactions:
 def _check_flags(flags: int, known: tuple[int, ...], verb: str) -> None:
     if flags not in known:
         raise XAError(f"{verb} knows the flags {', '.join(map(hex, known))}, not {flags:#x}", XAER_INVAL)
+
+
+def _is_rolled_back(reply: Reply[Structure]) -> bool:
+    """Whether the broker has answered that the branch is rolled back: then nobody asks for that again."""
+    return isinstance(reply.error, JMSError) and xa_error(reply.error).code in XA_ROLLED_BACK
 
 
 def xa_error(error: JMSError) -> XAError:
