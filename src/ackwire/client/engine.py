@@ -48,6 +48,8 @@ from ackwire.heartbeat import InactivityMonitor
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.negotiation import Agreement
 
+_HINT_INTERVAL_SECONDS: Final = 5.0
+"""So often a broker may send us elsewhere: two that point at each other must not keep us busy."""
 _LINGER_SECONDS: Final = 5.0
 """How long a link that is left may take to send its last bytes, and what was aborted to end."""
 
@@ -130,6 +132,7 @@ class Engine:
         self._background: set[asyncio.Task[None]] = set()
         """Those that end with the link: they look for better places."""
         self._closer: asyncio.Task[None] | None = None
+        self._next_hint_at = 0.0
         self._was_opened = False
         self._is_over = False
         self._failures: dict[str, JMSError] = {}
@@ -153,8 +156,8 @@ class Engine:
 
     # ---- life --------------------------------------------------------------------------------------------------
 
-    async def open(self) -> None:
-        """Connect for the first time; the wire format is settled when this returns.
+    async def open(self, timeout_seconds: float | None = None) -> None:
+        """Connect for the first time, within *timeout_seconds*; the wire format is settled when this returns.
 
         Raises `ConnectionFailedError` that names every address tried, with the reason, and `ConfigError` for what
         trying again cannot mend. After either, or when it was cancelled, the engine is at its end.
@@ -163,6 +166,9 @@ class Engine:
         self._thread = threading.get_ident()
         task = self._spawn(self._open())
         try:
+            done, _ = await asyncio.wait((task,), timeout=timeout_seconds)
+            if not done:
+                raise self._too_late(timeout_seconds or 0.0)
             await task
         except asyncio.CancelledError:
             self.abort()
@@ -170,6 +176,14 @@ class Engine:
             if task.cancelled() and current is not None and not current.cancelling():
                 raise ConnectionFailedError("the connection was closed before it was made") from None
             raise
+
+    def _too_late(self, seconds: float) -> ConnectionFailedError:
+        reasons = self._reasons()
+        self.abort()
+        return ConnectionFailedError(
+            f"no broker could be reached within {seconds:g} s{f' ({reasons})' if reasons else ''}; failover's timeout, "
+            "maxReconnectAttempts and startupMaxReconnectAttempts set how long to try"
+        )
 
     async def close(self, timeout_seconds: float) -> None:
         """Send what is waiting, for at most *timeout_seconds*, and close. Never raises; more calls are harmless."""
@@ -579,7 +593,8 @@ class Engine:
             _log.info("%s: the broker names others: %s", link.address, ", ".join(uri.address for uri in uris))
             if control.rebalance_connection and self._options.rebalance_update_uris:
                 candidates += self._plan.ahead_of(link.uri)
-        if candidates:
+        if candidates and self._clock.monotonic() >= self._next_hint_at:
+            self._next_hint_at = self._clock.monotonic() + _HINT_INTERVAL_SECONDS
             self._spawn_background(lambda: self._spares.try_once(candidates, lambda found: self._move(link, found)))
 
     def _move(self, old: Link, new: Link) -> None:

@@ -123,8 +123,8 @@ class ConnectionOptions:
     connection_id_prefix: str | None = text("connectionIDPrefix", "Begins connection ids.")
     use_async_send: bool = switch("useAsyncSend", False, "Persistent sends do not wait for the broker (B1).")
     always_sync_send: bool = switch("alwaysSyncSend", False, "Every send waits for the broker (B1).")
-    send_timeout_ms: int = milliseconds("sendTimeout", 0, "How long a send waits for the broker; 0: for ever.")
-    request_timeout_ms: int = milliseconds("requestTimeout", 0, "The same for other requests; 0: for ever.")
+    send_timeout_ms: int = milliseconds("sendTimeout", 0, "How long a send waits for the broker; 0: 60 s.")
+    request_timeout_ms: int = milliseconds("requestTimeout", 0, "The same for other requests; 0: 60 s.")
     producer_window_bytes: int = number(
         "producerWindowSize", 0, "Bytes sent and not yet acknowledged by the broker (B4); 0: no limit.", unit="bytes"
     )
@@ -140,9 +140,11 @@ class ConnectionOptions:
     inflated_size_ratio_max: float = fraction(
         "maxInflatedDataSizeRatio", 10.0, "A compressed body may become this many times the largest frame."
     )
-    copy_message_on_send: bool = switch("copyMessageOnSend", True, "The message can be changed after a send (B3).")
+    copy_message_on_send: bool = switch(
+        "copyMessageOnSend", True, "Sent messages can be changed; they always can here."
+    )
     dispatch_async: bool = switch("dispatchAsync", True, "The broker may hand messages over in its own time.")
-    always_session_async: bool = switch("alwaysSessionAsync", True, "Each session delivers in a task of its own.")
+    always_session_async: bool = switch("alwaysSessionAsync", True, "Each session has a task; it always has here.")
     exclusive_consumer: bool = switch("exclusiveConsumer", False, "Every consumer asks to be the only one (H2).")
     use_retroactive_consumer: bool = switch("useRetroactiveConsumer", False, "Topic subscribers ask for old messages.")
     message_priority_supported: bool = switch("messagePrioritySupported", False, "Consumers sort by priority (C6).")
@@ -168,12 +170,12 @@ class ConnectionOptions:
     )
     disable_timestamps: bool = switch("disableTimeStampsByDefault", False, "Producers do not stamp messages.")
     nested_map_and_list_enabled: bool = switch(
-        "nestedMapAndListEnabled", True, "Properties and map messages may hold maps and lists."
+        "nestedMapAndListEnabled", True, "Properties and map messages may hold maps and lists. They always may here."
     )
-    strict_compliance: bool = switch("strictCompliance", False, "Follow Jakarta Messaging to the letter.")
+    strict_compliance: bool = switch("strictCompliance", False, "Jakarta Messaging to the letter; no effect.")
     close_timeout_ms: int = milliseconds("closeTimeout", 15_000, "How long closing waits for the broker.")
     connect_response_timeout_ms: int = milliseconds(
-        "connectResponseTimeout", 0, "How long the login waits for the broker; 0: for ever."
+        "connectResponseTimeout", 0, "How long the login waits for the broker; 0: 60 s."
     )
     warn_about_unstarted_connection_ms: int = milliseconds(
         "warnAboutUnstartedConnectionTimeout", 500, "Warn of a consumer on a connection nobody started; 0: never."
@@ -242,7 +244,7 @@ class WireFormatOptions:
         lowest=FRAME_BYTES_LOWEST,
         highest=LONG_HIGHEST,
     )
-    frame_bytes_max_enabled: bool = switch("maxFrameSizeEnabled", True, "Whether that is checked.")
+    frame_bytes_max_enabled: bool = switch("maxFrameSizeEnabled", True, "Whether that is checked. It always is here.")
     max_inactivity_duration_ms: int = milliseconds(
         "maxInactivityDuration", 30_000, "A peer silent for longer is gone (J3); 0: no check, no keep-alives."
     )
@@ -270,7 +272,7 @@ class TransportOptions:
         "connectAttemptTimeout", 30_000, "How long the first answer of the broker may take; 0: for ever."
     )
     negotiate_timeout_ms: int = milliseconds("negotiateTimeout", 10_000, "How long the wire format may take to settle.")
-    so_timeout_ms: int = milliseconds("soTimeout", 0, "How long a read may take; 0: for ever.")
+    so_timeout_ms: int = milliseconds("soTimeout", 0, "For a read; no effect, as in ActiveMQ.")
     so_write_timeout_ms: int = milliseconds("soWriteTimeout", 0, "How long a write may take; 0: for ever.")
     so_linger_seconds: int | None = number("soLinger", None, "How long closing waits for unsent data.", unit="seconds")
     keep_alive: bool | None = switch("keepAlive", None, "TCP keep-alive.")
@@ -403,7 +405,7 @@ class FailoverOptions:
     startup_reconnect_attempts_max: int = number(
         "startupMaxReconnectAttempts", -1, "The same for the first connection; -1: as maxReconnectAttempts.", lowest=-1
     )
-    timeout_ms: int = milliseconds("timeout", -1, "How long a send waits for a new connection; -1: for ever.")
+    timeout_ms: int = milliseconds("timeout", -1, "How long to wait for a connection; -1: 60 s.")
     randomize: bool = switch("randomize", True, "Take the URIs in random order.")
     backup: bool = switch("backup", False, "Hold a second connection ready.")
     backup_pool_size: int = number("backupPoolSize", 1, "How many of them.", lowest=0, highest=1000)
@@ -411,9 +413,15 @@ class FailoverOptions:
     priority_uris: tuple[str, ...] = texts("priorityURIs", "Which ones are preferred; empty: the first.")
     track_messages: bool = switch("trackMessages", False, "Keep messages under way, to send them again.")
     track_transaction_producers: bool = switch(
-        "trackTransactionProducers", True, "Restore producers inside a transaction."
+        "trackTransactionProducers", True, "Restore producers inside a transaction. They always are here."
     )
-    cache_bytes_max: int = number("maxCacheSize", 131_072, "Bytes kept for that.", unit="bytes", lowest=0)
+    cache_bytes_max: int = number(
+        "maxCacheSize",
+        131_072,
+        "Bytes kept for that; here always 64 MiB.",
+        unit="bytes",
+        lowest=0,
+    )
     update_uris_supported: bool = switch("updateURIsSupported", True, "Take new URIs from the broker.")
     update_uris_url: str | None = text("updateURIsURL", "A file or URL with more URIs, separated by commas.")
     rebalance_update_uris: bool = switch("rebalanceUpdateURIs", True, "Connect anew when the broker sends URIs.")

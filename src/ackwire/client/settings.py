@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ackwire.client.errors import InvalidDestinationError
+from ackwire.client.errors import IllegalArgumentError, InvalidDestinationError
 from ackwire.client.options import ConnectionOptions, ConsumerOptions, PrefetchPolicy, RedeliveryPolicy
 from ackwire.client.uri import DestinationUri, parse_destination_uri
 from ackwire.destinations import Destination, Kind, matches_pattern
@@ -75,3 +75,17 @@ def policy_for(
         if name.kind is where.kind and matches_pattern(name.name, where.name):
             return policy
     return default
+
+
+def check_option(name: str, value: object) -> None:
+    """Raise `IllegalArgumentError` if *value* is not of the type that the connection's option *name* has."""
+    default = getattr(ConnectionOptions(), name, None)
+    if default is None:  # text, or a name that is unknown: that shows elsewhere
+        wanted: tuple[type, ...] = (str, type(None))
+    elif type(default) is float:
+        wanted = (float, int)
+    else:
+        wanted = (type(default),)
+    if hasattr(ConnectionOptions(), name) and type(value) not in wanted:
+        names = " or ".join(it.__name__ for it in wanted if it is not type(None))
+        raise IllegalArgumentError(f"option {name} is {names}, not {type(value).__name__}")

@@ -66,6 +66,7 @@ class Browser:
                 await session._answer(reply, f"the browser of {where!r}")
             except BaseException:
                 self._cores.discard(core)
+                core.close()
                 raise
         return core
 

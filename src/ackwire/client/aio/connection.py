@@ -17,9 +17,9 @@ from ackwire.client.core.modes import AckMode
 from ackwire.client.core.reply import Reply
 from ackwire.client.core.session import SessionCore
 from ackwire.client.engine import Engine
-from ackwire.client.errors import IllegalArgumentError, JMSError, RequestTimedOutError
+from ackwire.client.errors import IllegalArgumentError, IllegalStateError, JMSError, RequestTimedOutError
 from ackwire.client.options import ConnectionOptions, RedeliveryPolicy
-from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, read_destination
+from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, check_option, read_destination
 from ackwire.client.transform import MessageTransformer
 from ackwire.client.uri import DEFAULT_BROKER_URL, BrokerUrl, parse_broker_url
 from ackwire.clock import SystemClock
@@ -28,6 +28,7 @@ from ackwire.wire.openwire.structures import Structure
 
 S = TypeVar("S", bound=Session)
 
+_CLOSE_TIMEOUT_SECONDS_MIN: Final = 0.1
 _OUTPUT_BYTES_MAX: Final = 1024 * 1024
 """So much may wait to be given to the socket; more senders wait."""
 
@@ -48,6 +49,8 @@ class ConnectionFactory:
         **options: Any,
     ) -> None:
         self.url = parse_broker_url(url) if isinstance(url, str) else url
+        for name, value in options.items():
+            check_option(name, value)
         given: dict[str, Any] = {"user_name": user_name, "password": password, "client_id": client_id}
         try:
             self.options: ConnectionOptions = replace(
@@ -146,6 +149,7 @@ class Connection:
         self._sessions: dict[SessionCore, Session] = {}
         self._is_closing = False
         self._is_closed = False
+        self._close_deadline: float | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -162,10 +166,17 @@ class Connection:
 
     async def _open(self) -> None:
         try:
-            await self._runtime.run(self._engine.open())
+            await self._runtime.run(self._engine.open(self._open_timeout()))
         except BaseException:
             await self._shut()
             raise
+
+    def _open_timeout(self) -> float | None:
+        """How long to look for a broker at first, where the URL sets no end to attempts."""
+        failover = self._core.url.failover
+        if failover is None or failover.reconnect_attempts_max >= 0 or failover.startup_reconnect_attempts_max >= 0:
+            return None
+        return failover.timeout_ms / 1000 if failover.timeout_ms >= 0 else REQUEST_TIMEOUT_SECONDS
 
     async def _login(self) -> None:
         with self._guard:
@@ -273,13 +284,13 @@ class Connection:
     async def _answer_or_not(self, reply: Reply[Any], what: str) -> None:
         """Wait for an answer at the end of something: without one it is over, too."""
         with contextlib.suppress(JMSError):
-            await self._settle(reply, what, self.options.close_timeout_ms, "closeTimeout")
+            await self._settle(reply, what, max(1, round(self._close_timeout * 1000)), "closeTimeout")
 
     async def _settle(
         self, reply: Reply[Any], what: str, timeout_ms: int, option: str, *, is_kept: bool = False
     ) -> Any:
         """Wait for *reply*, under the guard. One that comes too late is for nobody, unless it *is_kept*."""
-        seconds = timeout_ms / 1000 if timeout_ms > 0 else REQUEST_TIMEOUT_SECONDS
+        seconds = self._seconds(timeout_ms)
 
         def timed_out() -> JMSError:
             error = RequestTimedOutError(
@@ -292,11 +303,28 @@ class Connection:
                 self._core.forget(reply, error)
             return error
 
-        return await self._runtime.settle(reply, seconds, timed_out)
+        try:
+            return await self._runtime.settle(reply, seconds, timed_out)
+        except JMSError:
+            raise
+        except BaseException:  # whoever waited was cancelled or interrupted
+            if is_kept:
+                reply.then(self._core.report)
+            else:
+                self._core.forget(reply, IllegalStateError(f"nobody waits for the answer to {what} any more"))
+            raise
+
+    def _seconds(self, timeout_ms: int) -> float:
+        """How long to wait, where an option asks for *timeout_ms*; without a link failover's own limit counts too."""
+        seconds = timeout_ms / 1000 if timeout_ms > 0 else REQUEST_TIMEOUT_SECONDS
+        failover = self._core.url.failover
+        if failover is not None and failover.timeout_ms >= 0 and not self._core.is_up:
+            return min(seconds, failover.timeout_ms / 1000)
+        return seconds
 
     async def _await_sendable(self, can_send: Callable[[], bool], what: str, timeout_ms: int) -> None:
         """Wait, under the guard, until *can_send* and the socket takes more."""
-        seconds = timeout_ms / 1000 if timeout_ms > 0 else REQUEST_TIMEOUT_SECONDS
+        seconds = self._seconds(timeout_ms)
         deadline = self._runtime.clock.monotonic() + seconds
         while True:
             self._core.check_usable()
@@ -353,7 +381,11 @@ class Connection:
 
     @property
     def _close_timeout(self) -> float:
-        return max(0.1, self.options.close_timeout_ms / 1000)
+        """What is left of closeTimeout, which is for everything together."""
+        whole = max(_CLOSE_TIMEOUT_SECONDS_MIN, self.options.close_timeout_ms / 1000)
+        if self._close_deadline is None:
+            return whole
+        return max(_CLOSE_TIMEOUT_SECONDS_MIN, min(whole, self._close_deadline - self._runtime.clock.monotonic()))
 
     async def close(self) -> None:
         """Close the connection and everything made from it; messages that were not acknowledged come again (D7).
@@ -364,6 +396,7 @@ class Connection:
             if self._is_closing:
                 return
             self._is_closing = True
+            self._close_deadline = self._runtime.clock.monotonic() + self._close_timeout
             sessions = list(self._sessions.values())
         try:
             for session in sessions:

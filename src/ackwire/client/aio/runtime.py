@@ -175,6 +175,12 @@ async def call_listener(listener: Callable[[Any], object], message: object) -> N
         await result
 
 
+def is_cancellation_of_ours(error: BaseException) -> bool:
+    """Whether *error* ends the task that is running now, and not something that it waited for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
 async def _call_back(callback: Callable[..., object], arguments: tuple[object, ...]) -> None:
     try:
         result = callback(*arguments)

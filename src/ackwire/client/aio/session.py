@@ -1,6 +1,6 @@
 """Sessions: one order of work, one ack mode, one transaction at a time."""
 
-import contextlib
+import logging
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ackwire.client.aio.browser import Browser
 from ackwire.client.aio.consumer import Consumer
 from ackwire.client.aio.producer import Producer
-from ackwire.client.aio.runtime import Opening, Runner, Waiter, call_listener, opening
+from ackwire.client.aio.runtime import Opening, Runner, Waiter, call_listener, is_cancellation_of_ours, opening
 from ackwire.client.core.consumer import ConsumerCore
 from ackwire.client.core.delivery import Delivery
 from ackwire.client.core.modes import AckMode
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ackwire.client.aio.connection import Connection
 
 REPLY_TIMEOUT_SECONDS: Final = 30.0
+
+_log: Final = logging.getLogger("ackwire.client")
 
 
 class Session:
@@ -90,7 +92,11 @@ class Session:
                 None if uri is None else uri.destination, uri.producer if uri is not None else ProducerOptions()
             )
             producer = Producer(self, core)
-            await self._answer(reply, f"the producer to {uri.destination if uri else 'anywhere'!r}")
+            try:
+                await self._answer(reply, f"the producer to {uri.destination if uri else 'anywhere'!r}")
+            except BaseException:
+                core.close()
+                raise
             return producer
 
     def consumer(self, destination: Where, selector: str | None = None, *, no_local: bool = False) -> Opening[Consumer]:
@@ -190,7 +196,11 @@ class Session:
         with self._guard:
             self._core.check_open()
             where, reply = self._core.connection.temporaries.create(kind)
-            await self._answer(reply, f"the making of {where!r}")
+            try:
+                await self._answer(reply, f"the making of {where!r}")
+            except BaseException:
+                self._core.connection.temporaries.discard(where)
+                raise
             return where
 
     # ---- messages ----------------------------------------------------------------------------------------------
@@ -236,18 +246,18 @@ class Session:
         if self._core.is_transacted:
             raise IllegalStateError("a request in a transaction is only sent when that commits: use another session")
         reply_to = await self.temporary_queue()
-        consumer = await self.consumer(reply_to)
         try:
-            request = await self.send(destination, body, reply_to=reply_to, **headers)
-            answer = await consumer.receive(timeout_seconds)
+            async with self.consumer(reply_to) as consumer:
+                request = await self.send(destination, body, reply_to=reply_to, **headers)
+                answer = await consumer.receive(timeout_seconds)
             if answer is None:
                 raise RequestTimedOutError(
                     f"nobody answered {request.message_id} to {destination!s} within {timeout_seconds:g} s"
                 )
             return answer
         finally:
-            await consumer.close()
-            await self.connection.delete_temporary(reply_to)
+            with self._guard:  # without waiting: whatever becomes of it, there is an answer or there is none
+                self._core.connection.temporaries.discard(reply_to)
 
     # ---- acknowledging and transactions ------------------------------------------------------------------------
 
@@ -317,7 +327,7 @@ class Session:
                 await self._decide(deciding, "the last commit")
             except RequestTimedOutError:
                 raise
-            except JMSError:  # whoever asked for it has been told
+            except JMSError:  # whoever asked for it has been told, or `on_error` has
                 pass
 
     async def _await_redeliveries(self) -> None:
@@ -359,13 +369,16 @@ class Session:
             failure: BaseException | None = None
             try:
                 await call_listener(consumer._listener, consumer._transformed(message))  # type: ignore[arg-type]
-            except Exception as error:
+            except BaseException as error:
                 failure = error
+                _log.warning("the listener of %r failed: %r", consumer.destination, error, exc_info=error)
             with self._guard:
                 consumer._listener_returned(delivery, failure)
                 self._busy_with = None
                 self._waiter.wake()
                 ended = consumer._is_closing
+            if failure is not None and is_cancellation_of_ours(failure):
+                raise failure
             if ended:
                 await consumer._leave()
 
@@ -381,7 +394,7 @@ class Session:
 
     def _take_for_listener(self) -> tuple[Consumer, Delivery, Message] | None:
         """The next message of the consumers that have listeners, in turn."""
-        consumers = [consumer for consumer in self._consumers.values() if consumer._listener is not None]
+        consumers = [it for it in self._consumers.values() if it._listener is not None and not it._is_closing]
         for number in range(len(consumers)):
             consumer = consumers[(self._turn + number) % len(consumers)]
             delivery = consumer._core.take()
@@ -390,14 +403,14 @@ class Session:
                 return consumer, delivery, consumer._core.begin(delivery)
         return None
 
-    async def _await_idle(self, timeout_seconds: float) -> None:
-        """Wait until no listener is at work, unless it is one who asks."""
+    async def _await_idle(self, timeout_seconds: float, consumer: Consumer | None = None) -> None:
+        """Wait until no listener is at work, or none of *consumer*, unless it is one who asks."""
         if self._runner is None or self._runner.is_current:
             return
         clock = self._runtime.clock
         deadline = clock.monotonic() + timeout_seconds
         with self._guard:
-            while self._busy_with is not None and clock.monotonic() < deadline:
+            while self._busy_with is not None and consumer in (None, self._busy_with) and clock.monotonic() < deadline:
                 await self._waiter.wait(deadline - clock.monotonic())
 
     # ---- end ---------------------------------------------------------------------------------------------------
@@ -419,8 +432,9 @@ class Session:
         with self._guard:
             if self._core.is_closed:
                 return
-            with contextlib.suppress(JMSError):
-                await self._decided()
+            deciding = self._core.transactions.deciding
+            if deciding is not None:
+                await self.connection._answer_or_not(deciding, "the last commit")
             replies = self._core.close()
             self._core.wake()
             self.connection._forget_session(self._core)

@@ -48,7 +48,7 @@ class Temporaries:
         reply = self._connection.request(self._info(where, DestinationOperation.ADD))
 
         def answered(answer: Reply[Structure]) -> None:
-            if answer.error is None:
+            if answer.error is None and where in self._own:
                 self._own[where] = True
             else:
                 self._own.pop(where, None)
@@ -67,6 +67,12 @@ class Temporaries:
         del self._own[where]
         self._gone[where] = None
         return self._connection.request(self._info(where, DestinationOperation.REMOVE), survives=False)
+
+    def discard(self, where: Destination) -> None:
+        """Delete one that nobody uses any more, without waiting for it; without a link the broker has forgotten it."""
+        if self._own.pop(where, None) is not None:
+            self._gone[where] = None
+            self._connection.one_way(self._info(where, DestinationOperation.REMOVE))
 
     def check_not_gone(self, where: Destination) -> None:
         if where in self._gone:

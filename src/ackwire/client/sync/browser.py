@@ -67,6 +67,7 @@ class Browser:
                 session._answer(reply, f"the browser of {where!r}")
             except BaseException:
                 self._cores.discard(core)
+                core.close()
                 raise
         return core
 

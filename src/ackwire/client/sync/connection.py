@@ -15,9 +15,9 @@ from ackwire.client.core.modes import AckMode
 from ackwire.client.core.reply import Reply
 from ackwire.client.core.session import SessionCore
 from ackwire.client.engine import Engine
-from ackwire.client.errors import IllegalArgumentError, JMSError, RequestTimedOutError
+from ackwire.client.errors import IllegalArgumentError, IllegalStateError, JMSError, RequestTimedOutError
 from ackwire.client.options import ConnectionOptions, RedeliveryPolicy
-from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, read_destination
+from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, check_option, read_destination
 from ackwire.client.sync.runtime import Runtime, Waiter, opening
 from ackwire.client.sync.session import Session
 from ackwire.client.sync.xa import XASession
@@ -29,6 +29,7 @@ from ackwire.wire.openwire.structures import Structure
 
 S = TypeVar("S", bound=Session)
 
+_CLOSE_TIMEOUT_SECONDS_MIN: Final = 0.1
 _OUTPUT_BYTES_MAX: Final = 1024 * 1024
 """So much may wait to be given to the socket; more senders wait."""
 
@@ -49,6 +50,8 @@ class ConnectionFactory:
         **options: Any,
     ) -> None:
         self.url = parse_broker_url(url) if isinstance(url, str) else url
+        for name, value in options.items():
+            check_option(name, value)
         given: dict[str, Any] = {"user_name": user_name, "password": password, "client_id": client_id}
         try:
             self.options: ConnectionOptions = replace(
@@ -147,6 +150,7 @@ class Connection:
         self._sessions: dict[SessionCore, Session] = {}
         self._is_closing = False
         self._is_closed = False
+        self._close_deadline: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -163,10 +167,17 @@ class Connection:
 
     def _open(self) -> None:
         try:
-            self._runtime.run(self._engine.open())
+            self._runtime.run(self._engine.open(self._open_timeout()))
         except BaseException:
             self._shut()
             raise
+
+    def _open_timeout(self) -> float | None:
+        """How long to look for a broker at first, where the URL sets no end to attempts."""
+        failover = self._core.url.failover
+        if failover is None or failover.reconnect_attempts_max >= 0 or failover.startup_reconnect_attempts_max >= 0:
+            return None
+        return failover.timeout_ms / 1000 if failover.timeout_ms >= 0 else REQUEST_TIMEOUT_SECONDS
 
     def _login(self) -> None:
         with self._guard:
@@ -274,11 +285,11 @@ class Connection:
     def _answer_or_not(self, reply: Reply[Any], what: str) -> None:
         """Wait for an answer at the end of something: without one it is over, too."""
         with contextlib.suppress(JMSError):
-            self._settle(reply, what, self.options.close_timeout_ms, "closeTimeout")
+            self._settle(reply, what, max(1, round(self._close_timeout * 1000)), "closeTimeout")
 
     def _settle(self, reply: Reply[Any], what: str, timeout_ms: int, option: str, *, is_kept: bool = False) -> Any:
         """Wait for *reply*, under the guard. One that comes too late is for nobody, unless it *is_kept*."""
-        seconds = timeout_ms / 1000 if timeout_ms > 0 else REQUEST_TIMEOUT_SECONDS
+        seconds = self._seconds(timeout_ms)
 
         def timed_out() -> JMSError:
             error = RequestTimedOutError(
@@ -291,11 +302,28 @@ class Connection:
                 self._core.forget(reply, error)
             return error
 
-        return self._runtime.settle(reply, seconds, timed_out)
+        try:
+            return self._runtime.settle(reply, seconds, timed_out)
+        except JMSError:
+            raise
+        except BaseException:  # whoever waited was cancelled or interrupted
+            if is_kept:
+                reply.then(self._core.report)
+            else:
+                self._core.forget(reply, IllegalStateError(f"nobody waits for the answer to {what} any more"))
+            raise
+
+    def _seconds(self, timeout_ms: int) -> float:
+        """How long to wait, where an option asks for *timeout_ms*; without a link failover's own limit counts too."""
+        seconds = timeout_ms / 1000 if timeout_ms > 0 else REQUEST_TIMEOUT_SECONDS
+        failover = self._core.url.failover
+        if failover is not None and failover.timeout_ms >= 0 and not self._core.is_up:
+            return min(seconds, failover.timeout_ms / 1000)
+        return seconds
 
     def _await_sendable(self, can_send: Callable[[], bool], what: str, timeout_ms: int) -> None:
         """Wait, under the guard, until *can_send* and the socket takes more."""
-        seconds = timeout_ms / 1000 if timeout_ms > 0 else REQUEST_TIMEOUT_SECONDS
+        seconds = self._seconds(timeout_ms)
         deadline = self._runtime.clock.monotonic() + seconds
         while True:
             self._core.check_usable()
@@ -352,7 +380,11 @@ class Connection:
 
     @property
     def _close_timeout(self) -> float:
-        return max(0.1, self.options.close_timeout_ms / 1000)
+        """What is left of closeTimeout, which is for everything together."""
+        whole = max(_CLOSE_TIMEOUT_SECONDS_MIN, self.options.close_timeout_ms / 1000)
+        if self._close_deadline is None:
+            return whole
+        return max(_CLOSE_TIMEOUT_SECONDS_MIN, min(whole, self._close_deadline - self._runtime.clock.monotonic()))
 
     def close(self) -> None:
         """Close the connection and everything made from it; messages that were not acknowledged come again (D7).
@@ -363,6 +395,7 @@ class Connection:
             if self._is_closing:
                 return
             self._is_closing = True
+            self._close_deadline = self._runtime.clock.monotonic() + self._close_timeout
             sessions = list(self._sessions.values())
         try:
             for session in sessions:

@@ -39,6 +39,7 @@ class Consumer:
         self._waiter = Waiter(self._guard)
         self._listener: Callable[[Message], object] | None = None
         self._is_closing = False
+        self._has_warned = False
         core.wake = self._wake
 
     def __repr__(self) -> str:
@@ -103,6 +104,8 @@ class Consumer:
         return self._finish_transformed(delivery, message)
 
     def _wait(self, timeout_seconds: float | None) -> Delivery | None:
+        if not self.session.connection.is_started:
+            self._warn_later()
         deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
         while (delivery := self._core.take()) is None and not self._has_ended():
             remaining = None if deadline is None else deadline - self._clock.monotonic()
@@ -113,11 +116,11 @@ class Consumer:
 
     def _pull(self, timeout_seconds: float | None) -> Delivery | None:
         """Ask the broker for one message (C3); it says when there is none."""
-        now = self._clock.monotonic()
-        deadline = None if timeout_seconds is None else now + timeout_seconds
-        latest = None if deadline is None else deadline + PULL_GRACE_SECONDS
-        if timeout_seconds is not None and timeout_seconds <= 0:
-            latest = now + REQUEST_TIMEOUT_SECONDS
+        is_at_once = timeout_seconds is not None and timeout_seconds <= 0
+        if is_at_once and (self._core.is_pull_unanswered or not self.session.connection.is_connected):
+            return self._core.take()  # nobody can be asked whether there is one now
+        deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
+        latest = deadline
         is_asked = False
         while (delivery := self._core.take()) is None and not self._has_ended():
             now = self._clock.monotonic()
@@ -125,10 +128,25 @@ class Consumer:
                 break
             if not self._core.is_pull_unanswered:
                 is_asked = self._core.pull(_pull_ms(deadline, now, timeout_seconds))
+                if is_asked and deadline is not None:  # it says itself when there is none
+                    latest = now + REQUEST_TIMEOUT_SECONDS if is_at_once else deadline + PULL_GRACE_SECONDS
             if latest is not None and now >= latest:
                 break
             self._waiter.wait(None if latest is None else latest - now)
         return delivery
+
+    def _warn_later(self) -> None:
+        """Tell whoever waits for messages on a connection that nobody starts."""
+        connection = self.session.connection
+        delay_ms = connection.options.warn_about_unstarted_connection_ms
+        if delay_ms > 0 and not self._has_warned:
+            self._has_warned = True
+            self._clock.call_later(delay_ms / 1000, self._warn)
+
+    def _warn(self) -> None:
+        connection = self.session.connection
+        if not connection.is_started and not connection.is_closed:
+            connection._runtime.call(_log.warning, "%r waits on a connection that is not started", self)
 
     def _finish_transformed(self, delivery: Delivery, message: Message) -> Message:
         """Without the guard: a transformer is the application's. If it raises, the message comes again."""
@@ -166,14 +184,21 @@ class Consumer:
 
     def _has_ended(self) -> bool:
         """Whether there is nothing to wait for; raises if that is because the connection failed."""
+        if self._core.ending is not None:
+            raise IllegalStateError(str(self._core.ending))
         if self._core.is_closed or self.session._core.is_closed:
             return True
         self.session._core.connection.check_usable()
         return False
 
     def __iter__(self) -> Iterator[Message]:
-        while not self._core.is_closed:
-            message = self.receive(None)
+        while not self._core.is_closed or self._core.ending is not None:
+            try:
+                message = self.receive(None)
+            except IllegalStateError:
+                if self._core.is_closed and self._core.ending is None:
+                    return  # closed in between
+                raise
             if message is not None:
                 yield message
 
@@ -199,8 +224,6 @@ class Consumer:
 
     def _listener_returned(self, delivery: Delivery, failure: BaseException | None) -> None:
         """Under the guard: acknowledge, or have it come again."""
-        if failure is not None:
-            _log.warning("the listener of %r failed: %r", self.destination, failure, exc_info=failure)
         if self._core.is_closed:
             return  # it closed its own session: the message is the broker's again (D7)
         if failure is None:
@@ -240,7 +263,7 @@ class Consumer:
             if runner is not None and runner.is_current and session._busy_with is self:
                 return  # from its own listener: it leaves when that has returned
         if self._listener is not None:
-            session._await_idle(session.connection._close_timeout)
+            session._await_idle(session.connection._close_timeout, self)
         self._leave()
 
     def _leave(self) -> None:

@@ -1,7 +1,7 @@
 # generated from src/ackwire/client/aio/session.py by tools/async_to_sync.py; change that
 """Sessions: one order of work, one ack mode, one transaction at a time."""
 
-import contextlib
+import logging
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -27,7 +27,7 @@ from ackwire.client.settings import REDELIVERY_GRACE_SECONDS, Where, policy_for,
 from ackwire.client.sync.browser import Browser
 from ackwire.client.sync.consumer import Consumer
 from ackwire.client.sync.producer import Producer
-from ackwire.client.sync.runtime import Runner, Waiter, call_listener, opening
+from ackwire.client.sync.runtime import Runner, Waiter, call_listener, is_cancellation_of_ours, opening
 from ackwire.destinations import Destination, Kind
 from ackwire.values import Value
 from ackwire.wire.openwire.structures import Structure
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ackwire.client.sync.connection import Connection
 
 REPLY_TIMEOUT_SECONDS: Final = 30.0
+
+_log: Final = logging.getLogger("ackwire.client")
 
 
 class Session:
@@ -91,7 +93,11 @@ class Session:
                 None if uri is None else uri.destination, uri.producer if uri is not None else ProducerOptions()
             )
             producer = Producer(self, core)
-            self._answer(reply, f"the producer to {uri.destination if uri else 'anywhere'!r}")
+            try:
+                self._answer(reply, f"the producer to {uri.destination if uri else 'anywhere'!r}")
+            except BaseException:
+                core.close()
+                raise
             return producer
 
     def consumer(self, destination: Where, selector: str | None = None, *, no_local: bool = False) -> Consumer:
@@ -191,7 +197,11 @@ class Session:
         with self._guard:
             self._core.check_open()
             where, reply = self._core.connection.temporaries.create(kind)
-            self._answer(reply, f"the making of {where!r}")
+            try:
+                self._answer(reply, f"the making of {where!r}")
+            except BaseException:
+                self._core.connection.temporaries.discard(where)
+                raise
             return where
 
     # ---- messages ----------------------------------------------------------------------------------------------
@@ -237,18 +247,18 @@ class Session:
         if self._core.is_transacted:
             raise IllegalStateError("a request in a transaction is only sent when that commits: use another session")
         reply_to = self.temporary_queue()
-        consumer = self.consumer(reply_to)
         try:
-            request = self.send(destination, body, reply_to=reply_to, **headers)
-            answer = consumer.receive(timeout_seconds)
+            with self.consumer(reply_to) as consumer:
+                request = self.send(destination, body, reply_to=reply_to, **headers)
+                answer = consumer.receive(timeout_seconds)
             if answer is None:
                 raise RequestTimedOutError(
                     f"nobody answered {request.message_id} to {destination!s} within {timeout_seconds:g} s"
                 )
             return answer
         finally:
-            consumer.close()
-            self.connection.delete_temporary(reply_to)
+            with self._guard:  # without waiting: whatever becomes of it, there is an answer or there is none
+                self._core.connection.temporaries.discard(reply_to)
 
     # ---- acknowledging and transactions ------------------------------------------------------------------------
 
@@ -315,7 +325,7 @@ class Session:
                 self._decide(deciding, "the last commit")
             except RequestTimedOutError:
                 raise
-            except JMSError:  # whoever asked for it has been told
+            except JMSError:  # whoever asked for it has been told, or `on_error` has
                 pass
 
     def _await_redeliveries(self) -> None:
@@ -357,13 +367,16 @@ class Session:
             failure: BaseException | None = None
             try:
                 call_listener(consumer._listener, consumer._transformed(message))  # type: ignore[arg-type]
-            except Exception as error:
+            except BaseException as error:
                 failure = error
+                _log.warning("the listener of %r failed: %r", consumer.destination, error, exc_info=error)
             with self._guard:
                 consumer._listener_returned(delivery, failure)
                 self._busy_with = None
                 self._waiter.wake()
                 ended = consumer._is_closing
+            if failure is not None and is_cancellation_of_ours(failure):
+                raise failure
             if ended:
                 consumer._leave()
 
@@ -379,7 +392,7 @@ class Session:
 
     def _take_for_listener(self) -> tuple[Consumer, Delivery, Message] | None:
         """The next message of the consumers that have listeners, in turn."""
-        consumers = [consumer for consumer in self._consumers.values() if consumer._listener is not None]
+        consumers = [it for it in self._consumers.values() if it._listener is not None and not it._is_closing]
         for number in range(len(consumers)):
             consumer = consumers[(self._turn + number) % len(consumers)]
             delivery = consumer._core.take()
@@ -388,14 +401,14 @@ class Session:
                 return consumer, delivery, consumer._core.begin(delivery)
         return None
 
-    def _await_idle(self, timeout_seconds: float) -> None:
-        """Wait until no listener is at work, unless it is one who asks."""
+    def _await_idle(self, timeout_seconds: float, consumer: Consumer | None = None) -> None:
+        """Wait until no listener is at work, or none of *consumer*, unless it is one who asks."""
         if self._runner is None or self._runner.is_current:
             return
         clock = self._runtime.clock
         deadline = clock.monotonic() + timeout_seconds
         with self._guard:
-            while self._busy_with is not None and clock.monotonic() < deadline:
+            while self._busy_with is not None and consumer in (None, self._busy_with) and clock.monotonic() < deadline:
                 self._waiter.wait(deadline - clock.monotonic())
 
     # ---- end ---------------------------------------------------------------------------------------------------
@@ -417,8 +430,9 @@ class Session:
         with self._guard:
             if self._core.is_closed:
                 return
-            with contextlib.suppress(JMSError):
-                self._decided()
+            deciding = self._core.transactions.deciding
+            if deciding is not None:
+                self.connection._answer_or_not(deciding, "the last commit")
             replies = self._core.close()
             self._core.wake()
             self.connection._forget_session(self._core)
