@@ -193,6 +193,11 @@ def refused_consumer(error: BaseException, selector: str | None) -> BaseExceptio
     return InvalidSelectorError(f"{error}: the broker cannot read the selector {selector!r}")
 
 
+def was_refused(error: BaseException) -> bool:
+    """Whether *error* is the broker's answer, so that nothing of what was asked for is there."""
+    return isinstance(error, JMSError) and not isinstance(error, RequestTimedOutError | ConnectionFailedError)
+
+
 def _reported(throwable: Throwable | None) -> list[Throwable]:
     chain: list[Throwable] = []
     while throwable is not None and len(chain) <= CAUSES_MAX:

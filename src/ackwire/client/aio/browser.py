@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from ackwire.client.aio.runtime import Waiter
 from ackwire.client.core.consumer import ConsumerCore
-from ackwire.client.errors import RequestTimedOutError
+from ackwire.client.errors import RequestTimedOutError, was_refused
 from ackwire.client.message import Message
 from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, policy_for, prefetch_for
 from ackwire.client.uri import DestinationUri
@@ -64,9 +64,10 @@ class Browser:
             self._cores.add(core)
             try:
                 await session._answer(reply, f"the browser of {where!r}")
-            except BaseException:
+            except BaseException as error:
                 self._cores.discard(core)
-                core.close()
+                if not was_refused(error):
+                    core.close()
                 raise
         return core
 

@@ -22,6 +22,7 @@ from ackwire.client.errors import (
     TransactionRolledBackError,
     UnsupportedError,
     refused_consumer,
+    was_refused,
 )
 from ackwire.client.message import Message
 from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
@@ -94,8 +95,9 @@ class Session:
             producer = Producer(self, core)
             try:
                 await self._answer(reply, f"the producer to {uri.destination if uri else 'anywhere'!r}")
-            except BaseException:
-                core.close()
+            except BaseException as error:
+                if not was_refused(error):
+                    core.close()
                 raise
             return producer
 
@@ -136,7 +138,10 @@ class Session:
                 await self._answer(reply, f"the consumer of {where!r}")
             except BaseException as error:
                 self._consumers.pop(core, None)
-                core.close()
+                if was_refused(error):
+                    core.prepare_to_close()
+                else:
+                    core.close()
                 meant = refused_consumer(error, selector or uri.consumer.selector)
                 if meant is not error:
                     raise meant from error

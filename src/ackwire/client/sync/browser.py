@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ackwire.client.core.consumer import ConsumerCore
-from ackwire.client.errors import RequestTimedOutError
+from ackwire.client.errors import RequestTimedOutError, was_refused
 from ackwire.client.message import Message
 from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, policy_for, prefetch_for
 from ackwire.client.sync.runtime import Waiter
@@ -65,9 +65,10 @@ class Browser:
             self._cores.add(core)
             try:
                 session._answer(reply, f"the browser of {where!r}")
-            except BaseException:
+            except BaseException as error:
                 self._cores.discard(core)
-                core.close()
+                if not was_refused(error):
+                    core.close()
                 raise
         return core
 

@@ -19,6 +19,7 @@ from ackwire.client.errors import (
     TransactionRolledBackError,
     UnsupportedError,
     refused_consumer,
+    was_refused,
 )
 from ackwire.client.message import Message
 from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
@@ -95,8 +96,9 @@ class Session:
             producer = Producer(self, core)
             try:
                 self._answer(reply, f"the producer to {uri.destination if uri else 'anywhere'!r}")
-            except BaseException:
-                core.close()
+            except BaseException as error:
+                if not was_refused(error):
+                    core.close()
                 raise
             return producer
 
@@ -137,7 +139,10 @@ class Session:
                 self._answer(reply, f"the consumer of {where!r}")
             except BaseException as error:
                 self._consumers.pop(core, None)
-                core.close()
+                if was_refused(error):
+                    core.prepare_to_close()
+                else:
+                    core.close()
                 meant = refused_consumer(error, selector or uri.consumer.selector)
                 if meant is not error:
                     raise meant from error
