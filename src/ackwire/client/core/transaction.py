@@ -67,6 +67,8 @@ class Transactions:
         self._is_in_doubt = False
         self._ended: dict[commands.TransactionId, list[tuple[ConsumerCore, list[Delivery]]]] = {}
         """XA branches that are not decided, and what they consumed here."""
+        self._staying: dict[commands.TransactionId, list[ConsumerCore]] = {}
+        """Consumers that were closed in such a branch, and leave when it is decided."""
         self._lost: dict[commands.TransactionId, None] = {}
         """XA branches whose link was lost before they were prepared."""
 
@@ -295,7 +297,9 @@ class Transactions:
             consumed.append((consumer, consumer.hand_over()))
         reply = self._request(TransactionType.END)
         self.transaction_id = None
-        self._let_leave()
+        if self._leaving:
+            self._staying.setdefault(xid, []).extend(self._leaving)
+            self._leaving = []
         return reply
 
     def xa_decide(self, xid: commands.XATransactionId, kind: TransactionType) -> Reply[Structure]:
@@ -327,6 +331,8 @@ class Transactions:
         self._lost.pop(xid, None)
         for consumer, consumed in self._ended.pop(xid, []):
             consumer.decided(consumed, committed=committed)
+        for consumer in self._staying.pop(xid, []):
+            consumer.leave()
 
     def xa_recover(self) -> Reply[Structure]:
         """Ask for the transactions that are prepared and not decided."""
