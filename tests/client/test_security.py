@@ -1,6 +1,7 @@
 """TLS with verification, credentials, and client ids that belong to one connection (A1, J1)."""
 
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import trustme
@@ -14,7 +15,7 @@ from tests.conformance.jms import with_options
 from tests.helpers.processes import running_broker
 
 BROKER_VARIANT = "users"
-ALICE = {"user_name": "alice", "password": "her-password"}
+ALICE: Final[dict[str, Any]] = {"user_name": "alice", "password": "her-password"}
 
 only_activemq = pytest.mark.only_on("activemq", reason="our broker knows no passwords yet")
 
@@ -51,7 +52,8 @@ def test_J1_ssl_with_another_authority_is_refused(broker: Broker, tmp_path: Path
     """J1: and with those that the system trusts; the error says what to set."""
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(other)
-    for options in ({"caFile": other}, {}):
+    choices: list[dict[str, Any]] = [{"caFile": other}, {}]
+    for options in choices:
         with pytest.raises(ackwire.ConnectionFailedError, match=r"not trusted.*caFile"):
             ackwire.connect(tls_url(broker, **options), **ALICE)
 
@@ -114,7 +116,7 @@ def test_A1_credentials_from_anywhere_let_in(broker: Broker, connect: Connect) -
     "credentials", [{}, {"user_name": "alice", "password": "wrong"}, {"user_name": "bob", "password": "her-password"}]
 )
 @pytest.mark.parametrize("failover", [False, True], ids=["direct", "failover"])
-def test_A1_bad_credentials_are_refused(broker: Broker, credentials: dict[str, str], failover: bool) -> None:
+def test_A1_bad_credentials_are_refused(broker: Broker, credentials: dict[str, Any], failover: bool) -> None:
     """A1: at once, with failover too; the password is nowhere in the error."""
     url = f"failover:({broker.url})" if failover else broker.url
     with pytest.raises(ackwire.JMSSecurityError) as refused:
