@@ -167,6 +167,9 @@ def test_A4_what_does_not_fit_into_a_frame_is_refused_here_and_the_connection_li
         send(connection, queue, b"x" * 100_000)
     send(connection, queue, "small")
     assert texts(drain(connection, queue)) == ["small"]
+    unchecked = connect(broker.url_with(wireFormat__maxFrameSize=100_000, wireFormat__maxFrameSizeEnabled=False))
+    send(unchecked, queue, b"x" * 100_000)
+    assert len(drain(unchecked, queue)) == 1
 
 
 @by_compression

@@ -239,12 +239,12 @@ class WireFormatOptions:
     frame_bytes_max: int = number(
         "maxFrameSize",
         LONG_HIGHEST,
-        "The largest frame.",
+        "The largest frame; 100 MiB in any case. A message that does not fit is refused when it is sent.",
         unit="bytes",
         lowest=FRAME_BYTES_LOWEST,
         highest=LONG_HIGHEST,
     )
-    frame_bytes_max_enabled: bool = switch("maxFrameSizeEnabled", True, "Whether that is checked. It always is here.")
+    frame_bytes_max_enabled: bool = switch("maxFrameSizeEnabled", True, "false: 100 MiB it is.")
     max_inactivity_duration_ms: int = milliseconds(
         "maxInactivityDuration", 30_000, "A peer silent for longer is gone (J3); 0: no check, no keep-alives."
     )

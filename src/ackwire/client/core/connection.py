@@ -690,7 +690,9 @@ def _preferences(uri: TcpUri | VmUri, provider_version: str) -> Preferences:
         stack_traces=asked.stack_trace_enabled,
         tcp_no_delay=asked.tcp_no_delay_enabled,
         size_prefix_disabled=asked.size_prefix_disabled,
-        frame_bytes_max=min(asked.frame_bytes_max, FRAME_BYTES_MAX),
+        frame_bytes_max=min(asked.frame_bytes_max, FRAME_BYTES_MAX)
+        if asked.frame_bytes_max_enabled
+        else FRAME_BYTES_MAX,
         inactivity_ms=asked.max_inactivity_duration_ms,
         inactivity_initial_delay_ms=asked.max_inactivity_initial_delay_ms,
         provider_version=provider_version,
