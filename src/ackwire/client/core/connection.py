@@ -229,7 +229,7 @@ class ConnectionCore:
             return
         self.epoch += 1  # what came on this link is of the past, whether or not there is another one yet
         was_in_use = self._login is not None and self._protocol is not None
-        cause = self._last_error or error
+        cause = self._why(error)
         self._protocol = None
         self._tell_of_unproven(cause)
         if final:
@@ -258,6 +258,14 @@ class ConnectionCore:
             error.__cause__ = cause
             self.hooks.failed(error)
         self._unproven = 0
+
+    def _why(self, error: JMSError) -> JMSError:
+        """Why the link was lost: *error*, and the broker's own words if it had any."""
+        if self._last_error is None:
+            return error
+        told = ConnectionFailedError(f"{error}; it said: {self._last_error}")
+        told.__cause__ = self._last_error
+        return told
 
     def _fail(self, cause: JMSError) -> None:
         self.link = Link.FAILED
