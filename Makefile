@@ -12,7 +12,7 @@ DEBIAN_TEST := $(DEBIAN_DEMO) activemq
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test simulate crash check twin bench clean lock
+.PHONY: help demo run test simulate crash restarts check twin bench clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -46,6 +46,10 @@ SEED ?= 1
 crash: $(READY) ## kill -9 under load from the real Java client, and nothing promised is lost; KILLS=200 SEED=1
 	@tools/debian_packages.sh $(DEBIAN_TEST)
 	@$(VENV)/bin/python tools/crash.py --kills $(KILLS) --seed $(SEED) $(ARGS)
+
+RESTARTS ?= 100
+restarts: $(READY) ## restarts under the Python client with failover:, and nothing is lost; RESTARTS=100 SEED=1
+	@$(VENV)/bin/python tools/restarts.py --restarts $(RESTARTS) --seed $(SEED) $(ARGS)
 
 check: $(READY) ## lint, format, types, import directions, forbidden calls
 	$(VENV)/bin/ruff check $(CODE)
