@@ -171,16 +171,8 @@ class Runtime:
 async def call_listener(listener: Callable[[Any], object], message: object) -> None:
     """Give *message* to a listener, which may be a coroutine function."""
     result = listener(message)
-    if not inspect.isawaitable(result):
-        return
-    try:
+    if inspect.isawaitable(result):
         await result
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        # Not we are meant, but something that the listener waited for: it has failed, and its session goes on.
-        raise RuntimeError("something that the listener waited for was cancelled") from error
 
 
 def is_cancellation_of_ours(error: BaseException) -> bool:
