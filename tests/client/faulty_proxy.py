@@ -52,12 +52,14 @@ class _Pair:
     fault_way: Way = Way.UP
     bytes_before_fault: int = 0
     is_late: bool = False
+    is_closed: bool = False
 
     def ends(self, way: Way) -> tuple[socket.socket, socket.socket]:
         """Where bytes that go this way come from, and where they go."""
         return (self.client, self.upstream) if way is Way.UP else (self.upstream, self.client)
 
     def close(self) -> None:
+        self.is_closed = True
         for event in self.open_ways.values():
             event.set()
         for side in (self.client, self.upstream):
@@ -226,6 +228,8 @@ class FaultyProxy:
         with contextlib.suppress(OSError):
             while data := source.recv(_CHUNK_BYTES):
                 pair.open_ways[way].wait()
+                if pair.is_closed:  # what was held back is lost
+                    break
                 if pair.is_late:
                     time.sleep(self._random.uniform(0, DELAY_SECONDS_MAX))  # the fault itself, not a wait for something
                 if not self._pass_on(pair, way, data, target):

@@ -34,7 +34,6 @@ class ScriptedCore:
 
     def __init__(self, wants: Preferences | None = None, *, logs_in: bool = True) -> None:
         self.on_output: Callable[[], None] = _nothing
-        self.on_much_output: Callable[[], None] = _nothing
         self.on_agreed: Callable[[Agreement], None] = _nothing
         self.on_restored: Callable[[], None] = _nothing
         self.on_login_refused: Callable[[JMSError], None] = _nothing
@@ -53,10 +52,6 @@ class ScriptedCore:
     def transport_connected(self, uri: Uri, *, reconnect: bool) -> None:
         self.protocol = OpenWireProtocol(self.wants)
         self._tell(f"connected again {uri.address}" if reconnect else f"connected {uri.address}")
-
-    @property
-    def waiting_bytes(self) -> int:
-        return 0 if self.protocol is None else self.protocol.waiting_bytes
 
     def receive_data(self, data: bytes) -> None:
         assert self.protocol is not None

@@ -6,15 +6,11 @@ from typing import Final, Protocol, final
 
 from ackwire.client.message import Message
 from ackwire.client.messages import message_from
-from ackwire.errors import RemoteProtocolError
 from ackwire.wire.openwire.commands import ActiveMQDestination, ActiveMQQueue, ActiveMQTempQueue, ConsumerId
 from ackwire.wire.openwire.incoming import Dispatch
-from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
-from ackwire.wire.openwire.primitives import decode_map
+from ackwire.wire.openwire.limits import WireLimits
 
 _PRIORITIES: Final = 10
-_BROKER_DELAY: Final = "redeliveryDelay"
-"""The property that a broker gives to messages that it redelivers itself."""
 
 
 Key = tuple[ActiveMQDestination | None, bytes, ConsumerId | None]
@@ -51,14 +47,6 @@ class Delivery:
     def is_expired(self, now_ms: int) -> bool:
         return 0 < self.dispatch.expiration <= now_ms
 
-    @property
-    def is_resent_by_broker(self) -> bool:
-        """Whether redelivery is the broker's business, which counts for itself (F3)."""
-        try:
-            return _BROKER_DELAY in decode_map(self.dispatch.properties or b"", DEFAULT_LIMITS)
-        except RemoteProtocolError:
-            return False
-
     def new_message(self, acknowledger: Callable[[Message], object], limits: WireLimits) -> Message:
         """The message for the application, unread; a redelivery gets a fresh one."""
         message = message_from(self.dispatch, acknowledger, limits)
@@ -79,29 +67,33 @@ class Channel(Protocol):
 
     def take(self) -> Delivery: ...
 
-    def take_all(self) -> list[Delivery]: ...
+    def clear(self) -> list[Delivery]: ...
 
     def __len__(self) -> int: ...
 
 
 @final
-class Fifo(deque[Delivery]):
+class Fifo:
     """First come, first served."""
 
-    __slots__ = ()
-    put = deque.append
-    take = deque.popleft
+    def __init__(self) -> None:
+        self._waiting: deque[Delivery] = deque()
+        self.put = self._waiting.append
+        self.take = self._waiting.popleft
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
-        self.extendleft(reversed(list(deliveries)))
+        self._waiting.extendleft(reversed(list(deliveries)))
 
     def peek(self) -> Delivery | None:
-        return self[0] if self else None
+        return self._waiting[0] if self._waiting else None
 
-    def take_all(self) -> list[Delivery]:
-        taken = list(self)
-        self.clear()
-        return taken
+    def clear(self) -> list[Delivery]:
+        cleared = list(self._waiting)
+        self._waiting.clear()
+        return cleared
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
 
 @final
@@ -131,11 +123,11 @@ class ByPriority:
     def take(self) -> Delivery:
         return next(self._waiting()).popleft()
 
-    def take_all(self) -> list[Delivery]:
-        taken = [delivery for level in self._waiting() for delivery in level]
+    def clear(self) -> list[Delivery]:
+        cleared = [delivery for level in self._waiting() for delivery in level]
         for level in self._levels:
             level.clear()
-        return taken
+        return cleared
 
     def __len__(self) -> int:
         return sum(map(len, self._levels))

@@ -82,7 +82,6 @@ class SessionCore:
         def answered(answer: Reply[Structure]) -> None:
             producer.is_announced = answer.error is None
             if answer.error is not None:
-                producer.is_closed = True  # the broker has none to remove
                 self.remove_producer(producer)
 
         self.producers.append(producer)

@@ -10,6 +10,7 @@ says no the work is repeated. With another broker nobody can tell: the applicati
 """
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ackwire.client.core.reply import Reply, settled
@@ -29,6 +30,7 @@ from ackwire.wire.openwire.outgoing import OutgoingMessage
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:
+    from ackwire.client.core.connection import Request
     from ackwire.client.core.consumer import ConsumerCore
     from ackwire.client.core.delivery import Delivery
     from ackwire.client.core.session import SessionCore
@@ -49,6 +51,8 @@ TM_FAIL: Final = 0x20000000
 XA_CODE: Final = re.compile(r"xaErrorCode:\s*(-?\d+)")
 
 Done = Reply[None]
+Send = tuple[OutgoingMessage, Reply[Structure] | None]
+"""A message, and the answer that somebody waits for."""
 
 
 class Transactions:
@@ -58,7 +62,7 @@ class Transactions:
         self._session = session
         self._connection = session.connection
         self.transaction_id: commands.TransactionId | None = None
-        self._sends: list[tuple[OutgoingMessage, Reply[Structure] | None]] = []
+        self._sends: list[Send] = []
         """Of the local transaction, to be repeated after a reconnect."""
         self._has_consumed = False
         self._leaving: list[ConsumerCore] = []
@@ -130,7 +134,7 @@ class Transactions:
             self._in_doubt("the connection was lost during the commit", error)
 
     def _committed(self) -> None:
-        deciding = self._forget()
+        deciding = self._forget(None)
         for consumer in self._consumers():
             consumer.committed()
         self._let_leave()
@@ -150,16 +154,23 @@ class Transactions:
         error.__cause__ = cause
         deciding.fail(error)
 
-    def _forget(self, error: JMSError | None = None) -> Done:
+    def _forget(self, error: JMSError | None) -> Done:
+        """It is over: committed, or for the reason *error*. Whoever waits for a send of it is told that."""
         deciding, self.deciding = self.deciding, None
         self.transaction_id = None
         sends, self._sends = self._sends, []
         self._has_consumed = self._is_in_doubt = False
-        for _, reply in sends:
-            if reply is not None and not reply.is_done:
-                self._connection.forget(reply, error or TransactionRolledBackError("the transaction was rolled back"))
+        for _, request in self._waiting(sends):
+            if request is not None:
+                self._connection.answer(request, error)
         self._session.wake()  # consumers may go on
         return deciding or Reply()
+
+    def _waiting(self, sends: "list[Send]") -> "Iterator[tuple[OutgoingMessage, Request | None]]":
+        """The messages, each with the request that is not answered yet, if there is one."""
+        is_needed = any(reply is not None and not reply.is_done for _, reply in sends)
+        unanswered = self._connection.unanswered() if is_needed else {}
+        return ((message, None if reply is None else unanswered.get(reply)) for message, reply in sends)
 
     def roll_back(self) -> Done:
         """Undo everything, and give out again what was consumed."""
@@ -182,7 +193,7 @@ class Transactions:
         self._undone()
 
     def _undone(self) -> None:
-        deciding = self._forget()
+        deciding = self._forget(_undone())
         for consumer in self._consumers():
             consumer.roll_back()
         self._let_leave()
@@ -192,7 +203,7 @@ class Transactions:
         """The session closes: undo, and give out nothing again here. Without a link the broker has undone it."""
         assert self.transaction_id is not None
         reply = self._request(TransactionType.ROLLBACK) if self._connection.is_up else None
-        self._forget()
+        self._forget(_undone())
         self._let_leave()
         return reply
 
@@ -244,11 +255,11 @@ class Transactions:
 
     def _repeat(self) -> None:
         self._tell(TransactionType.BEGIN)
-        for message, reply in self._sends:
-            if reply is None or reply.is_done:
+        for message, request in self._waiting(self._sends):
+            if request is None:
                 self._connection.send_message(message, in_transaction=True)
             else:
-                self._connection.repeat(reply)
+                self._connection.repeat(request)
         if self.deciding is not None:
             self._ask_to_commit()
 
@@ -348,6 +359,10 @@ def _check_flags(flags: int, known: tuple[int, ...], verb: str) -> None:
 def _is_rolled_back(reply: Reply[Structure]) -> bool:
     """Whether the broker has answered that the branch is rolled back: then nobody asks for that again."""
     return isinstance(reply.error, JMSError) and xa_error(reply.error).code in XA_ROLLED_BACK
+
+
+def _undone() -> JMSError:
+    return TransactionRolledBackError("the transaction was rolled back")
 
 
 def xa_error(error: JMSError) -> XAError:
