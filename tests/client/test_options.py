@@ -9,8 +9,10 @@ import ackwire
 from ackwire import AckMode, BytesMessage, Connection, ConnectionFactory, MapMessage, Message, TextMessage
 from ackwire.client import names
 from ackwire.errors import AckwireError, ConfigError
+from ackwire.wire.openwire import commands
 from tests.client.brokers import Broker
 from tests.client.conftest import Connect
+from tests.client.recording import RecordingProxy
 from tests.client.steps import (
     assert_nothing_comes,
     drain,
@@ -22,6 +24,7 @@ from tests.client.steps import (
     texts,
     with_redelivery,
 )
+from tests.client.work import InThread
 
 # ---- mistakes --------------------------------------------------------------------------------------------------
 
@@ -251,6 +254,25 @@ def test_J_unusual_wire_formats_work(broker: Broker, connect: Connect, queue: st
         send(connection, queue, "m", properties={"n": version}, correlation_id="c", group_id="g")
         [message] = drain(connection, queue)
         assert (text_of(message), message.properties["n"], message.correlation_id) == ("m", version, "c")
+
+
+def test_A1_a_connection_that_is_lost_while_it_closes_is_closed(
+    recording: RecordingProxy, connect: Connect, queue: str
+) -> None:
+    """A1: whoever waits hears that it was closed, and nobody that it was lost."""
+    connection = connect(recording.url_with(jms__useAsyncSend=True, jms__producerWindowSize=1000))
+    producer = connection.session().producer(queue)
+    recording.hold(lambda command: isinstance(command, commands.ProducerAck))
+    producer.send("x" * 3000)
+    waiting = InThread(lambda: producer.send("waits"))
+    waiting.assert_waits()
+    recording.hold(lambda _: True)
+    closing = InThread(connection.close)
+    recording.await_sent(commands.RemoveInfo, 1)
+    recording.cut()
+    closing.result()
+    with pytest.raises(ackwire.IllegalStateError, match="closed"):
+        waiting.result()
 
 
 # ---- exceptions ------------------------------------------------------------------------------------------------

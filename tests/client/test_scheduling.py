@@ -60,9 +60,9 @@ def test_I1_shorter_delays_overtake_longer_ones(connection: Connection, queue: s
     """I1: by time, not by order of sending."""
     session = connection.session()
     consumer = session.consumer(queue)
-    for delay in (900, 300, 600):
+    for delay in (1900, 300, 1100):  # far apart, for machines that are busy
         session.send(queue, str(delay), properties=when(delay=delay))
-    assert texts(receive_all(consumer, 3)) == ["300", "600", "900"]
+    assert texts(receive_all(consumer, 3)) == ["300", "1100", "1900"]
 
 
 def test_I1_a_period_repeats_the_message(connection: Connection, queue: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import ackwire
 from ackwire import AckMode, Connection, DeliveryMode, Message, Session
+from ackwire.wire.openwire import commands
 from tests.client.brokers import Broker
 from tests.client.conftest import Connect
 from tests.client.recording import RecordingProxy
@@ -24,6 +25,7 @@ from tests.client.steps import (
     texts,
     with_redelivery,
 )
+from tests.client.work import InThread
 
 both_ends = pytest.mark.parametrize("committed", [True, False], ids=["commit", "rollback"])
 
@@ -432,3 +434,21 @@ def test_G1_a_commit_without_an_answer_in_time_says_what_to_set(recording: Recor
     producer.send("n")
     session.commit()
     assert texts(drain(connect(), where))[-1] == "n"
+
+
+def test_G1_a_commit_that_is_cut_off_by_closing_says_that_nobody_knows(
+    recording: RecordingProxy, connect: Connect, queue: str
+) -> None:
+    """G1: it may have committed; the one who closes waits for no answer that cannot come."""
+    connection = connect(recording.url_with(jms__closeTimeout=300))
+    session = connection.session(transacted=True)
+    session.send(queue, "m")
+    recording.hold_answers()
+    committing = InThread(session.commit)
+    recording.await_sent(commands.TransactionInfo, 2)
+    closing = InThread(connection.close)
+    committing.assert_waits()
+    recording.cut()
+    with pytest.raises(ackwire.TransactionInDoubtError, match="closed during the commit"):
+        committing.result()
+    closing.result()

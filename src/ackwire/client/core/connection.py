@@ -176,6 +176,11 @@ class ConnectionCore:
         return self.link is Link.UP
 
     @property
+    def is_closed(self) -> bool:
+        """Whether that is over because the application said so."""
+        return self.link is Link.CLOSED
+
+    @property
     def is_our_broker(self) -> bool:
         """Whether the broker recognises repetitions of what it has done, over its own restart too."""
         return self.peer.startswith(_OUR_BROKER)
@@ -232,6 +237,9 @@ class ConnectionCore:
         cause = self._why(error)
         self._protocol = None
         self._tell_of_unproven(cause)
+        if final and self.is_leaving:
+            self.closed()  # as was asked for, whoever closed it first
+            return
         if final:
             self._fail(cause)
             return

@@ -126,6 +126,8 @@ class Transactions:
         error = reply.error
         if error is None:
             self._committed()
+        elif self._connection.is_closed:
+            self._in_doubt("the connection was closed during the commit", error)
         elif not isinstance(error, ConnectionFailedError):
             self._rolled_back(f"the broker has not committed: {error}", error)
         elif self._connection.failure is None:

@@ -394,7 +394,7 @@ class Connection:
         with self._guard:
             if self._is_closing:
                 return
-            self._is_closing = True
+            self._is_closing = self._core.is_leaving = True
             self._close_deadline = self._runtime.clock.monotonic() + self._close_timeout
             sessions = list(self._sessions.values())
         try:
