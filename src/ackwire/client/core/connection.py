@@ -158,6 +158,8 @@ class ConnectionCore:
             self.acknowledged = Recent(options.audit_depth * options.audit_producers_max)
         self._last_error: JMSError | None = None
         self.is_leaving = False
+        self._has_left = False
+        """Whether the broker has agreed that this connection is over."""
         self.on_output: Callable[[], None] = _nothing
         """Called when there is something to send …"""
         self.on_much_output: Callable[[], None] = _nothing
@@ -231,6 +233,9 @@ class ConnectionCore:
     def transport_lost(self, error: JMSError, *, final: bool) -> None:
         """The way to the broker is gone. Unless *final*, another one is being looked for."""
         if self.link in (Link.CLOSED, Link.FAILED):
+            return
+        if self._has_left:
+            self.closed()  # the broker was only quicker to hang up
             return
         self.epoch += 1  # what came on this link is of the past, whether or not there is another one yet
         was_in_use = self._login is not None and self._protocol is not None
@@ -688,7 +693,8 @@ class ConnectionCore:
             reply.then(self._say_goodbye)
         return reply
 
-    def _say_goodbye(self, _: Reply[Structure]) -> None:
+    def _say_goodbye(self, reply: Reply[Structure]) -> None:
+        self._has_left = reply.error is None
         self.one_way(commands.ShutdownInfo())
 
     def closed(self) -> None:
