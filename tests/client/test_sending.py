@@ -1,5 +1,6 @@
 """Sending: what waits for the broker and what does not (B1, B2), refusals (B3), the window (B4), callbacks (B5)."""
 
+import asyncio
 import itertools
 import threading
 from typing import Any, Final
@@ -430,13 +431,29 @@ def test_B4_synchronous_sends_take_nothing_of_the_window(
     assert recording.received(commands.ProducerAck) == []
 
 
-def test_B4_closing_ends_the_wait_for_a_full_window(connect: Connect, recording: RecordingProxy, queue: str) -> None:
+@pytest.mark.parametrize("hangs_up_first", ["we", "the broker"])
+def test_B4_closing_ends_the_wait_for_a_full_window(
+    connect: Connect,
+    recording: RecordingProxy,
+    queue: str,
+    hangs_up_first: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     connection = connect(recording.url_with(jms__useAsyncSend=True, jms__producerWindowSize=1000))
     producer = connection.session().producer(queue)
     _hold_window(recording)
     producer.send("x" * 3000)
     waiting = InThread(lambda: producer.send("waits"))
     waiting.assert_waits()
+    hang_up = connection._engine.close
+
+    async def later(timeout_seconds: float) -> None:
+        while connection._core.is_up:
+            await asyncio.sleep(0.002)
+        await hang_up(timeout_seconds)
+
+    if hangs_up_first == "the broker":
+        monkeypatch.setattr(connection._engine, "close", later)
     connection.close()
     with pytest.raises(IllegalStateError, match="closed"):
         waiting.result()
