@@ -149,28 +149,27 @@ class Ledger:
     def settle(self) -> None:
         """Everything was consumed: what was confirmed is among it, and what was not is there as a whole or not."""
         with self._lock:
-            for unit in set(self._units.values()):
-                consumed = [message for message in unit.sends if self._is_consumed(message)]
+            units = set(self._units.values())
+            for unit in units:
+                self._decide(unit)
+            for message, deliveries in self._deliveries.items():
+                if sum(it.fate is Fate.DONE for it in deliveries) > 1:
+                    self.violations.append(("torn", f"consumed twice: {self._story(message)}"))
+            for unit in units:
                 missing = [message for message in unit.sends if not self._is_consumed(message)]
                 if unit.fate is Fate.DONE:
-                    for message in missing:
-                        self._settle_missing(message)
-                elif consumed and missing:
-                    self.violations.append(("torn", f"{unit.name}: {consumed} without {missing}"))
-                elif unit.fate is Fate.UNKNOWN:
-                    self._settle_unknown(unit, has_happened=bool(consumed))
+                    self.violations += [("lost", self._story(it)) for it in missing if not self._may_be_consumed(it)]
+                elif missing and len(missing) < len(unit.sends):
+                    self.violations.append(("torn", f"{unit.name} without {missing}"))
 
-    def _settle_missing(self, message: str) -> None:
-        if not any(it.fate is Fate.UNKNOWN for it in self._deliveries.get(message, ())):
-            self.violations.append(("lost", self._story(message)))
+    def _decide(self, unit: Unit) -> None:
+        """A transaction whose end is not known has consumed what it was given if what it sent is there, or has not."""
+        if unit.fate is Fate.UNKNOWN and unit.sends:
+            has_happened = any(self._is_consumed(message) for message in unit.sends)
+            self._conclude(Fate.DONE if has_happened else Fate.VOID, unit.takes)
 
-    def _settle_unknown(self, unit: Unit, *, has_happened: bool) -> None:
-        """What a transaction has consumed is gone if what it sent is there, and not otherwise."""
-        for delivery in unit.takes:
-            if has_happened and self._is_consumed(delivery.message):
-                self.violations.append(("torn", f"{unit.name} has happened: {self._story(delivery.message)}"))
-            elif not has_happened and not self._is_consumed(delivery.message):
-                self.violations.append(("lost", f"{unit.name} has not happened: {self._story(delivery.message)}"))
+    def _may_be_consumed(self, message: str) -> bool:
+        return any(it.fate is Fate.UNKNOWN for it in self._deliveries.get(message, ()))
 
     def _violate(self, kind: str, delivery: Delivery) -> None:
         self.violations.append((kind, f"{self._story(delivery.message)}; now {delivery}"))

@@ -11,7 +11,7 @@ import pytest
 
 import ackwire
 from ackwire import AckMode, Connection, ConnectionFailedError, JMSError, RequestTimedOutError, Session
-from ackwire.client.errors import TransactionRolledBackError
+from ackwire.client.errors import TransactionInDoubtError, TransactionRolledBackError, UnconfirmedMessagesError
 from tests.client.brokers import Broker
 from tests.client.faulty_proxy import Fault, FaultyProxy, Way
 from tests.client.restart_ledger import Delivery, Fate, Ledger
@@ -109,8 +109,7 @@ def test_a_cut_ends_every_wait_with_an_error_that_names_the_broker(faulty: Fault
     with lost(faulty, queue) as client:
         faulty.stall()
         error = ending(getattr(client, use), faulty.cut)
-        expected = TransactionRolledBackError if use == "commit" else ConnectionFailedError
-        assert isinstance(error, expected)
+        assert isinstance(error, TransactionInDoubtError if use == "commit" else ConnectionFailedError)
         assert faulty.url in str(error) or faulty.url in str(error.__cause__)
         with pytest.raises(ConnectionFailedError, match=re.escape(faulty.url)):
             client.producer.send("later")
@@ -122,7 +121,8 @@ def test_J3_silence_ends_every_wait_with_an_error_that_names_the_limit(
     faulty: FaultyProxy, queue: str, use: str, ways: tuple[Way, ...]
 ) -> None:
     with lost(faulty, queue) as client:
-        error = ending(getattr(client, use), lambda: faulty.stall(*ways))
+        faulty.stall(*ways)
+        error = ending(getattr(client, use), lambda: None)
         text = f"{error} {error.__cause__}"
         assert "nothing was heard from the broker" in text
         assert "maxInactivityDuration" in text
@@ -157,7 +157,7 @@ def test_half_a_command_and_then_the_end_is_a_lost_connection(
     with lost(faulty, queue) as client:
         faulty.truncate_next(way)
         error = ending(getattr(client, use), lambda: None)
-        assert isinstance(error, ConnectionFailedError | TransactionRolledBackError)
+        assert isinstance(error, ConnectionFailedError | TransactionInDoubtError)
         assert faulty.url in f"{error} {error.__cause__}"
 
 
@@ -190,8 +190,8 @@ def test_a_delay_alone_does_no_harm(faulty: FaultyProxy, queue: str, broker: Bro
 
 
 @contextmanager
-def failover(faulty: FaultyProxy, ledger: Ledger) -> Iterator[Connection]:
-    with ackwire.connect(FAILOVER.format(url=faulty.url)) as connection:
+def failover(faulty: FaultyProxy, ledger: Ledger, options: str = "") -> Iterator[Connection]:
+    with ackwire.connect(FAILOVER.format(url=faulty.url) + options) as connection:
         connection.on_error = lambda error: ledger.problem(f"told: {error!r}")
         yield connection
 
@@ -223,7 +223,7 @@ def drain(broker: Broker, ledger: Ledger, *queues: str) -> None:
     """Consume what is left, on a good way."""
     for queue in queues:
         with (
-            ackwire.connect(broker.url) as connection,
+            ackwire.connect(f"{broker.url}?jms.redeliveryPolicy.maximumRedeliveries=-1") as connection,
             connection.session() as session,
             session.consumer(queue) as consumer,
         ):
@@ -277,10 +277,13 @@ def test_J4_submitted_messages_are_stored_once(broker: Broker, faulty: FaultyPro
 
 
 @seeds
-def test_N3_async_sends_are_stored_at_most_once(broker: Broker, faulty: FaultyProxy, queue: str) -> None:
-    """Whoever does not ask for an answer does not learn what is lost: `submit`, or a callback, does."""
+def test_N3_async_sends_are_stored_at_most_once_and_who_loses_some_is_told(
+    broker: Broker, faulty: FaultyProxy, queue: str
+) -> None:
     ledger = Ledger()
+    told: list[JMSError] = []
     with failover(faulty, ledger) as connection, connection.session() as session:
+        connection.on_error = told.append
         connection.use_async_send = True
         with session.producer(queue) as producer, faulty.troubled(bytes_max=5000):
             for number in range(5 * MESSAGES):
@@ -288,6 +291,30 @@ def test_N3_async_sends_are_stored_at_most_once(broker: Broker, faulty: FaultyPr
                 producer.send(f"m-{number}")
             unit = ledger.begin("last", ["last"])
             producer.submit("last").result(WAIT_SECONDS)
+            ledger.end(unit, Fate.DONE)
+    drain(broker, ledger, queue)
+    assert verdict(ledger) == []
+    assert faulty.faults > 0
+    assert {type(error) for error in told} <= {UnconfirmedMessagesError}
+    assert told or ledger.counts["deliveries"] == 5 * MESSAGES + 1
+
+
+@seeds
+def test_N3_async_sends_that_are_tracked_are_stored_once(broker: Broker, faulty: FaultyProxy, queue: str) -> None:
+    ledger = Ledger()
+    with (
+        failover(faulty, ledger, "&trackMessages=true") as connection,
+        connection.session() as session,
+        session.producer(queue) as producer,
+        faulty.troubled(),
+    ):
+        connection.use_async_send = True
+        units = [ledger.begin(f"m-{number}", [f"m-{number}"]) for number in range(5 * MESSAGES)]
+        for unit in units:
+            producer.send(unit.name)
+        producer.submit("last").result(WAIT_SECONDS)
+        ledger.end(ledger.begin("last", ["last"]), Fate.DONE)
+        for unit in units:  # they were before it
             ledger.end(unit, Fate.DONE)
     drain(broker, ledger, queue)
     assert verdict(ledger) == []
@@ -316,9 +343,11 @@ def test_J4_transactions_that_send_commit_as_a_whole_and_once(broker: Broker, fa
 def commit(session: Session, broker: Broker, ledger: Ledger, name: str, end: Callable[[Fate], None]) -> None:
     try:
         session.commit()
-    except TransactionRolledBackError as error:
-        end(Fate.UNKNOWN if "may have" in str(error) else Fate.VOID)
-        if broker.is_ours and "may have" in str(error):
+    except TransactionRolledBackError:
+        end(Fate.VOID)
+    except TransactionInDoubtError as error:
+        end(Fate.UNKNOWN)
+        if broker.is_ours:
             ledger.problem(f"{name} is in doubt, though our broker can tell: {error}")
     else:
         end(Fate.DONE)
