@@ -146,9 +146,7 @@ class Runtime:
 
     def receipt(self) -> "Receipt[Any]":
         """A future that the application may wait for, or not."""
-        future: Receipt[Any] = self.loop.create_future()
-        future.add_done_callback(_look_at_error)
-        return future
+        return self.loop.create_future()
 
     def settle_receipt(self, receipt: "Receipt[T]", value: T, error: BaseException | None) -> None:
         if receipt.done():  # cancelled
@@ -157,6 +155,7 @@ class Runtime:
             receipt.set_result(value)
         else:
             receipt.set_exception(error)
+            receipt.exception()  # whoever does not wait for it does not want to be told that nobody looked
 
     def call(self, callback: Callable[..., object], *arguments: object) -> None:
         """Run a callback of the application soon; it may be a coroutine function."""
@@ -188,9 +187,3 @@ async def _call_back(callback: Callable[..., object], arguments: tuple[object, .
             await result
     except Exception:
         _log.exception("a callback of the application failed: %r", callback)
-
-
-def _look_at_error(future: "Receipt[Any]") -> None:
-    """Whoever does not wait for a receipt does not want to be told that nobody looked at its error."""
-    if not future.cancelled():
-        future.exception()
