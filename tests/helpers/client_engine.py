@@ -34,6 +34,7 @@ class ScriptedCore:
 
     def __init__(self, wants: Preferences | None = None, *, logs_in: bool = True) -> None:
         self.on_output: Callable[[], None] = _nothing
+        self.on_much_output: Callable[[], None] = _nothing
         self.on_agreed: Callable[[Agreement], None] = _nothing
         self.on_restored: Callable[[], None] = _nothing
         self.on_login_refused: Callable[[JMSError], None] = _nothing
@@ -66,6 +67,10 @@ class ScriptedCore:
     def data_to_send(self) -> list[bytes]:
         return self.protocol.data_to_send() if self.protocol is not None else []
 
+    @property
+    def waiting_bytes(self) -> int:
+        return self.protocol.waiting_bytes if self.protocol is not None else 0
+
     def transport_lost(self, error: JMSError, *, final: bool) -> None:
         self.protocol = None
         self.errors.append(error)
@@ -77,9 +82,13 @@ class ScriptedCore:
     # ---- as the test sees it -----------------------------------------------------------------------------------
 
     def send(self, command: Structure) -> None:
+        self.put(command)
+        self.on_output()
+
+    def put(self, command: Structure) -> None:
+        """Have something to send, and tell nobody."""
         assert self.protocol is not None
         self.protocol.send(command)
-        self.on_output()
 
     def count(self, word: str) -> int:
         return sum(1 for line in self.told if line.startswith(word))

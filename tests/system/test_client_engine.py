@@ -3,19 +3,22 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ackwire.client.engine import Engine
 from ackwire.client.errors import ConnectionFailedError, JMSSecurityError
 from ackwire.errors import ConfigError
+from ackwire.message import Message
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.commands import KeepAliveInfo
 from ackwire.wire.openwire.negotiation import Preferences
-from ackwire.wire.openwire.structures import Throwable
+from ackwire.wire.openwire.structures import Structure, Throwable
 from tests.helpers.client_engine import Script, ScriptedBroker, ScriptedCore, engine_for, run
 
 pytestmark = pytest.mark.system
@@ -32,6 +35,10 @@ async def unused_port() -> int:
 def congested(engine: Engine) -> bool:
     """A call, because its answer changes."""
     return engine.is_congested
+
+
+def messages(broker: ScriptedBroker) -> list[Message]:
+    return [command for command in broker.commands if isinstance(command, Message)]
 
 
 # ---- the first connection --------------------------------------------------------------------------------------
@@ -495,6 +502,139 @@ def test_write_that_is_stuck_fails_the_connection() -> None:
                 core.send(message)
             await core.until("ended")
             assert "(soWriteTimeout)" in str(core.errors[0])
+
+    run(test)
+
+
+# ---- who writes ------------------------------------------------------------------------------------------------
+
+
+def in_thread(work: Callable[[], None]) -> None:
+    """Do *work* in another thread while the loop stands still."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def send_and_wait(engine: Engine, core: ScriptedCore, guard: AbstractContextManager[Any], command: Structure) -> None:
+    """As a thread does that will wait for the answer."""
+    with guard:
+        engine.hold()
+        core.send(command)
+        engine.release()
+
+
+def test_thread_that_will_wait_writes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        core, guard = ScriptedCore(), threading.RLock()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core, guard=guard) as engine:
+            await engine.open()
+            await core.until("restored")
+            scheduled: list[object] = []
+            with monkeypatch.context() as patch:
+                patch.setattr(engine._loop, "call_soon_threadsafe", lambda *call: scheduled.append(call))
+                in_thread(lambda: send_and_wait(engine, core, guard, big(1)[0]))
+            assert core.waiting_bytes == engine.waiting_bytes == 0
+            assert scheduled == [], "the loop has nothing to do with it"
+            await broker.until(lambda it: len(messages(it)) == 1, "the message")
+
+    run(test)
+
+
+def test_nothing_is_written_between_hold_and_release() -> None:
+    async def test() -> None:
+        core = ScriptedCore()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
+            await engine.open()
+            await core.until("restored")
+            engine.hold()
+            core.send(big(1)[0])
+            core.on_much_output()
+            assert core.waiting_bytes > 0
+            engine.release()
+            assert core.waiting_bytes == 0
+            engine.hold()
+            engine.release()  # with nothing to write
+            await broker.until(lambda it: len(messages(it)) == 1, "the message")
+
+    run(test)
+
+
+def test_much_output_is_written_at_once_on_the_loop_and_soon_from_elsewhere() -> None:
+    async def test() -> None:
+        core, guard = ScriptedCore(), threading.RLock()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core, guard=guard) as engine:
+            await engine.open()
+            await core.until("restored")
+            core.put(KeepAliveInfo())
+            core.on_much_output()
+            assert core.waiting_bytes == 0
+            core.put(KeepAliveInfo())
+            in_thread(core.on_much_output)
+            assert core.waiting_bytes > 0
+            await broker.until(lambda it: sum(isinstance(c, KeepAliveInfo) for c in it.commands) == 2, "both")
+
+    run(test)
+
+
+@pytest.mark.parametrize("options", ["", "?trace=true"])
+def test_order_holds_whoever_writes_and_however_little_the_system_takes(options: str) -> None:
+    """Threads that write by themselves, others that leave it to the loop, and a broker that reads now and then."""
+
+    async def test() -> None:
+        core, guard = ScriptedCore(), threading.RLock()
+        async with ScriptedBroker() as broker, engine_for(f"{broker.address}{options}", core, guard=guard) as engine:
+            await engine.open()
+            await core.until("restored")
+            reading = broker.sessions[0].transport
+            waiting = iter(big(60))
+            partly = 0
+
+            def send_next(alone: bool) -> None:
+                nonlocal partly
+                with guard:
+                    message = next(waiting)
+                    if alone:
+                        send_and_wait(engine, core, guard, message)
+                        partly += bool(engine._unwritten)
+                    else:
+                        core.send(message)
+
+            def send_all(ways: list[bool]) -> None:
+                for way in ways:
+                    send_next(way)
+
+            for number in range(15):
+                reading.pause_reading()
+                ways = [(number + sender) % 4 > 0 for sender in range(4)]
+                if number % 2:  # while the loop stands still
+                    in_thread(partial(send_all, ways))
+                else:
+                    await asyncio.gather(*(asyncio.to_thread(send_next, way) for way in ways))
+                reading.resume_reading()
+                earlier = 4 * number
+                await broker.until(lambda it, earlier=earlier: len(messages(it)) >= earlier, "earlier ones")  # type: ignore[misc]
+            await broker.until(lambda it: len(messages(it)) == 60, "all")
+            numbers = [int.from_bytes(message.key[-8:]) for message in messages(broker)]
+            assert numbers == list(range(60))
+            assert partly > 0, "the system took everything at once, always"
+            assert core.errors == []
+
+    run(test)
+
+
+def test_thread_finds_the_link_gone() -> None:
+    async def test() -> None:
+        core, guard = ScriptedCore(), threading.RLock()
+        async with ScriptedBroker() as broker, engine_for(broker.address, core, guard=guard) as engine:
+            await engine.open()
+            await core.until("restored")
+            broker.drop()
+            await broker.until(lambda it: not it.sessions, "the end")
+            for _ in range(3):  # the first write goes nowhere, the next ones fail
+                in_thread(lambda: send_and_wait(engine, core, guard, big(1)[0]))
+            assert core.count("ended") == 0, "the loop has not heard of it yet"
+            await core.until("ended")
 
     run(test)
 
