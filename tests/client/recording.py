@@ -109,6 +109,14 @@ class RecordingProxy(CuttableProxy):
         """The same as `received`, once there are *count*."""
         return self._await(kind, False, count)
 
+    def await_received_by(self, rule: Rule) -> None:
+        """Return once the broker has said something of which *rule* is true, held back or not."""
+        with self._news:
+            there = self._news.wait_for(
+                lambda: any(rule(record.command) for record in self._records if not record.is_from_client), WAIT_SECONDS
+            )
+        assert there, "the broker has not said it"
+
     def forget(self) -> None:
         """Start with an empty list."""
         with self._news:
