@@ -42,6 +42,18 @@ def test_A5_a_negative_time_to_live_of_a_message_is_refused(connect: Connect, qu
         producer.send("m", time_to_live_ms=-1)
 
 
+def test_A5_a_negative_time_to_live_of_a_producer_is_refused(connect: Connect, queue: str) -> None:
+    """A5: the same, when it is set or at the latest when it is used."""
+    producer = connect().session().producer(queue)
+    with pytest.raises(ackwire.IllegalArgumentError):
+        set_and_send(producer, -1)
+
+
+def set_and_send(producer: ackwire.Producer, time_to_live_ms: int) -> None:
+    producer.time_to_live_ms = time_to_live_ms
+    producer.send("m")
+
+
 class CountingFactory(ConnectionFactory):
     """Remembers the connections that it made."""
 
