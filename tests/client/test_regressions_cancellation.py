@@ -58,6 +58,32 @@ def test_J4_a_consumer_whose_making_was_cancelled_without_a_link_takes_no_messag
     assert asyncio.run(main()) == numbered(range(5))
 
 
+def test_A1_sends_that_were_cancelled_leave_no_producer_behind(
+    connect: Connect, recording: RecordingProxy, queue: str
+) -> None:
+    """A1: whether the broker has answered or not when a session's send in one line is cancelled."""
+    del connect  # checks that nothing is reported
+
+    async def main() -> None:
+        async with aio.connect(recording.url) as connection, connection.session() as session:
+            recording.hold_answers()
+            for number in range(3):
+                await cancelled(
+                    lambda: session.send(queue, "m"),
+                    lambda number=number: recording.await_sent(commands.ProducerInfo, number + 1),  # type: ignore[misc]
+                )
+            recording.release()
+            made = {info.producer_id for info in recording.sent(commands.ProducerInfo)}
+            assert len(made) == 3
+
+            def are_gone() -> bool:
+                return made <= {info.object_id for info in recording.sent(commands.RemoveInfo)}
+
+            await until(are_gone, "the producers have left")
+
+    asyncio.run(main())
+
+
 def test_A1_a_browser_whose_iteration_was_cancelled_leaves_no_consumer_behind(
     connect: Connect, recording: RecordingProxy, queue: str
 ) -> None:
