@@ -7,7 +7,7 @@ from typing import Any
 import ackwire
 from ackwire import aio
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.commands import TransactionType
+from ackwire.wire.openwire.commands import DestinationOperation, TransactionType
 from ackwire.wire.openwire.structures import Throwable
 from tests.client.conftest import Connect
 from tests.client.fake_broker import Client, FakeBroker
@@ -109,6 +109,32 @@ def test_A1_a_browser_whose_iteration_was_cancelled_leaves_no_consumer_behind(
                 return browsers() <= {info.object_id for info in recording.sent(commands.RemoveInfo)}
 
             await until(are_gone, "the browser's consumer has left")
+
+    asyncio.run(main())
+
+
+def test_A8_a_temporary_queue_whose_making_was_cancelled_is_deleted(
+    connect: Connect, recording: RecordingProxy
+) -> None:
+    """A8: nobody knows its name, so nobody else would."""
+    del connect  # checks that nothing is reported
+
+    def told(operation: DestinationOperation) -> set[str | None]:
+        infos = recording.sent(commands.DestinationInfo)
+        return {
+            info.destination.physical_name for info in infos if info.destination and info.operation_type == operation
+        }
+
+    async def main() -> None:
+        async with aio.connect(recording.url) as connection, connection.session() as session:
+            recording.hold_answers()
+            await cancelled(session.temporary_queue, lambda: recording.await_sent(commands.DestinationInfo))
+            recording.release()
+
+            def is_gone() -> bool:
+                return told(DestinationOperation.ADD) == told(DestinationOperation.REMOVE)
+
+            await until(is_gone, "the temporary queue is deleted")
 
     asyncio.run(main())
 
