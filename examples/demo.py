@@ -475,9 +475,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; 0 if everything added up."""
-    parser = argparse.ArgumentParser(
-        description="Ackwire at work, with Java and Python clients."
-    )
+    parser = argparse.ArgumentParser(description="Ackwire at work, with Java and Python clients.")
     parser.add_argument("--exit", action="store_true", help="end by itself instead of leaving the broker running")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _end_in_order)

@@ -187,11 +187,11 @@ class Producer:
         self, message: Message, target: Destination, mode: DeliveryMode, priority: int | None, ttl_ms: int | None
     ) -> OutgoingMessage:
         chosen = self.priority if priority is None else priority
-        if ttl_ms is not None and ttl_ms < 0:
+        ttl_ms = self.time_to_live_ms if ttl_ms is None else ttl_ms
+        if ttl_ms < 0:
             raise IllegalArgumentError(f"a time to live is 0 or more milliseconds, not {ttl_ms}")
         if not 0 <= chosen <= PRIORITY_MAX:
             raise IllegalArgumentError(f"a priority is 0 to {PRIORITY_MAX}, not {chosen!r}")
-        ttl_ms = self.time_to_live_ms if ttl_ms is None else ttl_ms
         return self._core.stamp(message, target, mode, chosen, ttl_ms, not self.disable_timestamp)
 
     def _call_back(self, reply: Reply[Structure], message: Message, on_completion: Completion) -> None:

@@ -70,9 +70,9 @@ class Temporaries:
 
     def discard(self, where: Destination) -> None:
         """Delete one that nobody uses any more, without waiting for it; without a link the broker has forgotten it."""
-        if self._own.pop(where, None) is not None:
-            self._gone[where] = None
-            self._connection.one_way(self._info(where, DestinationOperation.REMOVE))
+        self._own.pop(where, None)
+        self._gone[where] = None
+        self._connection.one_way(self._info(where, DestinationOperation.REMOVE))
 
     def check_not_gone(self, where: Destination) -> None:
         if where in self._gone:

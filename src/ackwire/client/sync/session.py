@@ -204,8 +204,9 @@ class Session:
             where, reply = self._core.connection.temporaries.create(kind)
             try:
                 self._answer(reply, f"the making of {where!r}")
-            except BaseException:
-                self._core.connection.temporaries.discard(where)
+            except BaseException as error:
+                if not was_refused(error):
+                    self._core.connection.temporaries.discard(where)
                 raise
             return where
 
