@@ -269,9 +269,9 @@ def test_a_wait_for_a_link_ends_with_an_error_that_says_so(broker: Broker, fault
     with ackwire.connect(FAILOVER.format(url=faulty.url) + options) as connection, connection.session() as session:
         producer = session.producer(queue)
         faulty.cut()
-        with pytest.raises(RequestTimedOutError, match=r"there is no connection.*jms\.sendTimeout"):
+        with pytest.raises(RequestTimedOutError, match=r"\(.+\); jms\.sendTimeout"):
             producer.send("x")
-        with pytest.raises(RequestTimedOutError, match=r"there is no connection.*jms\.requestTimeout"):
+        with pytest.raises(RequestTimedOutError, match=r"\(.+\); jms\.requestTimeout"):
             session.consumer(queue)
         faulty.mend()
 
