@@ -214,10 +214,19 @@ class ConsumerCore:
             self._remember_counters([delivery])
             self._ack(AckType.EXPIRED, [delivery])
             return False
-        if self.policy.pre_dispatch_check and is_exceeded(self.policy, delivery.redelivery_counter):
+        if self.is_transacted and self._came_too_often(delivery):
             self._poison([delivery], f"dispatch to {self.consumer_id} exceeds redelivery policy limit")
             return False
         return True
+
+    def _came_too_often(self, delivery: Delivery) -> bool:
+        """Whether to give it up unseen. Only in transactions, as ActiveMQ's client does: elsewhere the count is judged
+        when it is to be given again."""
+        return (
+            self.policy.pre_dispatch_check
+            and is_exceeded(self.policy, delivery.redelivery_counter)
+            and not delivery.is_resent_by_broker
+        )
 
     def _is_expired(self, delivery: Delivery) -> bool:
         is_checked = self._options.consumer_expiry_check_enabled and not self._info.browser

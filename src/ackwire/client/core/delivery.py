@@ -6,11 +6,15 @@ from typing import Final, Protocol, final
 
 from ackwire.client.message import Message
 from ackwire.client.messages import message_from
+from ackwire.errors import RemoteProtocolError
 from ackwire.wire.openwire.commands import ActiveMQDestination, ActiveMQQueue, ActiveMQTempQueue, ConsumerId
 from ackwire.wire.openwire.incoming import Dispatch
-from ackwire.wire.openwire.limits import WireLimits
+from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
+from ackwire.wire.openwire.primitives import decode_map
 
 _PRIORITIES: Final = 10
+_BROKER_DELAY: Final = "redeliveryDelay"
+"""The property that a broker gives to messages that it redelivers itself."""
 
 
 Key = tuple[ActiveMQDestination | None, bytes, ConsumerId | None]
@@ -46,6 +50,14 @@ class Delivery:
 
     def is_expired(self, now_ms: int) -> bool:
         return 0 < self.dispatch.expiration <= now_ms
+
+    @property
+    def is_resent_by_broker(self) -> bool:
+        """Whether redelivery is the broker's business, which counts for itself (F3)."""
+        try:
+            return _BROKER_DELAY in decode_map(self.dispatch.properties or b"", DEFAULT_LIMITS)
+        except RemoteProtocolError:
+            return False
 
     def new_message(self, acknowledger: Callable[[Message], object], limits: WireLimits) -> Message:
         """The message for the application, unread; a redelivery gets a fresh one."""
