@@ -91,11 +91,14 @@ class Consumer:
     async def _receive(self, timeout_seconds: float | None) -> Message | None:
         with self._guard:
             self._check_receiving()
-            await self.session._decided()
-            wait = self._pull if self._core.is_pulling else self._wait
-            delivery = await wait(timeout_seconds)
+            if self.session._core.transactions.deciding is not None:
+                await self.session._decided()
+            delivery = self._core.take()
             if delivery is None:
-                return None
+                wait = self._pull if self._core.is_pulling else self._wait
+                delivery = await wait(timeout_seconds)
+                if delivery is None:
+                    return None
             message = self._core.begin(delivery)
             if self.session.connection.transformer is None:
                 self._report(self._core.finish(delivery))
@@ -179,7 +182,9 @@ class Consumer:
             raise IllegalStateError(str(self._core.ending))
         if self._core.is_closed:
             raise IllegalStateError("the consumer is closed")
-        self.session._core.check_open()
+        session = self.session._core
+        if session.is_closed or not session.connection.is_up:
+            session.check_open()
 
     def _has_ended(self) -> bool:
         """Whether there is nothing to wait for; raises if that is because the connection failed."""

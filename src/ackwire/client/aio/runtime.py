@@ -39,6 +39,11 @@ class Waiter:
         del guard
         self._waiting: set[asyncio.Future[bool]] = set()
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether there are any."""
+        return bool(self._waiting)
+
     def wake(self) -> None:
         """Let all of them look again."""
         for future in self._waiting:
@@ -167,9 +172,8 @@ class Runtime:
         """Nothing runs here any more; callbacks that are due still do."""
 
 
-async def call_listener(listener: Callable[[Any], object], message: object) -> None:
-    """Give *message* to a listener, which may be a coroutine function."""
-    result = listener(message)
+async def finished(result: object) -> None:
+    """Wait for what a listener returned, if it is a coroutine function."""
     if inspect.isawaitable(result):
         await result
 

@@ -37,7 +37,7 @@ from ackwire.recent import Recent
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.client_protocol import ClientProtocol
 from ackwire.wire.openwire.fast import destination_to_wire
-from ackwire.wire.openwire.incoming import Dispatch, EndOfMessages
+from ackwire.wire.openwire.incoming import Channel, Dispatch, EndOfMessages
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.negotiation import Agreement, Preferences
 from ackwire.wire.openwire.outgoing import AckTemplate, OutgoingMessage
@@ -57,6 +57,8 @@ UNANSWERED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 MUCH_OUTPUT_BYTES: Final = 64 * 1024
 """So much is worth a write of its own: the broker begins to work while the application goes on sending."""
+MUCH_ACK_BYTES: Final = 32 * 1024
+"""The same for acks, which make the broker send more: some 200, as many messages as ActiveMQ sends at a time."""
 
 _COMMAND_IDS: Final = 2**31 - 1
 _OUR_BROKER: Final = "Ackwire"
@@ -72,6 +74,9 @@ class Link(Enum):
     UP = "up"
     FAILED = "the connection is lost for good"
     CLOSED = "closed"
+
+
+_UP: Final = Link.UP  # members of an enumeration take time to look up
 
 
 class Hooks(Protocol):
@@ -150,6 +155,9 @@ class ConnectionCore:
         self._transaction_values = itertools.count(1)
         self._sessions: dict[int, SessionCore] = {}
         self._consumers: dict[commands.ConsumerId, ConsumerCore] = {}
+        self._last_channel: Channel | None = None
+        self._last_consumer: ConsumerCore | None = None
+        """Whose the last dispatch was: usually the next one's too, and ids take time to compare."""
         self._producers: dict[commands.ProducerId, ProducerCore] = {}
         self.temporaries = Temporaries(self)
         self.acknowledged: Recent[Key, None] | None = None
@@ -518,10 +526,25 @@ class ConnectionCore:
                 return self.request(ack, survives=False)
             self.one_way(ack)
             return None
-        assert self._protocol is not None
-        self._protocol.send_ack(template, self.number(), ack_type, first_id, last_id, count)
-        self.on_output()
+        self._put_ack(template, ack_type, first_id, last_id, count)
         return None
+
+    def acknowledge(self, ack_type: int, dispatch: Dispatch) -> None:
+        """`send_ack` for one message, without an answer."""
+        if self.link is _UP:
+            message_id = dispatch.encoded_id
+            self._put_ack(dispatch.channel.ack_template, ack_type, message_id, message_id, 1)
+
+    def _put_ack(
+        self, template: AckTemplate, ack_type: int, first_id: bytes | None, last_id: bytes, count: int
+    ) -> None:
+        protocol = self._protocol
+        assert protocol is not None
+        protocol.send_ack(template, next(self._command_ids) % _COMMAND_IDS, ack_type, first_id, last_id, count)
+        if protocol.waiting_bytes < MUCH_ACK_BYTES:
+            self.on_output()
+        else:
+            self.on_much_output()
 
     def forget(self, reply: Reply[Any], error: JMSError) -> None:
         """Nobody waits for *reply* any more."""
@@ -570,8 +593,12 @@ class ConnectionCore:
             self.hooks.failed(error)
 
     def _on_dispatch(self, dispatch: Dispatch) -> None:
+        if dispatch.channel is self._last_channel and self._last_consumer is not None:
+            self._last_consumer.on_dispatch(dispatch)
+            return
         consumer = self._consumers.get(dispatch.consumer_id)
         if consumer is not None:
+            self._last_channel, self._last_consumer = dispatch.channel, consumer
             consumer.on_dispatch(dispatch)
         elif self.temporaries.is_watching(dispatch.consumer_id):
             self.temporaries.on_advisory(dispatch)
@@ -644,6 +671,7 @@ class ConnectionCore:
 
     def remove_consumer(self, consumer: "ConsumerCore") -> None:
         self._consumers.pop(consumer.consumer_id, None)
+        self._last_channel = self._last_consumer = None
 
     def add_producer(self, producer: "ProducerCore") -> None:
         self._producers[producer.producer_id] = producer

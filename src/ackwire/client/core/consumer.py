@@ -48,6 +48,8 @@ DELIVERED_ACK_SHARE: Final = 0.5
 """Of prefetch: when the broker hears that messages have arrived (D3)."""
 PULL_FOR_EVER: Final = 0
 PULL_NO_WAIT: Final = -1
+_STANDARD: Final = AckType.STANDARD  # members of an enumeration take time to look up
+_INDIVIDUAL: Final = AckType.INDIVIDUAL
 _THROWABLE: Final = "java.lang.Throwable"
 _BEYOND_WINDOW_MAX: Final = 40_000
 """Messages that a broker may send beyond twice the prefetch, which it may have lowered meanwhile, before that is an
@@ -89,6 +91,8 @@ class ConsumerCore:
             and not info.browser
             and (self._mode is AckMode.DUPS_OK or (self._mode is AckMode.AUTO and self._options.optimize_acknowledge))
         )
+        self._is_told = self._mode in (AckMode.CLIENT, AckMode.INDIVIDUAL)
+        """Whether it is the application who acknowledges."""
         is_lazy = self._mode is AckMode.DUPS_OK and not destination.kind.is_queue
         self._range_share = LAZY_ACK_SHARE if is_lazy else OPTIMIZED_ACK_SHARE
         self._range_seconds = 0 if is_lazy else self._options.optimize_acknowledge_timeout_ms / 1000
@@ -149,8 +153,11 @@ class ConsumerCore:
             self._pulls -= 1
         if self._connection.is_failover and not self._info.browser and self._has_been_here(delivery):
             return
+        # Whoever waits has seen that nothing was there: those who come while something is need nobody to be woken.
+        is_first = not self._channel
         self._channel.put(delivery)
-        self.wake()
+        if is_first:
+            self.wake()
 
     def on_end_of_messages(self) -> None:
         """The broker has none: a pull found nothing, or a browse is at its end."""
@@ -190,10 +197,6 @@ class ConsumerCore:
 
     # ---- to the application ------------------------------------------------------------------------------------
 
-    @property
-    def can_deliver(self) -> bool:
-        return self._connection.is_started and self._delay_timer is None and not self.is_closed
-
     def __len__(self) -> int:
         return len(self._channel)
 
@@ -201,11 +204,16 @@ class ConsumerCore:
         """The next message that is good; None if there is none."""
         if self._session.transactions.deciding is not None and self.is_transacted:
             return None  # it would belong to neither transaction
-        while self.can_deliver and self._channel:
-            delivery = self._channel.take()
-            if self._is_good(delivery):
+        channel, connection = self._channel, self._connection
+        while channel and connection.is_started and self._delay_timer is None and not self.is_closed:
+            delivery = channel.take()
+            if self._is_new(delivery) or self._is_good(delivery):
                 return delivery
         return None
+
+    def _is_new(self, delivery: Delivery) -> bool:
+        """Whether there is nothing that could be wrong with it."""
+        return not (self._connection.is_failover or delivery.dispatch.expiration or delivery.redelivery_counter)
 
     def _is_good(self, delivery: Delivery) -> bool:
         if self._connection.is_failover and not self._info.browser and self._was_acknowledged(delivery):
@@ -241,10 +249,10 @@ class ConsumerCore:
                 self._ack(AckType.INDIVIDUAL, [delivery], transaction_id=self._session.transactions.transaction_id)
             else:
                 self._tell_later(delivery)
+        if not self._is_told:
+            return delivery.new_message(_nothing_to_acknowledge, DEFAULT_LIMITS)
         if self._mode is AckMode.CLIENT:
             return delivery.new_message(self._session.acknowledge_from_message, DEFAULT_LIMITS)
-        if self._mode is not AckMode.INDIVIDUAL:
-            return delivery.new_message(_nothing_to_acknowledge, DEFAULT_LIMITS)
         message = delivery.new_message(lambda _: self._session.acknowledge_one(self, delivery), DEFAULT_LIMITS)
         message.rejecter = lambda cause: self._session.reject_one(self, delivery, cause)
         return message
@@ -253,7 +261,7 @@ class ConsumerCore:
         """The application has it (receive), or its listener returned."""
         if self.is_transacted:
             return []
-        if self._mode in (AckMode.CLIENT, AckMode.INDIVIDUAL):
+        if self._is_told:
             if delivery in self._delivered:  # not acknowledged while it was processed
                 self._tell_later(delivery)
         elif delivery.epoch != self._connection.epoch:
@@ -293,7 +301,18 @@ class ConsumerCore:
     def _acknowledge_all_delivered(self) -> list[Reply[Structure]]:
         delivered = list(self._delivered)
         self._delivered.clear()
+        if len(delivered) == 1:
+            return self._acknowledge_alone(_STANDARD, delivered[0])
         return self._send_standard(delivered) if delivered else []
+
+    def _acknowledge_alone(self, ack_type: AckType, delivery: Delivery) -> list[Reply[Structure]]:
+        """`_send_acks` of what comes all day, outside of transactions: 0.8 µs less."""
+        connection = self._connection
+        if connection.acknowledged is not None or not self._options.send_acks_async:
+            self._remember_acknowledged([delivery])
+            return self._send_acks(ack_type, [delivery])
+        connection.acknowledge(ack_type, delivery.dispatch)
+        return []
 
     def _tell_later(self, delivery: Delivery) -> None:
         """Not done, but the broker needs to know in time that it has arrived, to push more."""
@@ -334,8 +353,7 @@ class ConsumerCore:
         """This message alone (D6)."""
         if delivery in self._delivered:
             self._take_back([delivery])
-            self._remember_acknowledged([delivery])
-            return self._send_acks(AckType.INDIVIDUAL, [delivery])
+            return self._acknowledge_alone(_INDIVIDUAL, delivery)
         stale = self._stale.pop(delivery.key, None)
         if stale is not None:
             self._remember_acknowledged([stale])
@@ -352,8 +370,10 @@ class ConsumerCore:
         for delivery in deliveries:
             self._delivered.pop(delivery, None)
         self._first_untold = None
-        self._delivered_count = max(0, self._delivered_count - len(deliveries))
-        self._told = max(0, self._told - len(deliveries))
+        if self._delivered_count:
+            self._delivered_count = max(0, self._delivered_count - len(deliveries))
+        if self._told:
+            self._told = max(0, self._told - len(deliveries))
 
     def _remember_stale(self) -> None:
         if self._stale:
@@ -558,7 +578,7 @@ class ConsumerCore:
 
     def interrupted(self) -> None:
         """The link is lost: the broker will deliver again what it was not told of."""
-        waiting = self._channel.clear()
+        waiting = self._channel.take_all()
         for timer, deliveries in self._put_aside:
             timer.cancel()
             waiting += deliveries
@@ -628,7 +648,7 @@ class ConsumerCore:
 
     def _end(self) -> None:
         self.is_closed = True
-        waiting = self._channel.clear()
+        waiting = self._channel.take_all()
         for timer, deliveries in self._put_aside:
             timer.cancel()
             waiting += deliveries

@@ -79,33 +79,29 @@ class Channel(Protocol):
 
     def take(self) -> Delivery: ...
 
-    def clear(self) -> list[Delivery]: ...
+    def take_all(self) -> list[Delivery]: ...
 
     def __len__(self) -> int: ...
 
 
 @final
-class Fifo:
+class Fifo(deque[Delivery]):
     """First come, first served."""
 
-    def __init__(self) -> None:
-        self._waiting: deque[Delivery] = deque()
-        self.put = self._waiting.append
-        self.take = self._waiting.popleft
+    __slots__ = ()
+    put = deque.append
+    take = deque.popleft
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
-        self._waiting.extendleft(reversed(list(deliveries)))
+        self.extendleft(reversed(list(deliveries)))
 
     def peek(self) -> Delivery | None:
-        return self._waiting[0] if self._waiting else None
+        return self[0] if self else None
 
-    def clear(self) -> list[Delivery]:
-        cleared = list(self._waiting)
-        self._waiting.clear()
-        return cleared
-
-    def __len__(self) -> int:
-        return len(self._waiting)
+    def take_all(self) -> list[Delivery]:
+        taken = list(self)
+        self.clear()
+        return taken
 
 
 @final
@@ -135,11 +131,11 @@ class ByPriority:
     def take(self) -> Delivery:
         return next(self._waiting()).popleft()
 
-    def clear(self) -> list[Delivery]:
-        cleared = [delivery for level in self._waiting() for delivery in level]
+    def take_all(self) -> list[Delivery]:
+        taken = [delivery for level in self._waiting() for delivery in level]
         for level in self._levels:
             level.clear()
-        return cleared
+        return taken
 
     def __len__(self) -> int:
         return sum(map(len, self._levels))

@@ -35,6 +35,11 @@ class Waiter:
         self._condition = threading.Condition(guard)
         self._waiting = 0
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether there are any."""
+        return self._waiting > 0
+
     def wake(self) -> None:
         """Let all of them look again."""
         if self._waiting:
@@ -189,11 +194,6 @@ class Runtime:
         self.loop.call_soon_threadsafe(self.loop.stop)
         if threading.current_thread() is not self._thread:
             self._thread.join(_STOP_TIMEOUT_SECONDS)
-
-
-def call_listener(listener: Callable[[Any], object], message: object) -> None:
-    """Give *message* to a listener."""
-    listener(message)
 
 
 def is_cancellation_of_ours(error: BaseException) -> bool:

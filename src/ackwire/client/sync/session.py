@@ -28,7 +28,7 @@ from ackwire.client.settings import REDELIVERY_GRACE_SECONDS, Where, policy_for,
 from ackwire.client.sync.browser import Browser
 from ackwire.client.sync.consumer import Consumer
 from ackwire.client.sync.producer import Producer
-from ackwire.client.sync.runtime import Runner, Waiter, call_listener, is_cancellation_of_ours, opening
+from ackwire.client.sync.runtime import Runner, Waiter, is_cancellation_of_ours, opening
 from ackwire.destinations import Destination, Kind
 from ackwire.values import Value
 from ackwire.wire.openwire.structures import Structure
@@ -368,42 +368,55 @@ class Session:
         self._waiter.wake()
 
     def _listen(self) -> None:
-        while (found := self._next_for_listener()) is not None:
+        found = self._next_for_listener()
+        while found is not None:
             consumer, delivery, message = found
             failure: BaseException | None = None
             try:
-                call_listener(consumer._listener, consumer._transformed(message))  # type: ignore[arg-type]
+                if self.connection.transformer is not None:
+                    message = consumer._transformed(message)
+                consumer._listener(message)  # type: ignore[misc]
             except BaseException as error:
                 failure = error
                 _log.warning("the listener of %r failed: %r", consumer.destination, error, exc_info=error)
             with self._guard:
                 consumer._listener_returned(delivery, failure)
                 self._busy_with = None
-                self._waiter.wake()
                 ended = consumer._is_closing
+                # Whoever waits for a pause gets one; else the next message comes at once.
+                has_pause = ended or failure is not None or self._waiter.is_waited_for
+                self._waiter.wake()
+                found = None if has_pause else self._take_for_listener()
             if failure is not None and is_cancellation_of_ours(failure):
                 raise failure
             if ended:
                 consumer._leave()
+            if found is None:
+                found = self._next_for_listener()
 
     def _next_for_listener(self) -> tuple[Consumer, Delivery, Message] | None:
         with self._guard:
-            while not (self._is_stopping or self._core.is_closed or self._core.connection.failure is not None):
+            while not self._has_stopped():
                 found = self._take_for_listener()
                 if found is not None:
-                    self._busy_with = found[0]
                     return found
                 self._waiter.wait(None)
             return None
 
+    def _has_stopped(self) -> bool:
+        return self._is_stopping or self._core.is_closed or self._core.connection.failure is not None
+
     def _take_for_listener(self) -> tuple[Consumer, Delivery, Message] | None:
         """The next message of the consumers that have listeners, in turn."""
+        if self._has_stopped():
+            return None
         consumers = [it for it in self._consumers.values() if it._listener is not None and not it._is_closing]
         for number in range(len(consumers)):
             consumer = consumers[(self._turn + number) % len(consumers)]
             delivery = consumer._core.take()
             if delivery is not None:
                 self._turn = (self._turn + number + 1) % len(consumers)
+                self._busy_with = consumer
                 return consumer, delivery, consumer._core.begin(delivery)
         return None
 

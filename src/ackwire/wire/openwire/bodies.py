@@ -30,7 +30,7 @@ def decode_text(content: bytes | None, *, compressed: bool = False, limits: Wire
     """Text of a TextMessage; None where it has none."""
     if content is None:
         return None
-    data = _inflated(content, compressed, limits)
+    data = _inflated(content, compressed, limits) if compressed else content
     if len(data) < _INT.size:
         raise RemoteProtocolError(f"a text body of {len(data)} bytes has no length")
     count: int = _INT.unpack_from(data)[0]
