@@ -5,106 +5,26 @@ clock starts. Sending ends when the broker has confirmed the last message; recei
 full queue and ends when the broker has confirmed its end, and with it every acknowledgement. Every message is read and
 checked: its number, so that none is missing, repeated or out of order, and its length.
 
-    python -m bench.client_load stomp|blocking|asyncio BROKER_URL STOMP_PORT    work as JSON, line by line
+    python -m bench.client_load stomp|blocking|asyncio|bare BROKER_PORT STOMP_PORT    work as JSON, line by line
 """
 
 import asyncio
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final, Protocol
 
 import stomp  # type: ignore[import-untyped]
 
 import ackwire
 from ackwire import AckMode, DeliveryMode, aio
+from bench.client_bare import BareClient
+from bench.client_work import PREFETCH, TIMEOUT_SECONDS, Expectation, Measured, Stopwatch, Work, text_of
 
-BODY_BYTES: Final = 1024
-NUMBER_DIGITS: Final = 8
-PREFETCH: Final = 1000
-"""The default of OpenWire clients, asked for with STOMP too."""
-TIMEOUT_SECONDS: Final = 60.0
-
-_FILLER: Final = "x" * (BODY_BYTES - NUMBER_DIGITS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What to send, or what to receive."""
-
-    do: str
-    """`send` or `receive`."""
-    queue: str
-    count: int
-    persistent: bool = False
-    confirm: str = "last"
-    """Of sent messages: `each` is waited for, `all` are confirmed but none is waited for, or only the `last`."""
-    ack: str = "auto"
-    """Or `individual`."""
-    by: str = "listener"
-    """Or `receive`, which stomp.py does not have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What the work took."""
-
-    seconds: float
-    cpu_seconds: float
-    """Of this process, all its threads."""
-
-
-class Stopwatch:
-    """From the moment it is made."""
-
-    def __init__(self) -> None:
-        self._cpu_started = time.process_time()
-        self._started = time.perf_counter()
-
-    def read(self) -> Measured:
-        return Measured(time.perf_counter() - self._started, time.process_time() - self._cpu_started)
-
-
-def text_of(number: int) -> str:
-    return f"{number:0{NUMBER_DIGITS}d}{_FILLER}"
-
-
-class Expectation:
-    """The messages 1 to *count*, each once, in order, whole."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._seen = 0
-        self._problem = ""
-        self._done = threading.Event()
-
-    def take(self, text: str | None) -> bool:
-        """Whether this was the last."""
-        self._seen = seen = self._seen + 1
-        if text is None or len(text) != BODY_BYTES or int(text[:NUMBER_DIGITS]) != seen:
-            self.fail(f"message {seen} is {text!r:.40}")
-        if seen == self._count:
-            self._done.set()
-        return seen >= self._count
-
-    def fail(self, problem: str) -> None:
-        self._problem = self._problem or problem
-        self._done.set()
-
-    def wait(self) -> None:
-        if not self._done.wait(TIMEOUT_SECONDS):
-            raise AssertionError(f"{self._seen} messages of {self._count} after {TIMEOUT_SECONDS} s")
-        self.check()
-
-    def check(self) -> None:
-        """Raises if anything was not as it should be."""
-        if self._problem:
-            raise AssertionError(self._problem)
-        if self._seen != self._count:
-            raise AssertionError(f"{self._seen} messages, and {self._count} were sent")
+RANGES_PREFETCH: Final = 300
+"""For acks in ranges, which are made of 0.65 of it: ActiveMQ sends 200 messages of a full queue, and then waits."""
 
 
 class Client(Protocol):
@@ -151,9 +71,8 @@ class StompListener(stomp.ConnectionListener):  # type: ignore[misc]
 class StompClient:
     """stomp.py 1.2, with its defaults but for text: without a content length the broker makes it a TextMessage."""
 
-    def __init__(self, url: str, stomp_port: int) -> None:
-        del url
-        self._port = stomp_port
+    def __init__(self, port: int) -> None:
+        self._port = port
 
     def _connect(self, work: Work) -> tuple[stomp.Connection12, StompListener]:
         connection = stomp.Connection12([("127.0.0.1", self._port)], auto_content_length=False)
@@ -199,7 +118,12 @@ class StompClient:
 
 
 def ack_mode(work: Work) -> AckMode:
-    return AckMode.AUTO if work.ack == "auto" else AckMode.INDIVIDUAL
+    return AckMode.INDIVIDUAL if work.ack == "individual" else AckMode.AUTO
+
+
+def url_for(port: int, work: Work) -> str:
+    options = f"?jms.optimizeAcknowledge=true&jms.prefetchPolicy.queuePrefetch={RANGES_PREFETCH}"
+    return f"tcp://127.0.0.1:{port}{options if work.ack == 'ranges' else ''}"
 
 
 def delivery_mode(work: Work) -> DeliveryMode:
@@ -209,12 +133,11 @@ def delivery_mode(work: Work) -> DeliveryMode:
 class BlockingClient:
     """`ackwire.connect`."""
 
-    def __init__(self, url: str, stomp_port: int) -> None:
-        del stomp_port
-        self._url = url
+    def __init__(self, port: int) -> None:
+        self._port = port
 
     def send(self, work: Work) -> Measured:
-        with ackwire.connect(self._url) as connection, connection.session() as session:
+        with ackwire.connect(url_for(self._port, work)) as connection, connection.session() as session:
             connection.use_async_send = work.confirm == "last"
             producer = session.producer(work.queue)
             producer.delivery_mode = delivery_mode(work)
@@ -239,7 +162,7 @@ class BlockingClient:
             if acks:
                 message.acknowledge()
 
-        with ackwire.connect(self._url) as connection, connection.session(ack_mode(work)) as session:
+        with ackwire.connect(url_for(self._port, work)) as connection, connection.session(ack_mode(work)) as session:
             watch = Stopwatch()
             consumer = session.consumer(work.queue)
             if work.by == "listener":
@@ -262,15 +185,14 @@ class BlockingClient:
 class AsyncioClient:
     """`ackwire.aio.connect`."""
 
-    def __init__(self, url: str, stomp_port: int) -> None:
-        del stomp_port
-        self._url = url
+    def __init__(self, port: int) -> None:
+        self._port = port
 
     def send(self, work: Work) -> Measured:
         return asyncio.run(self._send(work))
 
     async def _send(self, work: Work) -> Measured:
-        async with aio.connect(self._url) as connection, connection.session() as session:
+        async with aio.connect(url_for(self._port, work)) as connection, connection.session() as session:
             connection.use_async_send = work.confirm == "last"
             producer = await session.producer(work.queue)
             producer.delivery_mode = delivery_mode(work)
@@ -300,7 +222,7 @@ class AsyncioClient:
             if acks:
                 message.acknowledge()
 
-        async with aio.connect(self._url) as connection, connection.session(ack_mode(work)) as session:
+        async with aio.connect(url_for(self._port, work)) as connection, connection.session(ack_mode(work)) as session:
             watch = Stopwatch()
             consumer = await session.consumer(work.queue)
             if work.by == "listener":
@@ -319,10 +241,11 @@ class AsyncioClient:
 
 # ---- the process -----------------------------------------------------------------------------------------------
 
-CLIENTS: Final[dict[str, Callable[[str, int], Client]]] = {
+CLIENTS: Final[dict[str, Callable[[int], Client]]] = {
     "stomp": StompClient,
     "blocking": BlockingClient,
     "asyncio": AsyncioClient,
+    "bare": BareClient,
 }
 
 
@@ -336,8 +259,8 @@ def done(client: Client, line: str) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    name, url, stomp_port = arguments
-    client = CLIENTS[name](url, int(stomp_port))
+    name, port, stomp_port = arguments
+    client = CLIENTS[name](int(stomp_port if name == "stomp" else port))
     for line in sys.stdin:
         print(json.dumps(done(client, line)), flush=True)
 

@@ -38,6 +38,7 @@ BENCHMARKS = {
     "client_codec": Benchmark(),
     "hot_path": Benchmark(),
     "loopback": Benchmark(),
+    "client_versus_stomp": Benchmark(600.0, knows_quick=True),
     "versus_activemq": Benchmark(3600.0, knows_quick=True),
     "restart": Benchmark(3600.0, knows_quick=True, by_name_only=True),
     "cleanup": Benchmark(1800.0, knows_quick=True, by_name_only=True),

@@ -1,0 +1,140 @@
+"""No client at all: a socket, messages that were encoded beforehand, acks with the least work there is.
+
+What `client_versus_stomp.py` measures with it is what the broker can do, and nobody who speaks OpenWire over one
+connection can be faster. Messages are still checked, by their number.
+"""
+
+import itertools
+import os
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+from ackwire.destinations import Kind, destination
+from ackwire.wire.buffer import FrameBuffer
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.bodies import encode_text
+from ackwire.wire.openwire.commands import AckType
+from ackwire.wire.openwire.fast import CANONICAL, destination_to_wire
+from ackwire.wire.openwire.incoming import DISPATCH_TYPE, Dispatch, DispatchDecoder
+from ackwire.wire.openwire.marshal import Codec
+from ackwire.wire.openwire.outgoing import MessageTemplate
+from bench.client_work import NUMBER_DIGITS, PREFETCH, Measured, Stopwatch, Work, text_of
+from bench.load_client import RECEIVE_BYTES, SEND_BYTES, connect
+
+_FRAME_BYTES_MAX: Final = 1024 * 1024
+_TEXT_TYPE: Final = commands.ActiveMQTextMessage.TYPE_ID
+_RESPONSE_TYPE: Final = commands.Response.TYPE_ID
+_LENGTH_BYTES: Final = 4
+"""In front of the text in a body."""
+
+_numbers: Final = itertools.count(1)
+_codec: Final = Codec(CANONICAL)
+
+
+class BareClient:
+    """A loop around a socket."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def send(self, work: Work) -> Measured:
+        peer = _Peer(self._port)
+        producer_id = commands.ProducerId(peer.connection_id, 1, 1)
+        peer.introduce(commands.ProducerInfo(producer_id=producer_id))
+        template = MessageTemplate(producer_id, destination(Kind.QUEUE, work.queue))
+        frames = [_message(template, number, work) for number in range(1, work.count + 1)]
+        data = b"".join(frames)
+        watch = Stopwatch()
+        if work.confirm == "each":
+            for frame in frames:
+                peer.socket.sendall(frame)
+                peer.await_responses(1)
+        else:
+            for start in range(0, len(data), SEND_BYTES):
+                peer.socket.sendall(data[start : start + SEND_BYTES])
+            peer.await_responses(work.count if work.confirm == "all" else 1)
+        measured = watch.read()
+        peer.socket.close()
+        return measured
+
+    def receive(self, work: Work) -> Measured:
+        peer = _Peer(self._port)
+        where = destination_to_wire(destination(Kind.QUEUE, work.queue))
+        consumer_id = commands.ConsumerId(peer.connection_id, 1, 1)
+        info = commands.ConsumerInfo(consumer_id=consumer_id, destination=where, prefetch_size=PREFETCH)
+        watch = Stopwatch()
+        peer.socket.sendall(_codec.encode(info))
+        expected = 0
+        for dispatches in peer.dispatches():
+            for dispatch in dispatches:
+                expected += 1
+                assert _number(dispatch) == expected, f"message {expected} is {dispatch}"
+            peer.acknowledge(dispatches, AckType.STANDARD if work.ack == "auto" else AckType.INDIVIDUAL)
+            if expected == work.count:
+                break
+        peer.socket.sendall(_codec.encode(commands.RemoveInfo(response_required=True, object_id=consumer_id)))
+        peer.await_responses(1)
+        measured = watch.read()
+        peer.socket.close()
+        return measured
+
+
+def _message(template: MessageTemplate, number: int, work: Work) -> bytes:
+    content = encode_text(text_of(number))
+    outgoing = template.message(_TEXT_TYPE, number, content, persistent=work.persistent)
+    is_confirmed = work.confirm != "last" or number == work.count
+    return outgoing.head(number, is_confirmed) + outgoing.fields
+
+
+def _number(dispatch: Dispatch) -> int:
+    assert dispatch.content is not None
+    return int(dispatch.content[_LENGTH_BYTES : _LENGTH_BYTES + NUMBER_DIGITS])
+
+
+class _Peer:
+    """A connection with one session."""
+
+    def __init__(self, port: int) -> None:
+        self.connection_id = f"ID:bare-{os.getpid()}-{next(_numbers)}:1"
+        login: list[commands.BaseCommand] = [
+            commands.ConnectionInfo(
+                command_id=1,
+                response_required=True,
+                connection_id=commands.ConnectionId(self.connection_id),
+                client_id=self.connection_id,
+            ),
+            commands.SessionInfo(session_id=commands.SessionId(self.connection_id, 1)),
+        ]
+        self.socket: socket.socket = connect(port, login)
+        self._buffer = FrameBuffer()
+        self._decoder = DispatchDecoder()
+
+    def introduce(self, info: commands.BaseCommand) -> None:
+        info.response_required = True
+        self.socket.sendall(_codec.encode(info))
+        self.await_responses(1)
+
+    def await_responses(self, count: int) -> None:
+        while count > 0:
+            kinds = [frame[0] for frame in self._frames()]
+            count -= kinds.count(_RESPONSE_TYPE)
+
+    def dispatches(self) -> Iterator[list[Dispatch]]:
+        """What came in one portion."""
+        while True:
+            decoded = [self._decoder.dispatch(frame) for frame in self._frames() if frame[0] == DISPATCH_TYPE]
+            yield [dispatch for dispatch in decoded if isinstance(dispatch, Dispatch)]
+
+    def acknowledge(self, dispatches: list[Dispatch], ack_type: AckType) -> None:
+        """Each by itself, all in one write."""
+        acks = [it.channel.ack_template.frame(1, False, ack_type, it.encoded_id, it.encoded_id, 1) for it in dispatches]
+        self.socket.sendall(b"".join(acks))
+
+    def _frames(self) -> Iterator[bytes]:
+        data = self.socket.recv(RECEIVE_BYTES)
+        if not data:
+            raise RuntimeError("the broker closed the connection")
+        self._buffer.append(data)
+        while (frame := self._buffer.next_frame(_FRAME_BYTES_MAX)) is not None:
+            yield frame
