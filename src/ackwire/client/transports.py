@@ -135,6 +135,8 @@ def problem(error: BaseException, host: str) -> str:
         return os.strerror(error.errno).lower()
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, ConnectionError) and not str(error):  # what asyncio makes of an end during the TLS handshake
+        return "the broker ended the connection during the TLS handshake"
     return str(error) or type(error).__name__
 
 
