@@ -833,8 +833,11 @@ def test_A8_cancelling_a_request_closes_what_it_had_opened(recording: RecordingP
             with pytest.raises(asyncio.CancelledError):
                 await asking
             assert session._core.consumers == []
-            operations = [info.operation_type for info in recording.sent(commands.DestinationInfo)]
-            assert operations == [commands.DestinationOperation.ADD, commands.DestinationOperation.REMOVE]
+            add, remove = commands.DestinationOperation.ADD, commands.DestinationOperation.REMOVE
+            await _until(
+                lambda: [info.operation_type for info in recording.sent(commands.DestinationInfo)] == [add, remove],
+                "its queue was deleted",
+            )
 
     run(main())
 
