@@ -27,7 +27,7 @@ from tests.client.work import ARRIVAL_SECONDS, NON_PERSISTENT, PERSISTENT, brows
 
 T = TypeVar("T")
 
-LIMIT_SECONDS: Final = 60.0
+LIMIT_SECONDS: Final = 40.0
 SEEDS: Final = range(3)
 STANDARD: Final = AckType.STANDARD
 FOR_EVER: Final = NO_DELAY | {"jms__redeliveryPolicy__maximumRedeliveries": -1}
