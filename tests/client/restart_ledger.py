@@ -126,8 +126,8 @@ class Ledger:
             self._violate("stored twice", delivery)
         if not delivery.is_flagged:
             # One delivery may be without the flag: the first that the broker made. On a busy machine its consumer may
-            # look at it, in a connection that is dead without its knowing, after another was given the message again.
-            if all(it.is_flagged for it in before):
+            # look at it, in a connection that is dead without its knowing, after another one was given it again.
+            if all(it.is_flagged and it.consumer != delivery.consumer for it in before):
                 self.counts["first deliveries seen late"] += 1
             else:
                 self._violate("unflagged", delivery)
