@@ -47,12 +47,17 @@ def receive(consumer: ackwire.Consumer, count: int) -> list[Message]:
 
 def drain(connection: ackwire.Connection, queue: str) -> list[Message]:
     """All that is in *queue* and with nobody; it is empty afterwards."""
-    with connection.session() as session:  # the broker itself says when there is no more
+    messages: list[Message] = []
+    with connection.session() as session:
         consumer = session.consumer(f"{queue}?consumer.prefetchSize=0")
-        messages: list[Message] = []
-        while (message := consumer.receive_no_wait()) is not None:
-            messages.append(message)
-        return messages
+        # The broker itself says when there is no more; ActiveMQ sometimes too early, which a browser shows.
+        timeout_seconds = 0.0
+        while True:
+            while (message := consumer.receive(timeout_seconds)) is not None:
+                messages.append(message)
+            if timeout_seconds > 0 or not browse(connection, queue):
+                return messages
+            timeout_seconds = ABSENCE_SECONDS
 
 
 def browse(connection: ackwire.Connection, queue: str) -> list[Message]:
