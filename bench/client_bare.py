@@ -6,7 +6,9 @@ connection can be faster. Messages are still checked, by their number.
 
 import itertools
 import os
+import queue
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Final
 
@@ -65,19 +67,32 @@ class BareClient:
         info = commands.ConsumerInfo(consumer_id=consumer_id, destination=where, prefetch_size=PREFETCH)
         watch = Stopwatch()
         peer.socket.sendall(_codec.encode(info))
+        self._consume(peer, work)
+        peer.acknowledgements.put(_codec.encode(commands.RemoveInfo(response_required=True, object_id=consumer_id)))
+        peer.await_responses(1)
+        measured = watch.read()
+        peer.acknowledgements.put(b"")
+        peer.socket.close()
+        return measured
+
+    def _consume(self, peer: "_Peer", work: Work) -> None:
+        ack_type = AckType.STANDARD if work.ack == "auto" else AckType.INDIVIDUAL
+        writer = threading.Thread(target=peer.write_acknowledgements, daemon=True)
+        writer.start()
         expected = 0
         for dispatches in peer.dispatches():
             for dispatch in dispatches:
                 expected += 1
                 assert _number(dispatch) == expected, f"message {expected} is {dispatch}"
-            peer.acknowledge(dispatches, AckType.STANDARD if work.ack == "auto" else AckType.INDIVIDUAL)
+            peer.acknowledgements.put(_acks(dispatches, ack_type))
             if expected == work.count:
-                break
-        peer.socket.sendall(_codec.encode(commands.RemoveInfo(response_required=True, object_id=consumer_id)))
-        peer.await_responses(1)
-        measured = watch.read()
-        peer.socket.close()
-        return measured
+                return
+
+
+def _acks(dispatches: list[Dispatch], ack_type: AckType) -> bytes:
+    """One for each."""
+    frames = [it.channel.ack_template.frame(1, False, ack_type, it.encoded_id, it.encoded_id, 1) for it in dispatches]
+    return b"".join(frames)
 
 
 def _message(template: MessageTemplate, number: int, work: Work) -> bytes:
@@ -107,6 +122,7 @@ class _Peer:
             commands.SessionInfo(session_id=commands.SessionId(self.connection_id, 1)),
         ]
         self.socket: socket.socket = connect(port, login)
+        self.acknowledgements: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._buffer = FrameBuffer()
         self._decoder = DispatchDecoder()
 
@@ -126,10 +142,10 @@ class _Peer:
             decoded = [self._decoder.dispatch(frame) for frame in self._frames() if frame[0] == DISPATCH_TYPE]
             yield [dispatch for dispatch in decoded if isinstance(dispatch, Dispatch)]
 
-    def acknowledge(self, dispatches: list[Dispatch], ack_type: AckType) -> None:
-        """Each by itself, all in one write."""
-        acks = [it.channel.ack_template.frame(1, False, ack_type, it.encoded_id, it.encoded_id, 1) for it in dispatches]
-        self.socket.sendall(b"".join(acks))
+    def write_acknowledgements(self) -> None:
+        """In a thread of its own: while ActiveMQ writes it does not read, so whoever writes must go on reading."""
+        while data := self.acknowledgements.get():
+            self.socket.sendall(data)
 
     def _frames(self) -> Iterator[bytes]:
         data = self.socket.recv(RECEIVE_BYTES)

@@ -28,10 +28,10 @@ from bench.client_work import PREFETCH, Expectation, Measured, Work, text_of
 from bench.measure import Figure, options_parser, progress, show
 from tests.helpers.processes import ManagedProcess
 
-ROUNDS: Final = 5
-QUICK_ROUNDS: Final = 2
-QUICK_DIVISOR: Final = 4
-WARM_UP_ROUNDS: Final = 1
+ROUNDS: Final = 9  # many short ones: what neighbours do falls on all alike
+QUICK_ROUNDS: Final = 3
+QUICK_DIVISOR: Final = 2
+WARM_UP_ROUNDS: Final = 2
 ANSWER_TIMEOUT_SECONDS: Final = 90.0
 
 THEIRS: Final = "stomp.py"
@@ -94,14 +94,14 @@ def receiving(title: str, count: int, *, persistent: bool, ack: str) -> Kind:
 
 
 KINDS: Final = {
-    "send_volatile": sending("send, non-persistent", 10_000, persistent=False, confirm="last"),
-    "send_each": sending("send, persistent, each confirmed", 300, persistent=True, confirm="each"),
-    "send_async": sending("send, persistent, unconfirmed", 2_000, persistent=True, confirm="last"),
-    "send_submit": sending("send, persistent, confirmed later", 500, persistent=True, confirm="all"),
-    "receive_auto": receiving("receive, non-persistent, auto", 6_000, persistent=False, ack="auto"),
-    "receive_individual": receiving("receive, non-persistent, individual", 6_000, persistent=False, ack="individual"),
-    "receive_auto_stored": receiving("receive, persistent, auto", 2_000, persistent=True, ack="auto"),
-    "receive_individual_stored": receiving("receive, persistent, individual", 2_000, persistent=True, ack="individual"),
+    "send_volatile": sending("send, non-persistent", 5_000, persistent=False, confirm="last"),
+    "send_each": sending("send, persistent, each confirmed", 150, persistent=True, confirm="each"),
+    "send_async": sending("send, persistent, unconfirmed", 1_000, persistent=True, confirm="last"),
+    "send_submit": sending("send, persistent, confirmed later", 200, persistent=True, confirm="all"),
+    "receive_auto": receiving("receive, non-persistent, auto", 4_000, persistent=False, ack="auto"),
+    "receive_individual": receiving("receive, non-persistent, individual", 4_000, persistent=False, ack="individual"),
+    "receive_auto_stored": receiving("receive, persistent, auto", 1_000, persistent=True, ack="auto"),
+    "receive_individual_stored": receiving("receive, persistent, individual", 1_000, persistent=True, ack="individual"),
 }
 
 
