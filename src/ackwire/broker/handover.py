@@ -58,7 +58,7 @@ class Desk:
 class Handover:
     """How far the messages of one queue have come, and may come."""
 
-    __slots__ = ("_announced", "_desk", "_is_stored", "_known", "_place", "_reached", "_store")
+    __slots__ = ("_announced", "_desk", "_is_stored", "_known", "_place", "_reached", "_restored", "_store")
 
     def __init__(self, place: Place, store: Store, desk: Desk, *, is_stored: bool) -> None:
         self._place = place
@@ -67,6 +67,8 @@ class Handover:
         self._is_stored = is_stored
         self._reached = 0
         """The highest sequence that has been handed over."""
+        self._restored = 0
+        """That of an earlier run, as far as it is known."""
         self._announced = 0
         """What the store was told."""
         self._known = 0
@@ -74,7 +76,7 @@ class Handover:
 
     def restore(self, sequence: int) -> None:
         """Messages up to *sequence* may have been handed over before."""
-        self._reached = self._announced = self._known = sequence
+        self._reached = self._announced = self._known = self._restored = sequence
 
     def hand_over(self, subscription: QueueSubscription, message: Message, group_first: bool) -> None:
         """Deliver *message*, which is in flight to *subscription*, as soon as it may leave."""
@@ -101,6 +103,9 @@ class Handover:
     def _is_known(self, sequence: int) -> None:
         self._known = sequence
 
-    def stop(self) -> None:
-        if self._reached < self._announced:
-            self._store.hand_out_no_further(self._place, self._reached)
+    def stop(self, seen: int, *, has_all: bool) -> None:
+        """Consumers have seen nothing of what waits behind *seen*; unless memory *has_all*, in this run."""
+        if not has_all:
+            seen = max(seen, self._restored)
+        if self._is_stored and seen < self._announced:
+            self._store.hand_out_no_further(self._place, seen)

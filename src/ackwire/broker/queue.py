@@ -195,8 +195,9 @@ class Queue:
         self._handover.restore(sequence)
 
     def stop(self) -> None:
-        """The broker ends in peace: say exactly how far messages have come."""
-        self._handover.stop()
+        """The broker ends in peace, with all that waits in its place again: say what of it was seen."""
+        seen = (it.sequence for level in self._levels for it in level.in_memory() if it.redelivery_counter)
+        self._handover.stop(max(seen, default=0), has_all=not any(level.paged_count for level in self._levels))
 
     def count_restored(self, message: Message) -> None:
         """*message* takes space again, here or in a transaction that will decide about it."""

@@ -175,7 +175,7 @@ class Store(Protocol):
         ...
 
     def hand_out_no_further(self, place: Place, sequence: int) -> None:
-        """Record that none behind *sequence* has reached a consumer: at a clean end, when that is known."""
+        """Record that of what waits none behind *sequence* was seen by a consumer: at a clean end, when it is known."""
         ...
 
     def atomically(self) -> AbstractContextManager[None]:

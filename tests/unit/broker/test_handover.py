@@ -208,6 +208,21 @@ def test_a_clean_stop_says_how_far_messages_really_came(rig: BrokerRig, store: S
     assert [store.handed_out(place) for place in store.places()] == [2]
 
 
+def test_D7_a_clean_stop_does_not_mark_what_was_given_back_unseen(rig: BrokerRig, store: SlowStore) -> None:
+    producer, consumer = rig.connect(), rig.consumer(Q)
+    sent = [producer.send(Q) for _ in range(5)]
+    store.sync()
+    consumer.close(last_delivered=sent[1].sequence)
+    rig.broker.stop()
+    assert [store.handed_out(place) for place in store.places()] == [2]
+
+
+def test_a_clean_stop_with_nothing_seen_leaves_no_mark(rig: BrokerRig, store: SlowStore) -> None:
+    open_the_way(rig, store)[1].ack()
+    rig.broker.stop()
+    assert [store.handed_out(place) for place in store.places()] == [0]
+
+
 # ---- through the end of a broker -------------------------------------------------------------------------------
 
 
