@@ -144,7 +144,7 @@ class ConsumerCore:
 
     def on_dispatch(self, dispatch: Dispatch) -> None:
         """Take what the broker sent."""
-        if self.is_closed:
+        if self.is_closed and not self._expected:  # one that is closed may still belong to a transaction
             return
         delivery = Delivery(dispatch, self._connection.epoch, next(self._arrivals))
         if len(self._channel) > 2 * self.prefetch + _BEYOND_WINDOW_MAX:
@@ -152,6 +152,8 @@ class ConsumerCore:
         if self._pulls:
             self._pulls -= 1
         if self._connection.is_failover and not self._info.browser and self._has_been_here(delivery):
+            return
+        if self.is_closed:
             return
         # Whoever waits has seen that nothing was there: those who come while something is need nobody to be woken.
         is_first = not self._channel

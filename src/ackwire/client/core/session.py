@@ -186,7 +186,7 @@ class SessionCore:
         self.connection.one_way(self.info())
 
     def interrupted(self) -> None:
-        for consumer in list(self.consumers):
+        for consumer in self.transactions.consumers():  # those too that are closed and wait for the decision
             consumer.interrupted()
         self.on_wake()
 

@@ -99,9 +99,10 @@ class Transactions:
 
     def missing_redeliveries(self) -> int:
         """Messages consumed on an earlier link that have not come again."""
-        return sum(consumer.missing_redeliveries() for consumer in self._consumers())
+        return sum(consumer.missing_redeliveries() for consumer in self.consumers())
 
-    def _consumers(self) -> "list[ConsumerCore]":
+    def consumers(self) -> "list[ConsumerCore]":
+        """Those of the session, and those that leave when the transaction is decided."""
         return [*self._session.consumers, *self._leaving]
 
     def commit(self) -> Done:
@@ -109,7 +110,7 @@ class Transactions:
         self._check_local("commit")
         if self.transaction_id is None:
             return settled(None)
-        for consumer in self._consumers():
+        for consumer in self.consumers():
             self._has_consumed |= consumer.has_consumed
             consumer.acknowledge()
         self.deciding = Reply()
@@ -137,7 +138,7 @@ class Transactions:
 
     def _committed(self) -> None:
         deciding = self._forget(None)
-        for consumer in self._consumers():
+        for consumer in self.consumers():
             consumer.committed()
         self._let_leave()
         deciding.settle(None)
@@ -150,7 +151,7 @@ class Transactions:
 
     def _ended_with(self, error: JMSError, cause: BaseException | None) -> None:
         deciding = self._forget(error)
-        for consumer in self._consumers():
+        for consumer in self.consumers():
             consumer.roll_back(cause)
         self._let_leave()
         error.__cause__ = cause
@@ -196,7 +197,7 @@ class Transactions:
 
     def _undone(self) -> None:
         deciding = self._forget(_undone())
-        for consumer in self._consumers():
+        for consumer in self.consumers():
             consumer.roll_back()
         self._let_leave()
         deciding.settle(None)
@@ -305,7 +306,7 @@ class Transactions:
         if self.transaction_id != xid:
             raise XAError(f"{xid} is not the transaction that this session is in", XAER_PROTO)
         consumed = self._ended.setdefault(xid, [])
-        for consumer in self._consumers():
+        for consumer in self.consumers():
             consumer.acknowledge()
             consumed.append((consumer, consumer.hand_over()))
         reply = self._request(TransactionType.END)
