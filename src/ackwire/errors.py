@@ -10,6 +10,8 @@
         │   └── DestinationGone           a temporary destination that was deleted or never made
         ├── InvalidSelector           a selector that does not parse
         ├── UnknownResource           connection, session, producer or consumer never announced
+        ├── RangeGone                 messages that were committed before, or are lost
+        ├── Conflict                  it contradicts what was done or agreed before
         ├── NotAuthorised             wrong credentials, or no right to do this
         ├── ResourceLimit             a stated limit is reached
         ├── StoreFailed               the store could not write or sync: it promises nothing any more
@@ -57,6 +59,14 @@ class InvalidSelector(BrokerError):
 
 class UnknownResource(BrokerError):
     """A connection, session, producer or consumer that was never announced."""
+
+
+class RangeGone(BrokerError):
+    """Messages of a cursor that were committed and forgotten, or that are lost; the message says which numbers."""
+
+
+class Conflict(BrokerError):
+    """A request that contradicts what was agreed or done before: other terms, another order, an unknown part."""
 
 
 class NotAuthorised(BrokerError):

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ackwire.recent import COMMITS_REMEMBERED
-from ackwire.store.contract import DurableKey, PreparedTransaction
+from ackwire.store.contract import CursorNote, DurableKey, Note, PreparedTransaction
+from tests.helpers.store_history import NOTES
 from tests.helpers.stored import (
     D,
     E,
@@ -283,3 +284,63 @@ def test_sequence_never_goes_back(factory: StoreFactory, messages: Messages) -> 
     assert store.last_sequence() >= 5
     store.append(made[1], [R])
     assert factory.reopen().last_sequence() >= 5
+
+
+# ---- notes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("note", NOTES, ids=lambda note: note.key)
+def test_note_is_kept_as_it_is(factory: StoreFactory, note: Note) -> None:
+    """K1."""
+    store = factory.open()
+    for each in NOTES:
+        store.put_note(each)
+    store.drop_note(NOTES[0].key if note is not NOTES[0] else NOTES[1].key)
+    assert note in list(factory.reopen().notes())
+
+
+def test_note_takes_the_place_of_the_one_before_it(factory: StoreFactory) -> None:
+    """K1."""
+    store = factory.open()
+    cursor = CursorNote("c", Q, Q, None, 0, ())
+    store.put_note(cursor)
+    store = factory.reopen()
+    later = replace(cursor, committed=10, held=(11, 200_000))
+    store.put_note(later)
+    assert list(factory.reopen().notes()) == [later]
+
+
+def test_dropped_note_is_gone(factory: StoreFactory) -> None:
+    """K1."""
+    store = factory.open()
+    for note in NOTES:
+        store.put_note(note)
+    for note in NOTES[1:]:
+        store.drop_note(note.key)
+    store.drop_note("nobody's")
+    assert list(factory.reopen().notes()) == [NOTES[0]]
+
+
+def test_messages_are_removed_by_their_sequences(factory: StoreFactory, messages: Messages) -> None:
+    """K1: and one that is not there changes nothing."""
+    store = factory.open()
+    made = [messages.make(Q) for _ in range(5)]
+    for message in made:
+        store.append(message, [Q])
+    store.remove_many(Q, [made[0].sequence, made[3].sequence, 999])
+    store.remove_many(R, [made[1].sequence])
+    left = [made[1].sequence, made[2].sequence, made[4].sequence]
+    assert [it.sequence for it in factory.reopen().waiting(Q)] == left
+
+
+def test_stored_bytes_can_be_read_in_any_order(factory: StoreFactory, messages: Messages) -> None:
+    """K1."""
+    store = factory.open()
+    made = [messages.make(Q, text=str(number)) for number in range(3)]
+    for message in made:
+        store.append(message, [Q])
+    wanted = [made[2].sequence, 999, made[0].sequence]
+    for _ in range(2):
+        found = store.read(Q, wanted)
+        assert [it and it.frame for it in found] == [made[2].frame, None, made[0].frame]
+        store = factory.reopen()

@@ -35,7 +35,7 @@ class Damaged:
     """A store that was closed well, and then something happened to its files."""
 
     def __init__(self) -> None:
-        self.factory, self.state, happenings, random = JournalFactory(), Reference(), Happenings(), Random(11)
+        self.factory, self.state, happenings, random = JournalFactory(), Reference(), Happenings(), Random(12)
         self.disk = self.factory.disk
         store = self.factory.open()
         for kind in STORED:

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 from ackwire.message import Message
-from ackwire.store.contract import DurableKey, DurableRecord, Place, PreparedTransaction, ScheduledJob
+from ackwire.store.contract import DurableKey, DurableRecord, Note, Place, PreparedTransaction, ScheduledJob
 from tests.helpers.stored import Kept, facts, job_facts, only_handed_out, prepared_facts, waiting_facts
 
 
@@ -18,6 +18,7 @@ class Reference:
         self.prepared: dict[Hashable, PreparedTransaction] = {}
         self.counts: dict[bytes, int] = {}
         self.commits: list[Hashable] = []
+        self.notes: dict[str, Note] = {}
         self.handed_out: dict[Place, int] = {}
         self.last_sequence = 0
 
@@ -29,6 +30,7 @@ class Reference:
         twin.prepared = dict(self.prepared)
         twin.counts = dict(self.counts)
         twin.commits = list(self.commits)
+        twin.notes = dict(self.notes)
         twin.handed_out = dict(self.handed_out)
         twin.last_sequence = self.last_sequence
         return twin
@@ -79,6 +81,12 @@ class Reference:
             self.commits.remove(transaction_id)
         self.commits.append(transaction_id)
 
+    def put_note(self, note: Note) -> None:
+        self.notes[note.key] = note
+
+    def drop_note(self, key: str) -> None:
+        self.notes.pop(key, None)
+
     def hand_out(self, place: Place, sequence: int) -> None:
         self.handed_out[place] = max(sequence, self.handed_out.get(place, 0))
         self.last_sequence = max(sequence, self.last_sequence)
@@ -105,6 +113,7 @@ class Reference:
             prepared={key: prepared_facts(it, self._has) for key, it in self.prepared.items()},
             last_counts=list(self.counts.items()),
             commits=list(self.commits),
+            notes=dict(self.notes),
             handed_out=only_handed_out(waiting, lambda place: self.handed_out.get(place, 0)),
             last_sequence=self.last_sequence,
         )

@@ -10,11 +10,21 @@ what a group removes: if the group never happened, the message must be there, or
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
-from ackwire.store.contract import DurableKey, Place, PreparedTransaction, Store
+from ackwire.store.contract import (
+    BatchNote,
+    CursorNote,
+    DurableKey,
+    Note,
+    Place,
+    PreparedTransaction,
+    StagedNote,
+    Store,
+)
 from tests.helpers.reference import Reference
 from tests.helpers.stored import D, E, Kept, Messages, Q, R, T, Verb, difference, durable, local_id, xa_id
 
@@ -24,8 +34,17 @@ SIZES = (0, 10, 10, 200, 1000, 5000)
 KINDS = (
     *("append", "append", "append", "append", "remove", "remove", "remove", "move", "replace", "purge", "remove_place"),
     *("add_durable", "add_job", "add_job", "remove_job", "prepare", "decide", "commit", "hand_out"),
+    *("note", "note", "drop_note"),
 )
 """The methods of `Happenings`, more of those that are more frequent."""
+
+
+NOTES: tuple[Note, ...] = (
+    CursorNote("ä cursor", Q, Q, "n = 1", 0, ()),
+    CursorNote("of a topic", D, T, None, 0, ()),
+    StagedNote("spark", "part 1", 7, 1000, ((Q, (5, 3)), (D, (9, 1, 12, 4)))),
+    BatchNote("spark", 7, 2000),
+)
 
 
 def no_failure(failure: StoreFailed) -> None:
@@ -262,6 +281,19 @@ class Happenings:
         if random.random() < 0.2:
             return [lambda it: it.hand_out_no_further(place, sequence)]
         return [lambda it: it.hand_out(place, sequence)]
+
+    def note(self, state: Reference, random: Random) -> list[Verb]:  # noqa: ARG002
+        note = random.choice(NOTES)
+        if isinstance(note, CursorNote):
+            runs = [random.randrange(1, 2**60) for _ in range(2 * random.choice((0, 1, 3, 200)))]
+            note = replace(note, committed=random.randrange(2**50), held=tuple(runs))
+        elif isinstance(note, BatchNote):
+            note = replace(note, batch=random.randrange(1000))
+        return [lambda it: it.put_note(note)]
+
+    def drop_note(self, state: Reference, random: Random) -> list[Verb]:  # noqa: ARG002
+        key = random.choice(NOTES).key
+        return [lambda it: it.drop_note(key)]
 
     def _message(self, random: Random) -> Message:
         return self.messages.make(

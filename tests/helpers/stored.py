@@ -11,6 +11,7 @@ from ackwire.message import Message
 from ackwire.store.contract import (
     DurableKey,
     DurableRecord,
+    Note,
     Place,
     PreparedTransaction,
     ScheduledJob,
@@ -131,6 +132,7 @@ class Kept:
     prepared: dict[Hashable, Facts]
     last_counts: list[tuple[bytes, int]]
     commits: list[Hashable]
+    notes: dict[str, Note]
     handed_out: dict[Place, list[int]]
     """The sequences of those that may have reached consumers."""
     last_sequence: int
@@ -150,6 +152,7 @@ def kept(store: Store) -> Kept:
         prepared={it.transaction_id: prepared_facts(it, lambda *ack: ack in there) for it in store.prepared()},
         last_counts=list(store.last_counts()),
         commits=list(store.commits()),
+        notes={note.key: note for note in _each_once(store.notes())},
         handed_out=only_handed_out(waiting, store.handed_out),
         last_sequence=store.last_sequence(),
     )
@@ -207,6 +210,8 @@ class Recorder(Protocol):
     def prepare(self, transaction: PreparedTransaction, /) -> None: ...
     def decide(self, transaction_id: Hashable, /) -> None: ...
     def committed(self, transaction_id: Hashable, /) -> None: ...
+    def put_note(self, note: Note, /) -> None: ...
+    def drop_note(self, key: str, /) -> None: ...
     def hand_out(self, place: Place, sequence: int, /) -> None: ...
     def hand_out_no_further(self, place: Place, sequence: int, /) -> None: ...
     def atomically(self) -> AbstractContextManager[None]: ...

@@ -6,7 +6,7 @@ crashes. That is enough to lose, tear and reorder records, and simple enough to 
 
 import struct
 import zlib
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
@@ -18,9 +18,11 @@ from ackwire.store.background import Background
 from ackwire.store.contract import (
     DurableRecord,
     FileFacts,
+    Note,
     Place,
     PreparedTransaction,
     ScheduledJob,
+    StoredFrame,
     WaitingMessage,
 )
 from ackwire.store.files import Files
@@ -152,6 +154,10 @@ class ToyStore:
     def remove(self, place: Place, message: Message) -> None:
         self._record(lambda memory: memory.remove(place, message))
 
+    def remove_many(self, place: Place, sequences: Iterable[int]) -> None:
+        gone = list(sequences)
+        self._record(lambda memory: memory.remove_many(place, gone))
+
     def purge(self, place: Place, last_sequence: int, kept: Collection[int]) -> None:
         self._record(lambda memory: memory.purge(place, last_sequence, kept))
 
@@ -169,6 +175,12 @@ class ToyStore:
 
     def remember_count(self, producer_key: bytes, count: int) -> None:
         self._record(lambda memory: memory.remember_count(producer_key, count))
+
+    def put_note(self, note: Note) -> None:
+        self._record(lambda memory: memory.put_note(note))
+
+    def drop_note(self, key: str) -> None:
+        self._record(lambda memory: memory.drop_note(key))
 
     def prepare(self, transaction: PreparedTransaction) -> None:
         self._record(lambda memory: memory.prepare(transaction))
@@ -289,6 +301,9 @@ class ToyStore:
     def prepared(self) -> list[PreparedTransaction]:
         return self._memory.prepared()
 
+    def notes(self) -> list[Note]:
+        return self._memory.notes()
+
     def last_counts(self) -> list[tuple[bytes, int]]:
         return self._memory.last_counts()
 
@@ -308,6 +323,9 @@ class ToyStore:
             everything = {n: m for messages in self._memory._places.values() for n, m in messages.items()}
             return [everything.get(sequence) for sequence in sequences]
         return self._memory.load(place, sequences)
+
+    def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
+        return self._memory.read(place, sequences)
 
     def full(self) -> None:
         """Never, for a test."""

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, final
 from crc32c import crc32c
 
 from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
-from ackwire.store.contract import DurableRecord, Place, ScheduledJob, WaitingMessage
+from ackwire.store.contract import DurableRecord, Note, Place, ScheduledJob, WaitingMessage
 from ackwire.store.index import DamagedIndex, Index, Table
 from ackwire.store.journal.record import RecordKind, message_overhead, pack_place, record_bytes
 from ackwire.store.journal.state import PreparedRecord
@@ -165,13 +165,13 @@ class SegmentFacts:
         """For each other segment, how many messages of it this one says are gone."""
 
 
-StateValue = DurableRecord | ScheduledJob | PreparedRecord | tuple[int, ...]
+StateValue = DurableRecord | ScheduledJob | PreparedRecord | Note | tuple[int, ...]
 StateKey = tuple[RecordKind, bytes]
 
 
 @final
 class StateItem:
-    """A durable subscription, a job, a prepared transaction, or the list of gaps."""
+    """A durable subscription, a job, a prepared transaction, a note, or the list of gaps."""
 
     __slots__ = ("segments", "value")
 

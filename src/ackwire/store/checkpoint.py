@@ -12,8 +12,18 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, final
 
 from ackwire.recent import Recent
-from ackwire.store.catalog import Catalog, Delta, StateItem, StateKey, message_key, pack_entry, sealed, unsealed
-from ackwire.store.contract import DurableRecord, ScheduledJob, StoredForm
+from ackwire.store.catalog import (
+    Catalog,
+    Delta,
+    StateItem,
+    StateKey,
+    StateValue,
+    message_key,
+    pack_entry,
+    sealed,
+    unsealed,
+)
+from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, ScheduledJob, StagedNote, StoredForm
 from ackwire.store.index import Changes, DamagedIndex, Table
 from ackwire.store.journal.record import (
     Damaged,
@@ -24,7 +34,15 @@ from ackwire.store.journal.record import (
     unpack_numbers,
     unpack_place,
 )
-from ackwire.store.journal.state import PreparedRecord, pack_job, pack_prepared, unpack_job, unpack_prepared
+from ackwire.store.journal.state import (
+    PreparedRecord,
+    pack_job,
+    pack_note,
+    pack_prepared,
+    unpack_job,
+    unpack_note,
+    unpack_prepared,
+)
 
 _PLACE_ID: Final = Struct(">I")
 _NUMBER: Final = Struct(">Q")
@@ -177,7 +195,7 @@ def index_key(key: bytes) -> bytes:
     return key if len(key) <= _KEY_BYTES_MAX else b"\xff" + blake2b(key, digest_size=32).digest()
 
 
-# ---- durables, jobs, prepared transactions, gaps ---------------------------------------------------------------
+# ---- durables, jobs, prepared transactions, notes, gaps --------------------------------------------------------
 
 
 def _state_key(key: StateKey) -> bytes:
@@ -185,7 +203,7 @@ def _state_key(key: StateKey) -> bytes:
 
 
 def state_key(catalog: Catalog, value: object) -> StateKey:
-    """What a durable subscription, a job, a prepared transaction or the gaps are found by."""
+    """What a durable subscription, a job, a prepared transaction, a note or the gaps are found by."""
     match value:
         case DurableRecord():
             return durable_key(catalog.places[value.key].place_id)
@@ -193,6 +211,8 @@ def state_key(catalog: Catalog, value: object) -> StateKey:
             return job_key(value.job_id)
         case PreparedRecord():
             return prepared_key(value.transaction)
+        case CursorNote() | StagedNote() | BatchNote():
+            return note_key(value.key)
     return GAPS_KEY
 
 
@@ -205,6 +225,8 @@ def pack_state_payload(catalog: Catalog, value: object) -> bytes:
             return pack_job(value, with_message=True)
         case PreparedRecord():
             return pack_prepared(value)
+        case CursorNote() | StagedNote() | BatchNote():
+            return pack_note(value)
         case tuple():
             return pack_numbers(value)
     raise AssertionError(f"{value!r} is no state")
@@ -217,9 +239,7 @@ def pack_state(catalog: Catalog, item: StateItem) -> bytes:
     return head + pack_state_payload(catalog, item.value)
 
 
-def unpack_state(
-    kind: int, payload: memoryview, form: StoredForm, known: object
-) -> DurableRecord | ScheduledJob | PreparedRecord | tuple[int, ...]:
+def unpack_state(kind: int, payload: memoryview, form: StoredForm, known: object) -> StateValue:
     match kind:
         case RecordKind.DURABLE:
             return unpack_durable(payload)[1]
@@ -227,6 +247,8 @@ def unpack_state(
             return unpack_job(payload, form, known if isinstance(known, ScheduledJob) else None)
         case RecordKind.PREPARED:
             return unpack_prepared(payload)
+        case RecordKind.NOTE:
+            return unpack_note(payload)
         case RecordKind.GAPS:
             return tuple(unpack_numbers(payload))
     raise Damaged(f"records of type {kind} tell no state")
@@ -312,6 +334,10 @@ def job_key(job_id: str) -> StateKey:
 
 def prepared_key(transaction: bytes) -> StateKey:
     return RecordKind.PREPARED, transaction
+
+
+def note_key(key: str) -> StateKey:
+    return RecordKind.NOTE, key.encode("utf-8", "surrogatepass")
 
 
 GAPS_KEY: Final[StateKey] = (RecordKind.GAPS, b"")

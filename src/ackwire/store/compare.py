@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED
 from ackwire.store.catalog import Catalog, Entry, PlaceFacts, StateKey, StateValue
-from ackwire.store.contract import DurableRecord, Place, ScheduledJob
+from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, Place, ScheduledJob, StagedNote
 from ackwire.store.journal.record import RecordKind
 from ackwire.store.journal.state import PreparedRecord
 
@@ -206,4 +206,6 @@ def state_text(catalog: Catalog, key: StateKey) -> str:
             return f"job {job_id}"
         case PreparedRecord(transaction=transaction):
             return f"prepared transaction {transaction.hex()}"
+        case CursorNote() | StagedNote() | BatchNote() as note:
+            return note.key
     return "the list of removed segments" if key[0] == RecordKind.GAPS else f"a record of type {key[0]}"

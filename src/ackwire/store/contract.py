@@ -73,6 +73,68 @@ class PreparedTransaction:
     acks: tuple[tuple[Place, Message], ...]
 
 
+Runs = tuple[int, ...]
+"""Sequences of messages, in an order of their own: first, how many from there on, first, how many, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorNote:
+    """A cursor: what it reads, how far it has committed, and which messages are its own since then."""
+
+    name: str
+    place: Place
+    """Where its messages are, though nobody else gets them."""
+    destination: Destination
+    selector: str | None
+    committed: int
+    """The number of the last message that it needs no more."""
+    held: Runs
+    """The messages behind that, in the order of their numbers."""
+
+    @property
+    def key(self) -> str:
+        return f"cursor {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedNote:
+    """Part of a batch that is not committed yet: messages that are in their places, and that nobody sees."""
+
+    producer: str
+    part: str
+    batch: int
+    since_ms: int
+    held: tuple[tuple[Place, Runs], ...]
+
+    @property
+    def key(self) -> str:
+        return f"part {len(self.producer)} {self.producer} {self.part}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNote:
+    """The last batch that a producer has committed, so that a repetition is recognised."""
+
+    producer: str
+    batch: int
+    committed_ms: int
+
+    @property
+    def key(self) -> str:
+        return f"batch {self.producer}"
+
+
+Note = CursorNote | StagedNote | BatchNote
+"""What is remembered of those who read and write in bulk. A note replaces the one with the same key."""
+
+
+class StoredFrame(NamedTuple):
+    """A message as it was recorded, unread."""
+
+    frame: bytes
+    redeliveries: int
+
+
 class WaitingMessage(NamedTuple):
     """What a restart needs to know of a message that waits, without its bytes."""
 
@@ -132,6 +194,10 @@ class Store(Protocol):
         """Record that *message* has left *place*. A message removed before it was written need not be written."""
         ...
 
+    def remove_many(self, place: Place, sequences: Iterable[int]) -> None:
+        """Record that messages have left *place*, by their sequences; those that are not there change nothing."""
+        ...
+
     def purge(self, place: Place, last_sequence: int, kept: Collection[int]) -> None:
         """Record that every message of *place* up to *last_sequence* is gone, but for the sequences *kept*."""
         ...
@@ -167,6 +233,14 @@ class Store(Protocol):
 
     def committed(self, transaction_id: Hashable) -> None:
         """Record that a local transaction has committed, beside what it came to, so that a repetition is recognised."""
+        ...
+
+    def put_note(self, note: Note) -> None:
+        """Record *note*, in the place of an earlier one with the same key."""
+        ...
+
+    def drop_note(self, key: str) -> None:
+        """Record that a note is not needed any more; an unknown one changes nothing."""
         ...
 
     def hand_out(self, place: Place, sequence: int) -> None:
@@ -231,6 +305,10 @@ class Store(Protocol):
         """The prepared transactions that are not decided."""
         ...
 
+    def notes(self) -> Iterable[Note]:
+        """The notes that are kept, in any order."""
+        ...
+
     def last_counts(self) -> Iterable[tuple[bytes, int]]:
         """The last count of each producer that is remembered (`Origin.producer_key`), the longest unheard first."""
         ...
@@ -258,6 +336,10 @@ class Store(Protocol):
     def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
         """Messages of *place*, one for each of *sequences*; None for one that is not there or cannot be read, which
         the store has reported. Messages that are recorded and not removed can be loaded at any time."""
+        ...
+
+    def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
+        """What `load` gives, without looking into the messages: for those who pass them on in bulk."""
         ...
 
     def full(self) -> str | None:

@@ -11,7 +11,7 @@ for are written a moment later, so that a message which is consumed by then is n
 
 import errno
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -25,14 +25,16 @@ from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.store.background import Background
 from ackwire.store.catalog import Catalog, Entry, PlaceFacts, StateKey, StateValue
-from ackwire.store.checkpoint import Checkpoint, Position, durable_key, job_key, prepared_key
+from ackwire.store.checkpoint import Checkpoint, Position, durable_key, job_key, note_key, prepared_key
 from ackwire.store.contract import (
     DurableRecord,
     FileFacts,
+    Note,
     Place,
     PreparedTransaction,
     ScheduledJob,
     StoredForm,
+    StoredFrame,
     WaitingMessage,
 )
 from ackwire.store.explain import EXAMINED_MAX, explain
@@ -52,7 +54,7 @@ from ackwire.store.journal.record import (
     unpack_message,
 )
 from ackwire.store.journal.recovery import Recovery, Report, UnusableStore
-from ackwire.store.journal.state import PreparedRecord, pack_job, pack_prepared, read_message
+from ackwire.store.journal.state import PreparedRecord, pack_job, pack_note, pack_prepared, read_message
 from ackwire.store.journal.unwritten import (
     MovedMessage,
     UnwrittenCounts,
@@ -305,9 +307,17 @@ class JournalStore:
     def remove(self, place: Place, message: Message) -> None:
         self._require_good()
         facts = self._catalog.places.get(place)
-        if facts is None:
-            return
-        sequence = message.sequence
+        if facts is not None:
+            self._remove(facts, message.sequence)
+
+    def remove_many(self, place: Place, sequences: Iterable[int]) -> None:
+        self._require_good()
+        facts = self._catalog.places.get(place)
+        if facts is not None:
+            for sequence in sequences:
+                self._remove(facts, sequence)
+
+    def _remove(self, facts: PlaceFacts, sequence: int) -> None:
         self._keep_for_group(facts, sequence)
         unwritten = self._unwritten_in(facts, sequence)
         if unwritten is not None:
@@ -428,6 +438,16 @@ class JournalStore:
     def remember_count(self, producer_key: bytes, count: int) -> None:
         self._require_good()
         self._count_as(producer_key, count)
+
+    def put_note(self, note: Note) -> None:
+        self._require_good()
+        self.set_state(note_key(note.key), note, RecordKind.NOTE, pack_note(note))
+
+    def drop_note(self, key: str) -> None:
+        self._require_good()
+        if note_key(key) in self._catalog.state:
+            self._catalog.end_state(note_key(key))
+            self._record(UnwrittenPayload(RecordKind.NOTE_GONE, pack_text(key)))
 
     def prepare(self, transaction: PreparedTransaction) -> None:
         self._require_good()
@@ -889,6 +909,9 @@ class JournalStore:
         sends = tuple(read_message(self._form, frame) for frame in record.frames)
         return PreparedTransaction(self._form.transaction_from_bytes(record.transaction), sends, tuple(acks))
 
+    def notes(self) -> list[Note]:
+        return [item.value for item in self._catalog.state.values() if isinstance(item.value, Note)]
+
     def last_counts(self) -> list[tuple[bytes, int]]:
         return [(producer, count) for producer, (count, _) in self._catalog.counts.items()]
 
@@ -905,17 +928,30 @@ class JournalStore:
     # ---- reading -----------------------------------------------------------------------------------------------
 
     def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
+        stored = self.read(place, sequences)
+        return [self._message(place, it, frame) for it, frame in zip(sequences, stored, strict=True)]
+
+    def _message(self, place: Place, sequence: int, stored: StoredFrame | None) -> Message | None:
+        if stored is None:
+            return None
+        try:
+            message = read_message(self._form, stored.frame)
+        except Damaged as error:
+            self.report_damage(f"message {sequence} of {place!r} is lost: {error}")
+            return None
+        message.redelivery_counter = stored.redeliveries
+        return message
+
+    def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
         facts = self._catalog.places.get(place)
         if facts is None:
             return [None] * len(sequences)
-        found: dict[int, Message | None] = {}
+        found: dict[int, StoredFrame] = {}
         entries: list[tuple[Entry, int]] = []
         for sequence in sequences:
-            unwritten = self._unwritten_in(facts, sequence)
+            unwritten = self._unwritten_in(facts, sequence) if sequence in self._unwritten else None
             if isinstance(unwritten, UnwrittenMessage):
-                message = read_message(self._form, unwritten.message.frame)
-                message.redelivery_counter = unwritten.message.redelivery_counter
-                found[sequence] = message
+                found[sequence] = StoredFrame(unwritten.message.frame, unwritten.message.redelivery_counter)
             elif (entry := self._find(facts, sequence)) is not None:
                 entries.append((entry, sequence))
         for run in _runs(sorted(entries)):
@@ -929,7 +965,7 @@ class JournalStore:
             raise self._fail("trust the index of", error) from None
 
     def _read_run(
-        self, place: Place, run: list[tuple[Entry, int]], found: dict[int, Message | None], handed_out_before: int
+        self, place: Place, run: list[tuple[Entry, int]], found: dict[int, StoredFrame], handed_out_before: int
     ) -> None:
         """Read neighbouring messages at once."""
         first, last = run[0][0], run[-1][0]
@@ -945,23 +981,21 @@ class JournalStore:
             return
         for entry, sequence in run:
             try:
-                message = self._read_message(data, first.offset, entry, sequence)
-                if sequence <= handed_out_before:
-                    message.redelivery_counter = max(message.redelivery_counter, 1)
-                found[sequence] = message
+                stored = self._read_frame(data, first.offset, entry, sequence)
+                if sequence <= handed_out_before and not stored.redeliveries:
+                    stored = StoredFrame(stored.frame, 1)
+                found[sequence] = stored
             except Damaged as error:
                 self._report_unreadable(place, [(entry, sequence)], str(error))
 
-    def _read_message(self, data: memoryview, base: int, entry: Entry, sequence: int) -> Message:
+    def _read_frame(self, data: memoryview, base: int, entry: Entry, sequence: int) -> StoredFrame:
         record = read_record(data, base, entry.offset, entry.segment, self._seed)
         if record is None:
             raise Damaged("its checksum is wrong")
         stored = unpack_message(record.payload)
         if stored.sequence != sequence:
             raise Damaged(f"message {stored.sequence} is in its place")
-        message = read_message(self._form, bytes(stored.frame))
-        message.redelivery_counter = stored.redeliveries
-        return message
+        return StoredFrame(bytes(stored.frame), stored.redeliveries)
 
     def _report_unreadable(self, place: Place, run: list[tuple[Entry, int]], reason: str) -> None:
         for entry, sequence in run:

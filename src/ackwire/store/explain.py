@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from ackwire.store.catalog import Catalog, Entry, SegmentFacts
-from ackwire.store.contract import DurableRecord, FileFacts, Place, ScheduledJob
+from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, FileFacts, Place, ScheduledJob, StagedNote
 from ackwire.store.journal.state import PreparedRecord
 
 _NAMED_MAX: Final = 3
@@ -93,6 +93,12 @@ def _noun(value: object) -> str:
             return "scheduled job"
         case PreparedRecord():
             return "prepared transaction"
+        case CursorNote():
+            return "cursor"
+        case StagedNote():
+            return "staged part of a batch"
+        case BatchNote():
+            return "producer of batches"
     return "list of removed files"
 
 

@@ -3,7 +3,7 @@
 It keeps what the contract says must be kept, so it is also the reference that other stores are compared with.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ackwire.errors import StoreFailed
@@ -13,9 +13,11 @@ from ackwire.store.contract import (
     DurableKey,
     DurableRecord,
     FileFacts,
+    Note,
     Place,
     PreparedTransaction,
     ScheduledJob,
+    StoredFrame,
     WaitingMessage,
 )
 
@@ -33,6 +35,7 @@ class MemoryStore:
         self._durables: dict[DurableKey, DurableRecord] = {}
         self._jobs: dict[str, ScheduledJob] = {}
         self._prepared: dict[Hashable, PreparedTransaction] = {}
+        self._notes: dict[str, Note] = {}
         self._last_counts: Recent[bytes, int] = Recent(PRODUCERS_REMEMBERED)
         self._commits: Recent[Hashable, None] = Recent(COMMITS_REMEMBERED)
         self._handed_out: dict[Place, int] = {}
@@ -54,6 +57,11 @@ class MemoryStore:
         messages = self._places.get(place)
         if messages is not None:
             messages.pop(message.sequence, None)
+
+    def remove_many(self, place: Place, sequences: Iterable[int]) -> None:
+        messages = self._places.get(place, {})
+        for sequence in sequences:
+            messages.pop(sequence, None)
 
     def purge(self, place: Place, last_sequence: int, kept: Collection[int]) -> None:
         messages = self._places.get(place, {})
@@ -79,6 +87,12 @@ class MemoryStore:
 
     def remember_count(self, producer_key: bytes, count: int) -> None:
         self._last_counts[producer_key] = max(count, self._last_counts.get(producer_key, count))
+
+    def put_note(self, note: Note) -> None:
+        self._notes[note.key] = note
+
+    def drop_note(self, key: str) -> None:
+        self._notes.pop(key, None)
 
     def prepare(self, transaction: PreparedTransaction) -> None:
         self._prepared[transaction.transaction_id] = transaction
@@ -117,6 +131,7 @@ class MemoryStore:
         self._durables.clear()
         self._jobs.clear()
         self._prepared.clear()
+        self._notes.clear()
 
     # ---- what was kept -----------------------------------------------------------------------------------------
 
@@ -136,6 +151,9 @@ class MemoryStore:
     def prepared(self) -> list[PreparedTransaction]:
         return list(self._prepared.values())
 
+    def notes(self) -> list[Note]:
+        return list(self._notes.values())
+
     def last_counts(self) -> list[tuple[bytes, int]]:
         return list(self._last_counts.items())
 
@@ -153,6 +171,10 @@ class MemoryStore:
     def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
         messages = self._places.get(place, {})
         return [messages.get(sequence) for sequence in sequences]
+
+    def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
+        messages = self.load(place, sequences)
+        return [None if it is None else StoredFrame(it.frame, it.redelivery_counter) for it in messages]
 
     def full(self) -> None:
         """Memory has a limit of its own (`limits.memory_bytes_max`)."""

@@ -16,7 +16,7 @@ from ackwire.store.catalog import Catalog, Entry, StateKey
 from ackwire.store.check import CheckReport, Finding, FindingKind, check
 from ackwire.store.checkpoint import pack_state_payload
 from ackwire.store.compare import Located
-from ackwire.store.contract import Place, ScheduledJob
+from ackwire.store.contract import Note, Place, ScheduledJob
 from ackwire.store.engine import JournalStore
 from ackwire.store.journal.record import Damaged, RecordKind, pack_place_gone, pack_text
 from ackwire.store.journal.recovery import Quarantine, Report
@@ -177,6 +177,8 @@ class _Amending:
             self._store.record_again(UnwrittenPayload(RecordKind.DECIDED, key[1]))
         elif item is not None and isinstance(item.value, ScheduledJob):
             self._store.record_again(UnwrittenPayload(RecordKind.JOB_GONE, pack_text(item.value.job_id)))
+        elif item is not None and isinstance(item.value, Note):
+            self._store.record_again(UnwrittenPayload(RecordKind.NOTE_GONE, pack_text(item.value.key)))
 
     def _tell_removals(self, back: list[Located]) -> None:
         removals = UnwrittenRemovals(self._catalog)

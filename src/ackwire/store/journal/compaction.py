@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, final
 from ackwire.clock import Clock
 from ackwire.store.background import Background
 from ackwire.store.catalog import Catalog, PlaceFacts, SegmentFacts, StateValue
-from ackwire.store.checkpoint import GAPS_KEY, job_key, pack_state_payload, prepared_key
-from ackwire.store.contract import DurableKey, ScheduledJob
+from ackwire.store.checkpoint import GAPS_KEY, job_key, note_key, pack_state_payload, prepared_key
+from ackwire.store.contract import CursorNote, DurableKey, ScheduledJob
 from ackwire.store.journal.record import (
     Damaged,
     Record,
@@ -32,7 +32,7 @@ from ackwire.store.journal.record import (
     unpack_removed,
 )
 from ackwire.store.journal.segment import Damage, SegmentScan
-from ackwire.store.journal.state import PreparedRecord, job_id_of
+from ackwire.store.journal.state import PreparedRecord, job_id_of, note_key_of
 from ackwire.store.journal.unwritten import MovedMessage, UnwrittenCounts, UnwrittenPayload, UnwrittenRemovals
 from ackwire.store.journal.writer import JournalWriter
 
@@ -206,6 +206,8 @@ class Compaction:
                 return job_key(job_id_of(record.payload)) not in self._catalog.state
             case RecordKind.DECIDED:
                 return prepared_key(bytes(record.payload)) not in self._catalog.state
+            case RecordKind.NOTE_GONE:
+                return note_key(note_key_of(record.payload)) not in self._catalog.state
         return False
 
     def _move_state(self, number: int) -> None:
@@ -270,4 +272,6 @@ def _carried_bytes(value: StateValue) -> int:
             return len(value.message.frame)
         case PreparedRecord():
             return sum(map(len, value.frames))
+        case CursorNote():
+            return 8 * len(value.held)
     return 0

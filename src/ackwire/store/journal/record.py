@@ -43,6 +43,8 @@ class RecordKind(IntEnum):
     COMMITTED = 14
     COUNTS = 15
     GAPS = 16
+    NOTE = 17
+    NOTE_GONE = 18
 
 
 class Flag(IntFlag):
@@ -187,6 +189,10 @@ class Reader:
         except UnicodeDecodeError:
             raise Damaged("a text is not UTF-8") from None
 
+    def place_name(self) -> Place:
+        kind, first, second = self.u8(), self.text(), self.text()
+        return DurableKey(first, second) if kind == _DURABLE_PLACE else _destination(first, second)
+
 
 # ---- messages --------------------------------------------------------------------------------------------------
 
@@ -287,22 +293,24 @@ _DESTINATION_PLACE: Final = 0
 _DURABLE_PLACE: Final = 1
 
 
-def pack_place(place_id: int, place: Place, handed_out: int) -> bytes:
+def pack_place_name(place: Place) -> bytes:
+    """A place by its name, for what must outlive its number."""
     if isinstance(place, DurableKey):
         kind, first, second = _DURABLE_PLACE, place.client_id, place.name
     else:
         kind, first, second = _DESTINATION_PLACE, place.kind.value, place.name
-    return _U32.pack(place_id) + bytes((kind,)) + pack_text(first) + pack_text(second) + _U64.pack(handed_out)
+    return bytes((kind,)) + pack_text(first) + pack_text(second)
+
+
+def pack_place(place_id: int, place: Place, handed_out: int) -> bytes:
+    return _U32.pack(place_id) + pack_place_name(place) + _U64.pack(handed_out)
 
 
 def unpack_place(payload: memoryview) -> tuple[int, Place, int]:
     """Its id, the place, and up to which sequence its messages were handed out."""
     reader = Reader(payload)
-    place_id, kind, first, second = reader.u32(), reader.u8(), reader.text(), reader.text()
-    handed_out = reader.u64() if reader.left else 0  # the first brokers did not write it
-    if kind == _DURABLE_PLACE:
-        return place_id, DurableKey(first, second), handed_out
-    return place_id, _destination(first, second), handed_out
+    place_id, place = reader.u32(), reader.place_name()
+    return place_id, place, reader.u64() if reader.left else 0  # the first brokers did not write it
 
 
 def _destination(kind: str, name: str) -> Destination:

@@ -20,6 +20,7 @@ from ackwire.store.checkpoint import (
     durable_key,
     job_key,
     load,
+    note_key,
     prepared_key,
     read_position,
     unpack_state,
@@ -53,7 +54,7 @@ from ackwire.store.journal.segment import (
     segment_numbers,
     segment_path,
 )
-from ackwire.store.journal.state import job_id_of, read_message, unpack_prepared
+from ackwire.store.journal.state import job_id_of, note_key_of, read_message, unpack_prepared
 from ackwire.store.journal.writer import SPARE_NAME
 
 _REPORT_NAME: Final = "report.jsonl"
@@ -535,6 +536,8 @@ class Recovery:
                 catalog.end_state(key)
             case RecordKind.DECIDED:
                 catalog.end_state(prepared_key(bytes(payload)))
+            case RecordKind.NOTE_GONE:
+                catalog.end_state(note_key(note_key_of(payload)))
             case _:
                 self._apply_state(record)
 
@@ -550,6 +553,8 @@ class Recovery:
                 key = job_key(job_id_of(payload))
             case RecordKind.PREPARED:
                 key = prepared_key(unpack_prepared(payload).transaction)
+            case RecordKind.NOTE:
+                key = note_key(note_key_of(payload))
             case RecordKind.GAPS:
                 key = GAPS_KEY
             case _:

@@ -1,12 +1,15 @@
-"""Jobs and prepared transactions as payloads: they hold messages, and ids that only the wire can read."""
+"""Jobs, prepared transactions and notes as payloads."""
 
+import sys
+from array import array
 from struct import Struct
 from typing import Final, NamedTuple
 
+from ackwire.destinations import Destination
 from ackwire.errors import AckwireError
 from ackwire.message import Message
-from ackwire.store.contract import ScheduledJob, StoredForm
-from ackwire.store.journal.record import Damaged, Reader, pack_bytes, pack_text
+from ackwire.store.contract import BatchNote, CursorNote, Note, Runs, ScheduledJob, StagedNote, StoredForm
+from ackwire.store.journal.record import Damaged, Reader, pack_bytes, pack_place_name, pack_text
 
 _TIMES: Final = Struct(">qqqqq")
 _COUNT: Final = Struct(">I")
@@ -72,6 +75,71 @@ def unpack_prepared(payload: memoryview) -> PreparedRecord:
     frames = tuple(reader.bytes() for _ in range(reader.u32()))
     acks = [reader.unpack(_ACK) for _ in range(reader.u32())]
     return PreparedRecord(transaction, frames, tuple((place_id, sequence) for place_id, sequence in acks))
+
+
+# ---- notes -----------------------------------------------------------------------------------------------------
+
+_CURSOR, _STAGED, _BATCH = 1, 2, 3
+_I64: Final = Struct(">q")
+
+
+def pack_note(note: Note) -> bytes:
+    """A note with its key in front, so that it can be found without reading the rest."""
+    return pack_text(note.key) + _pack_note(note)
+
+
+def _pack_note(note: Note) -> bytes:
+    match note:
+        case CursorNote():
+            selector = b"\0" if note.selector is None else b"\1" + pack_text(note.selector)
+            terms = pack_text(note.name) + pack_place_name(note.place) + pack_place_name(note.destination) + selector
+            return bytes((_CURSOR,)) + terms + _I64.pack(note.committed) + pack_bytes(_pack_runs(note.held))
+        case StagedNote():
+            head = pack_text(note.producer) + pack_text(note.part) + _I64.pack(note.batch) + _I64.pack(note.since_ms)
+            held = (pack_place_name(place) + pack_bytes(_pack_runs(runs)) for place, runs in note.held)
+            return bytes((_STAGED,)) + head + _COUNT.pack(len(note.held)) + b"".join(held)
+        case BatchNote():
+            return bytes((_BATCH,)) + pack_text(note.producer) + _I64.pack(note.batch) + _I64.pack(note.committed_ms)
+
+
+def unpack_note(payload: memoryview) -> Note:
+    reader = Reader(payload)
+    reader.text()
+    match reader.u8():
+        case 1:
+            name, place, destination = reader.text(), reader.place_name(), reader.place_name()
+            if not isinstance(destination, Destination):
+                raise Damaged(f"cursor {name} reads {destination!r}, which is no destination")
+            selector = reader.text() if reader.u8() else None
+            return CursorNote(name, place, destination, selector, reader.i64(), _unpack_runs(reader.bytes()))
+        case 2:
+            producer, part, batch, since_ms = reader.text(), reader.text(), reader.i64(), reader.i64()
+            held = [(reader.place_name(), _unpack_runs(reader.bytes())) for _ in range(reader.u32())]
+            return StagedNote(producer, part, batch, since_ms, tuple(held))
+        case 3:
+            return BatchNote(reader.text(), reader.i64(), reader.i64())
+        case kind:
+            raise Damaged(f"notes of kind {kind} are not known")
+
+
+def note_key_of(payload: memoryview) -> str:
+    return Reader(payload).text()
+
+
+def _pack_runs(runs: Runs) -> bytes:
+    packed = array("Q", runs)  # there may be a hundred thousand
+    if sys.byteorder == "little":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _unpack_runs(data: bytes) -> Runs:
+    if len(data) % 16:
+        raise Damaged("a list of runs has an odd length")
+    runs = array("Q", data)
+    if sys.byteorder == "little":
+        runs.byteswap()
+    return tuple(runs)
 
 
 def read_message(form: StoredForm, frame: bytes) -> Message:
