@@ -302,7 +302,7 @@ def test_note_is_kept_as_it_is(factory: StoreFactory, note: Note) -> None:
 def test_note_takes_the_place_of_the_one_before_it(factory: StoreFactory) -> None:
     """K1."""
     store = factory.open()
-    cursor = CursorNote("c", Q, Q, None, 0, ())
+    cursor = CursorNote("c", Q, Q, None, 0, 0, (), ())
     store.put_note(cursor)
     store = factory.reopen()
     later = replace(cursor, committed=10, held=(11, 200_000))

@@ -40,9 +40,9 @@ KINDS = (
 
 
 NOTES: tuple[Note, ...] = (
-    CursorNote("ä cursor", Q, Q, "n = 1", 0, ()),
-    CursorNote("of a topic", D, T, None, 0, ()),
-    StagedNote("spark", "part 1", 7, 1000, ((Q, (5, 3)), (D, (9, 1, 12, 4)))),
+    CursorNote("ä cursor", Q, Q, "n = 1", 0, 0, (), (7, 2)),
+    CursorNote("of a topic", D, T, None, 0, 0, (), ()),
+    StagedNote("spark", "part 1", 7, 1000, True, ((Q, (5, 3)), (D, (9, 1, 12, 4)))),
     BatchNote("spark", 7, 2000),
 )
 

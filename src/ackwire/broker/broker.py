@@ -15,6 +15,7 @@ from typing import final
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
+from ackwire.broker.cursors import CURSOR_CLIENT_ID, Cursors, Row
 from ackwire.broker.handover import Desk
 from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
@@ -25,6 +26,7 @@ from ackwire.broker.registry import Registry
 from ackwire.broker.restore import restore
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
+from ackwire.broker.staging import Staging
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.transactions import Transaction
 from ackwire.broker.transactor import Transactor
@@ -73,6 +75,8 @@ class Broker:
         self.consumption = Consumption(self, store)
         self.transactor = Transactor(self, store)
         self.scheduler = Scheduler(self, store)
+        self.cursors = Cursors(self, store)
+        self.staging = Staging(self, store)
         self._questions = Questions(self)
 
     def _has_undecided_acks(self, connection: Connection) -> bool:
@@ -98,6 +102,8 @@ class Broker:
             raise InvalidClientId("a connection needs a client id, and this one has none")
         if self.broker_id in (connection_id, client_id) and port is not self._questions:
             raise InvalidClientId(f"{self.broker_id} is the broker's own id")
+        if client_id == CURSOR_CLIENT_ID:
+            raise InvalidClientId(f"{client_id} is whose the subscriptions of cursors are; choose another client id")
         holder = self._client_ids.get(client_id)
         if holder is not None and holder.connection_id != connection_id:
             raise InvalidClientId(
@@ -286,11 +292,29 @@ class Broker:
         for subscription in list(connection.subscriptions.values()):
             self.consumption.pump(subscription)
 
+    def browse_rows(self, where: Destination, after: int, to: int, limit: int) -> list[Row]:
+        """Up to *limit* messages of a queue with sequences behind *after*, up to *to*, without taking them."""
+        return [
+            Row(sequence, frame, redeliveries)
+            for sequence, frame, redeliveries in self._existing_queue(where).look(after, to, limit)
+        ]
+
+    def browse_sequences(self, where: Destination) -> list[int]:
+        """The sequences of all that `browse_rows` would show now, in order."""
+        return self._existing_queue(where).sequences()
+
+    def _existing_queue(self, where: Destination) -> Queue:
+        queue = self.registry.router.get(where)
+        if not isinstance(queue, Queue):
+            raise UnknownResource(f"{where!r} does not exist, or is no queue")
+        return queue
+
     # ---- time --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Bring back what the store has kept, and begin the work that time triggers."""
         restore(self, self._store)
+        self.staging.start()
         self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
 
     def stop(self) -> None:

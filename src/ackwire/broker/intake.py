@@ -1,8 +1,8 @@
 """How a message comes in: space, duplicates, order, where it goes (SEMANTICS B, G1)."""
 
+import itertools
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.advisory import is_advisory
@@ -12,6 +12,7 @@ from ackwire.broker.repetitions import Repetitions
 from ackwire.broker.router import VIRTUAL_TOPIC_PREFIX
 from ackwire.broker.scheduler import LATEST_MS, SCHEDULER_MARK, mentions_scheduler
 from ackwire.broker.session import Connection
+from ackwire.broker.topic import Topic
 from ackwire.destinations import Destination, Kind
 from ackwire.errors import BrokerError, InvalidDestination, NotAuthorised
 from ackwire.message import Message
@@ -35,16 +36,22 @@ class Intake:
     def __init__(self, broker: "Broker", store: Store) -> None:
         self._broker = broker
         self._store = store
-        self._sequences = count(1)
+        self._sequences = itertools.count(1)
         self._repetitions = Repetitions(store)
 
     def stamp(self, message: Message) -> None:
         """Give *message* the next place in the broker's order."""
         self._broker.editor.stamp(message, next(self._sequences), self._broker.clock.now_ms())
 
+    def take_sequences(self, count: int) -> int:
+        """The first of *count* places in the broker's order, which are taken from now on."""
+        first = next(self._sequences)
+        self._sequences = itertools.count(first + count)
+        return first
+
     def restore(self) -> None:
         """The order goes on where an earlier run left it, and what it had stored is recognised (J4)."""
-        self._sequences = count(self._store.last_sequence() + 1)
+        self._sequences = itertools.count(self._store.last_sequence() + 1)
         self._repetitions.restore()
 
     def send(
@@ -222,7 +229,7 @@ class Intake:
     def _put(self, connection: Connection | None, message: Message, where: Destination) -> None:
         target = self._broker.registry.get_or_make(where)
         self.stamp(message)
-        self._settle_expiration(message, target.policy)
+        self.settle_expiration(message, target.policy)
         if isinstance(target, Queue):
             self.enqueue(target, message)
             return
@@ -240,6 +247,12 @@ class Intake:
                 copy = self.copy_for(message, queue_name, original=where)
                 self._put(connection, copy, queue_name)
 
+    def publish_staged(self, message: Message) -> None:
+        """Publish *message*, which has its sequence and its expiration, on its topic."""
+        topic = self._broker.registry.get_or_make(message.destination)
+        assert isinstance(topic, Topic)
+        topic.accept(message, None, has_expired=0 < message.expiration <= self._broker.clock.now_ms())
+
     def enqueue(self, queue: Queue, message: Message) -> None:
         """Record *message* and put it on *queue*."""
         if message.persistent and queue.is_stored:
@@ -254,7 +267,7 @@ class Intake:
     def _settle_clock_difference(self, message: Message) -> None:
         """Count the time to live from now where the producer's clock is not ours: good messages must not expire (N1).
 
-        On arrival and not in `_settle_expiration`, because a transaction or a full memory may hold the message up, and
+        On arrival and not in `settle_expiration`, because a transaction or a full memory may hold the message up, and
         that time is its own.
         """
         clocks = self._broker.settings.clocks
@@ -267,7 +280,7 @@ class Intake:
         if behind_ms > tolerated_ms or (clocks.correction == "both" and -behind_ms > tolerated_ms):
             self._broker.editor.with_expiration(message, min(now_ms + time_to_live_ms, LATEST_MS), now_ms)
 
-    def _settle_expiration(self, message: Message, policy: DestinationPolicy) -> None:
+    def settle_expiration(self, message: Message, policy: DestinationPolicy) -> None:
         """The policy's default for messages that would live for ever, and its ceiling for all."""
         if policy.expiration_default_seconds == 0 and policy.expiration_ceiling_seconds == 0:
             return

@@ -15,7 +15,7 @@ from ackwire.broker.pending import NO_LIMIT, Listed, PagedOut, PendingList
 from ackwire.editing import MessageEditor
 from ackwire.errors import RemoteProtocolError
 from ackwire.message import Message
-from ackwire.store.contract import DurableKey, Place, Spill, SpillDamaged, Store
+from ackwire.store.contract import DurableKey, Place, Spill, SpillDamaged, Store, StoredFrame
 
 BATCH_MESSAGES: Final = 256
 BATCH_BYTES: Final = 1024 * 1024
@@ -83,6 +83,15 @@ class Pager:
             return None
         message.ticket = ticket
         return message
+
+    def frames(self, place: Place, references: Sequence[Reference]) -> list[StoredFrame | None]:
+        """The same, unread."""
+        stored = iter(self._store.read(place, [sequence for sequence, ticket in references if not ticket]))
+        return [self._spilled_frame(place, ticket) if ticket else next(stored) for _, ticket in references]
+
+    def _spilled_frame(self, place: Place, ticket: int) -> StoredFrame | None:
+        message = self._load_spilled(place, ticket)
+        return None if message is None else StoredFrame(message.frame, 0)
 
     def free(self, tickets: Iterable[int]) -> None:
         """These messages have gone for good."""
@@ -171,6 +180,14 @@ class QueuePages:
         else:
             self._flow.used_bytes += message.size_bytes
         return message
+
+    def frames(self, references: Iterable[Reference]) -> list[StoredFrame | None]:
+        """The bytes of messages that are out of memory; None for what is lost, which has been reported."""
+        return self._pager.frames(self._place, list(references))
+
+    def stored(self, sequences: list[int]) -> list[Message]:
+        """Messages that are in no list, as the store has them; without those that are lost."""
+        return [it for it in self._load((sequence, 0) for sequence in sequences) if it is not None]
 
     def _load(self, references: Iterable[Reference]) -> list[Message | None]:
         return self._pager.load(self._place, list(references))

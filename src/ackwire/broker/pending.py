@@ -98,6 +98,10 @@ class PendingList:
         """The messages that are not paged out, in order."""
         return [entry for entry in self._items[self._head :] if isinstance(entry, Message)]
 
+    def sequences(self) -> list[int]:
+        """Of all that are here, in order."""
+        return [it for it, entry in zip(self._sequences, self._items, strict=True) if entry is not None]
+
     @property
     def first_position(self) -> int:
         return self._base + self._head
@@ -132,6 +136,35 @@ class PendingList:
         self.paged_count += len(waiting)
         self.paged_bytes += sum(map(itemgetter(_SIZE), waiting))
         self._earliest = min(chain((self._earliest,), filter(_is_time, map(itemgetter(_EXPIRATION), waiting))))
+
+    def insert(self, waiting: Sequence[WaitingMessage]) -> int:
+        """Add messages that the store has, in their order, between those that are here; the answer is the foremost
+        position that changed."""
+        if not waiting:
+            return self._base + len(self._items)
+        first = bisect_left(self._sequences, waiting[0].sequence)
+        behind = range(first, len(self._items))
+        gone = [WaitingMessage(self._sequences[it], self._expirations[it], 0, self._sizes[it]) for it in behind]
+        entries = dict(zip((it.sequence for it in gone), self._items[first:], strict=True))
+        merged = sorted([*gone, *waiting], key=itemgetter(_SEQUENCE)) if gone else waiting
+        del self._items[first:], self._sequences[first:], self._expirations[first:], self._sizes[first:]
+        self._sequences.extend(map(itemgetter(_SEQUENCE), merged))
+        self._expirations.extend(map(itemgetter(_EXPIRATION), merged))
+        self._sizes.extend(map(itemgetter(_SIZE), merged))
+        self._items.extend(entries.get(it.sequence, 0) for it in merged)
+        self._count += len(waiting)
+        self.paged_count += len(waiting)
+        self.paged_bytes += sum(map(itemgetter(_SIZE), waiting))
+        self._earliest = min(chain((self._earliest,), filter(_is_time, map(itemgetter(_EXPIRATION), waiting))))
+        self._head = min(self._head, first)
+        return self._base + first
+
+    def facts_at(self, position: int) -> PagedOut:
+        """What is known of the entry at *position* without its message; of its priority that is nothing."""
+        index = position - self._base
+        entry = self._items[index]
+        ticket = entry if isinstance(entry, int) else 0
+        return PagedOut(self._sequences[index], self._expirations[index], 0, self._sizes[index], ticket)
 
     def next_from(self, position: int) -> tuple[int, Entry] | None:
         """The first entry at or behind *position*, and where it is."""

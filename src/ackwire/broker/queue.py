@@ -12,22 +12,24 @@ The same class serves durable subscriptions: each is a queue with at most one co
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, final
 
 from ackwire.broker.browsing import Snapshot
 from ackwire.broker.dispatch import Lane
 from ackwire.broker.groups import MessageGroups
 from ackwire.broker.handover import Desk, Handover
+from ackwire.broker.held import Held, sequences_of
 from ackwire.broker.paging import BATCH_MESSAGES, Pager, QueuePages
-from ackwire.broker.pending import Cleared, PagedOut, PendingList
+from ackwire.broker.pending import NO_LIMIT, Cleared, PagedOut, PendingList
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.clock import Clock, Timer
 from ackwire.destinations import Destination
 from ackwire.editing import MessageEditor
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy
-from ackwire.store.contract import Place, Store, WaitingMessage
+from ackwire.selector import Selector
+from ackwire.store.contract import Place, Runs, Store, WaitingMessage
 
 _PRIORITY_LEVELS: Final = 10
 _NO_LIMIT: Final = 1 << 62
@@ -83,6 +85,8 @@ class Queue:
         levels = _PRIORITY_LEVELS if policy.prioritized else 1
         self._levels = [PendingList() for _ in range(levels)]
         self._lanes: dict[str | None, Lane] = {}
+        self._readers: list[Lane] = []
+        """Those of cursors: nobody is in them who could be sent a message."""
         self._groups = MessageGroups(policy.groups_max)
         self._exclusive: QueueSubscription | None = None
         self._is_continuing = False
@@ -94,6 +98,8 @@ class Queue:
         self._pages = QueuePages(place, pager, is_stored=self.is_stored, on_lost=self._lose)
         self._set_aside: set[int] = set()
         """Sequences of messages that are to be offered again later, and are in nobody's hands until then."""
+        self.holders: dict[object, Callable[[], Iterable[int]]] = {}
+        """Who has messages here that nobody else may have, and which: cursors, staged batches."""
         self._has_enough_consumers = policy.consumers_before_dispatch <= 1
         self._wait_for_consumers: Timer | None = None
         self._is_gone = False
@@ -327,7 +333,7 @@ class Queue:
     def _close_gaps(self, level: int) -> None:
         pending = self._levels[level]
         if pending.is_sparse:
-            lanes = list(self._lanes.values())
+            lanes = [*self._lanes.values(), *self._readers]
             for lane, moved in zip(lanes, pending.compact([it.positions[level] for it in lanes]), strict=True):
                 lane.positions[level] = moved
 
@@ -381,7 +387,7 @@ class Queue:
 
     def _look_at_all_again(self) -> None:
         """A group is free: lanes that passed over its messages may have them now."""
-        for lane in self._lanes.values():
+        for lane in (*self._lanes.values(), *self._readers):
             lane.look_at_all_again()
 
     def _deliver_waiting(self, subscription: QueueSubscription) -> None:
@@ -455,10 +461,12 @@ class Queue:
         for level, pending in enumerate(self._levels):
             mine = [message for message in messages if self._level_of(message) == level]
             if mine:
-                position = pending.put_back(mine)
-                for lane in self._lanes.values():
-                    lane.look_again_from(level, position)
+                self._changed_from(level, pending.put_back(mine))
         self.dispatch()
+
+    def _changed_from(self, level: int, position: int) -> None:
+        for lane in (*self._lanes.values(), *self._readers):
+            lane.look_again_from(level, position)
 
     def _choose_exclusive(self) -> None:
         """The one of highest priority that came first; None if nobody asked to be alone (H2)."""
@@ -518,6 +526,151 @@ class Queue:
     def unpause(self) -> None:
         self._is_paused = False
         self.dispatch()
+
+    # ---- a look at what is there -------------------------------------------------------------------------------
+
+    def sequences(self) -> list[int]:
+        """Of all that wait here or are in flight, in order."""
+        found = [it.sequence for level in range(len(self._levels)) for it in self._in_hand(level)]
+        for level in self._levels:
+            found += level.sequences()
+        return sorted(found)
+
+    def look(self, after: int, to: int, limit: int) -> list[tuple[int, bytes, int]]:
+        """Sequence, bytes and redeliveries of the next messages behind *after*, up to *to*, at most *limit*."""
+        found: dict[int, Message | PagedOut | int] = {}
+        for number, level in enumerate(self._levels):
+            found.update((it.sequence, it.entry) for it in level.between(after, to, limit, NO_LIMIT))
+            found.update((it.sequence, it) for it in self._in_hand(number) if after < it.sequence <= to)
+        shown = sorted(found)[:limit]
+        unread = [it for it in shown if not isinstance(found[it], Message)]
+        stored = self._pages.frames((it, _ticket(found[it])) for it in unread)
+        read = dict(zip(unread, stored, strict=True))
+        rows: list[tuple[int, bytes, int]] = []
+        for sequence in shown:
+            entry = found[sequence]
+            if isinstance(entry, Message):
+                rows.append((sequence, entry.frame, entry.redelivery_counter))
+            elif (frame := read[sequence]) is not None:
+                rows.append((sequence, frame.frame, frame.redeliveries))
+        return rows
+
+    # ---- cursors and staged batches ----------------------------------------------------------------------------
+
+    def add_reader(self, selector: Selector | None) -> Lane:
+        """A cursor will `reserve` messages, those that *selector* matches."""
+        lane = Lane(selector, len(self._levels))
+        self._readers.append(lane)
+        return lane
+
+    def remove_reader(self, lane: Lane) -> None:
+        self._readers.remove(lane)
+
+    def reserve(self, lane: Lane, count: int, held: Held) -> tuple[list[Message], bool]:
+        """Take up to *count* messages that wait out of everybody's reach, into *held*.
+
+        The answer is those of them that the store does not have, and whether that is all for now: a long look is cut
+        into turns.
+        """
+        unstored: list[Message] = []
+        if self._is_paused or self._exclusive is not None:
+            return unstored, True
+        budget = _EXAMINED_PER_TURN
+        for level in range(len(self._levels) - 1, -1, -1):
+            while count > 0 and budget > 0:
+                found = self._levels[level].next_from(lane.positions[level])
+                if found is None:
+                    break
+                budget -= 1
+                if self._reserve_at(lane, level, *found, held, unstored):
+                    count -= 1
+            self._close_gaps(level)
+        return unstored, count <= 0 or budget > 0
+
+    def _reserve_at(
+        self, lane: Lane, level: int, position: int, entry: Message | int, held: Held, unstored: list[Message]
+    ) -> bool:
+        """Reserve the entry at *position*, if *lane* may have it."""
+        pending = self._levels[level]
+        facts = pending.facts_at(position)
+        has_expired = 0 < facts.expiration <= self._clock.now_ms()
+        if isinstance(entry, int) and (entry or has_expired or lane.selector is not None or len(self._groups)):
+            self._pages.page_in(pending, position)
+            return False  # it is looked at again, now that it is here
+        if isinstance(entry, Message):
+            if has_expired:
+                pending.take(position)
+                self._expire(entry)
+                return False
+            lane.positions[level] = position + 1
+            if not self._is_for(lane, entry):
+                return False
+            self._reserve_message(entry, held, unstored)
+        pending.take(position)
+        held.add(WaitingMessage(facts.sequence, facts.expiration, level, facts.size_bytes))
+        return True
+
+    def _reserve_message(self, message: Message, held: Held, unstored: list[Message]) -> None:
+        if message.redelivery_counter:
+            held.redeliveries[message.sequence] = message.redelivery_counter
+        if not message.persistent:
+            held.unsafe.add(message.sequence)
+            unstored.append(message)
+        elif self._store.pages:
+            self._flow.used_bytes -= message.size_bytes
+
+    def store_held(self, messages: list[Message]) -> None:
+        """Record reserved messages that were not persistent: their reader may read them again after a crash."""
+        for message in messages:
+            self._store.append(message, (self.place,))
+            if message.ticket:
+                self._pages.free((message.ticket,))
+                message.ticket = 0
+            if self._store.pages:
+                self._flow.used_bytes -= message.size_bytes
+
+    def restore_held(self, held: Held, runs: Runs, kept: Mapping[int, WaitingMessage]) -> None:
+        """What was reserved in an earlier run, of which the store has *kept*."""
+        for sequence in sequences_of(runs):
+            message = kept.get(sequence) or WaitingMessage(sequence, 0, 0, 0)  # lost: whoever reads it is told
+            held.add(message)
+            self.size_bytes += message.size_bytes
+
+    def finish_held(self, held: Held, count: int) -> None:
+        """The first *count* of *held* are consumed: deleted here and in the store."""
+        size_bytes = held.first_bytes(count)
+        self._store.remove_many(self.place, held.sequences(0, count))
+        held.drop_first(count)
+        self.dequeued += count
+        self.size_bytes -= size_bytes
+        if not self._store.pages:
+            self._flow.used_bytes -= size_bytes
+        self._flow.release()
+
+    def give_back(self, held: Held) -> None:
+        """All of *held* wait in their places again."""
+        self._return_stored([it for it in held.messages() if it.sequence not in held.unsafe])
+        unsafe = self._pages.stored(sorted(held.unsafe))
+        self._store.remove_many(self.place, held.unsafe)
+        if self._store.pages:
+            self._flow.used_bytes += sum(message.size_bytes for message in unsafe)
+        self._return(unsafe)
+
+    def show(self, messages: list[WaitingMessage]) -> None:
+        """New messages, which the store has already, are there for consumers from now on."""
+        self.enqueued += len(messages)
+        self.size_bytes += sum(it.size_bytes for it in messages)
+        self._return_stored(messages)
+        self.dispatch()
+
+    def _return_stored(self, messages: list[WaitingMessage]) -> None:
+        """Put messages in line that the store has, without bringing them into memory where they need not be there."""
+        if not self._store.pages:
+            self._return(self._pages.stored([it.sequence for it in messages]))
+            return
+        for level, pending in enumerate(self._levels):
+            mine = [it for it in messages if self._level_of(it) == level]
+            self._changed_from(level, pending.insert(sorted(mine)))
 
     # ---- messages end ------------------------------------------------------------------------------------------
 
@@ -630,7 +783,8 @@ class Queue:
     def _out_of_reach(self) -> set[int]:
         """The sequences of what does not wait: in flight, acknowledged in open transactions, to be offered later."""
         in_flight = {message.sequence for s in self.subscriptions() for message in s.in_flight if self.owns(message)}
-        return in_flight | {message.sequence for message in self._events.undecided(self)} | self._set_aside
+        undecided = {message.sequence for message in self._events.undecided(self)}
+        return in_flight | undecided | self._set_aside | {it for held in self.holders.values() for it in held()}
 
     def close(self) -> None:
         """The queue ceases to exist; what is undecided, in transactions or awaiting redelivery, ends when it is."""
@@ -648,6 +802,12 @@ def _cleared(entries: list[Message | PagedOut]) -> Cleared:
         max((it.sequence for it in entries), default=0),
         [it.ticket for it in entries if it.ticket],
     )
+
+
+def _ticket(entry: Message | PagedOut | int) -> int:
+    """Where a message is that is out of memory."""
+    assert not isinstance(entry, Message)
+    return entry.ticket if isinstance(entry, PagedOut) else entry
 
 
 def _by_priority(entry: tuple[str | None, Lane]) -> int:

@@ -1,6 +1,6 @@
 """The destinations that exist, who made the temporary ones, and the durable subscriptions (SEMANTICS A3, A8)."""
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.advisory import is_advisory
 from ackwire.broker.queue import Queue
@@ -15,6 +15,8 @@ from ackwire.store.contract import DurableKey, DurableRecord, Place, Store
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
+
+_NAMED_MAX: Final = 3
 
 
 @final
@@ -142,6 +144,9 @@ class Registry:
                 f"{destination!r} still has an active subscription ({existing.consumer_count} consumers) "
                 "and cannot be removed"
             )
+        if isinstance(existing, Queue) and existing.holders:
+            holders = ", ".join(sorted(map(repr, existing.holders))[:_NAMED_MAX])
+            raise BrokerError(f"{destination!r} cannot be removed: messages in it belong to {holders}")
         if isinstance(existing, Topic) and existing.durables:
             raise BrokerError(f"{destination!r} still has {len(existing.durables)} durable subscriptions")
         self._forget(destination, existing)

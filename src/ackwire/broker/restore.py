@@ -6,15 +6,28 @@ transactions to the list that `recover` shows. What a prepared transaction had a
 reach until it is decided.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from ackwire.broker.held import sequences_of
 from ackwire.broker.queue import Queue
 from ackwire.broker.transactions import AckedMessages, Transaction, TransactionState
+from ackwire.destinations import Destination
 from ackwire.message import Message
-from ackwire.store.contract import DurableKey, Place, PreparedTransaction, Store, WaitingMessage
+from ackwire.store.contract import (
+    BatchNote,
+    CursorNote,
+    DurableKey,
+    Note,
+    Place,
+    PreparedTransaction,
+    StagedNote,
+    Store,
+    WaitingMessage,
+)
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
@@ -32,8 +45,17 @@ def restore(broker: "Broker", store: Store) -> None:
     undecided: dict[Place, set[int]] = {}
     for place, message in (ack for transaction in prepared for ack in transaction.acks):
         undecided.setdefault(place, set()).add(message.sequence)
+    notes = list(store.notes())
+    reserved = _reserved(notes)
+    kept: dict[Place, dict[int, WaitingMessage]] = {}
     for place in list(store.places()):
-        queue, waiting = _queue_at(broker, place), iter(store.waiting(place))
+        waiting, mine = iter(store.waiting(place)), reserved.get(place)
+        if mine:
+            waiting = _kept_apart(waiting, mine, kept.setdefault(place, {}))
+        if isinstance(place, Destination) and not place.kind.is_queue:
+            deque(waiting, maxlen=0)  # staged for a topic: nobody else waits there
+            continue
+        queue = _queue_at(broker, place)
         queue.restore_handed_out(store.handed_out(place))
         while portion := list(islice(waiting, _PORTION)):
             queue.restore(_without(portion, undecided.get(place)))
@@ -42,6 +64,42 @@ def restore(broker: "Broker", store: Store) -> None:
     for transaction in prepared:
         broker.transactor.restore(_transaction(broker, transaction))
     broker.scheduler.restore()
+    _restore_notes(broker, notes, kept)
+
+
+def _reserved(notes: list[Note]) -> dict[Place, set[int]]:
+    """What is in a place and out of everybody's reach: cursors have it, or it is staged."""
+    reserved: dict[Place, set[int]] = {}
+    for note in notes:
+        match note:
+            case CursorNote():
+                reserved.setdefault(note.place, set()).update(sequences_of(note.held))
+            case StagedNote():
+                for place, runs in note.held:
+                    reserved.setdefault(place, set()).update(sequences_of(runs))
+    return reserved
+
+
+def _kept_apart(
+    waiting: Iterator[WaitingMessage], reserved: set[int], kept: dict[int, WaitingMessage]
+) -> Iterator[WaitingMessage]:
+    for message in waiting:
+        if message.sequence in reserved:
+            kept[message.sequence] = message
+        else:
+            yield message
+
+
+def _restore_notes(broker: "Broker", notes: list[Note], kept: dict[Place, dict[int, WaitingMessage]]) -> None:
+    for note in notes:
+        match note:
+            case CursorNote():
+                broker.cursors.restore(note, kept.get(note.place, {}))
+            case StagedNote():
+                broker.staging.restore_part(note, kept)
+            case BatchNote():
+                broker.staging.restore_batch(note)
+    broker.staging.restored()
 
 
 def _without(waiting: list[WaitingMessage], undecided: set[int] | None) -> list[WaitingMessage]:

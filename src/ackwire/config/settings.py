@@ -277,6 +277,27 @@ class LimitSettings:
         highest=GIB,
         reason="Sends of one connection that may wait for space before the broker stops reading from it.",
     )
+    cursors_max: int = rules.count(
+        1000, highest=100_000, reason="Cursors at once; each keeps messages from everybody else until it commits."
+    )
+    cursor_messages_max: int = rules.count(
+        10_000_000,
+        highest=1_000_000_000,
+        reason="Messages that one cursor may have without having committed them, 21 bytes of memory each; it is given "
+        "no more until its reader commits.",
+    )
+    staged_messages_max: int = rules.count(
+        10_000_000,
+        highest=1_000_000_000,
+        reason="Messages in batches that are not committed, of all producers; more are refused.",
+    )
+    staged_seconds_max: float = rules.seconds(
+        3600,
+        lowest=1,
+        highest=30 * 86_400,
+        reason="A part of a batch to which nothing is added for this long, and which is not committed, was left behind "
+        "by a writer that is gone: it is dropped.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,8 +88,12 @@ class CursorNote:
     selector: str | None
     committed: int
     """The number of the last message that it needs no more."""
+    removed: int
+    """The number of the last one that has left its place; those between the two are about to."""
     held: Runs
     """The messages behind that, in the order of their numbers."""
+    unsafe: Runs
+    """Those of them that were not persistent: they are in the store only because the cursor has them."""
 
     @property
     def key(self) -> str:
@@ -98,12 +102,14 @@ class CursorNote:
 
 @dataclass(frozen=True, slots=True)
 class StagedNote:
-    """Part of a batch that is not committed yet: messages that are in their places, and that nobody sees."""
+    """Part of a batch: messages that are in their places, and that nobody sees yet."""
 
     producer: str
     part: str
     batch: int
     since_ms: int
+    committed: bool
+    """They are to be seen; those of topics are about to be published."""
     held: tuple[tuple[Place, Runs], ...]
 
     @property

@@ -93,11 +93,13 @@ def _pack_note(note: Note) -> bytes:
         case CursorNote():
             selector = b"\0" if note.selector is None else b"\1" + pack_text(note.selector)
             terms = pack_text(note.name) + pack_place_name(note.place) + pack_place_name(note.destination) + selector
-            return bytes((_CURSOR,)) + terms + _I64.pack(note.committed) + pack_bytes(_pack_runs(note.held))
+            numbers = _I64.pack(note.committed) + _I64.pack(note.removed)
+            runs = pack_bytes(_pack_runs(note.held)) + pack_bytes(_pack_runs(note.unsafe))
+            return bytes((_CURSOR,)) + terms + numbers + runs
         case StagedNote():
             head = pack_text(note.producer) + pack_text(note.part) + _I64.pack(note.batch) + _I64.pack(note.since_ms)
             held = (pack_place_name(place) + pack_bytes(_pack_runs(runs)) for place, runs in note.held)
-            return bytes((_STAGED,)) + head + _COUNT.pack(len(note.held)) + b"".join(held)
+            return bytes((_STAGED, *head, note.committed)) + _COUNT.pack(len(note.held)) + b"".join(held)
         case BatchNote():
             return bytes((_BATCH,)) + pack_text(note.producer) + _I64.pack(note.batch) + _I64.pack(note.committed_ms)
 
@@ -111,11 +113,14 @@ def unpack_note(payload: memoryview) -> Note:
             if not isinstance(destination, Destination):
                 raise Damaged(f"cursor {name} reads {destination!r}, which is no destination")
             selector = reader.text() if reader.u8() else None
-            return CursorNote(name, place, destination, selector, reader.i64(), _unpack_runs(reader.bytes()))
+            committed, removed = reader.i64(), reader.i64()
+            held, unsafe = _unpack_runs(reader.bytes()), _unpack_runs(reader.bytes())
+            return CursorNote(name, place, destination, selector, committed, removed, held, unsafe)
         case 2:
             producer, part, batch, since_ms = reader.text(), reader.text(), reader.i64(), reader.i64()
+            committed = bool(reader.u8())
             held = [(reader.place_name(), _unpack_runs(reader.bytes())) for _ in range(reader.u32())]
-            return StagedNote(producer, part, batch, since_ms, tuple(held))
+            return StagedNote(producer, part, batch, since_ms, committed, tuple(held))
         case 3:
             return BatchNote(reader.text(), reader.i64(), reader.i64())
         case kind:

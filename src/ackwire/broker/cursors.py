@@ -1,0 +1,355 @@
+"""Cursors: named, durable reading positions that can be read again (for Spark, and whoever reads in bulk).
+
+How it works. A cursor takes messages from its queue and numbers them from 1 on. What it has taken is its own: nobody
+else gets it, whether or not its reader is connected, and after a restart it is the cursor's again, under the same
+numbers. The reader asks how far it may read (`latest`), reads ranges as often as it likes (`rows`), and commits; only
+then messages are forgotten. The messages stay in the place of their queue in the store; the cursor's note says which
+are its own, so taking a hundred thousand costs one record.
+
+A cursor of a topic reads from a durable subscription of its own, which is filled from the moment it is opened.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+from ackwire.broker.held import Held, runs_of, sequences_of
+from ackwire.broker.queue import Queue
+from ackwire.destinations import Destination
+from ackwire.errors import (
+    BrokerError,
+    Conflict,
+    InvalidDestination,
+    RangeGone,
+    ResourceLimit,
+    StoreFailed,
+    UnknownResource,
+)
+from ackwire.selector import compile_selector
+from ackwire.store.contract import CursorNote, DurableKey, DurableRecord, Place, Store, WaitingMessage
+
+if TYPE_CHECKING:
+    from ackwire.broker.broker import Broker
+
+ROWS_PER_TURN: Final = 256
+"""What a reader should ask for at once, so that others get their turn."""
+
+CURSOR_CLIENT_ID: Final = "ackwire.cursor"
+"""Whose the durable subscriptions of cursors are; no client may call itself that."""
+
+_FORGOTTEN_PER_TURN: Final = 2000
+_NAME_LENGTH_MAX: Final = 255
+
+Failed = Callable[[BrokerError], None]
+
+
+class Row(NamedTuple):
+    """A message for those who read in bulk."""
+
+    number: int
+    frame: bytes
+    redeliveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class CursorFacts:
+    """How a cursor stands."""
+
+    name: str
+    destination: Destination
+    selector: str | None
+    committed: int
+    assigned: int
+    """The number of the last message that it has been given."""
+    waiting: int
+    """Messages that wait in its queue for anybody: with a selector it may get fewer."""
+    oldest_ms: int | None
+    """When the oldest message that it has not committed was sent."""
+
+    @property
+    def lag(self) -> int:
+        return self.assigned - self.committed + self.waiting
+
+
+@final
+class Cursor:
+    """One cursor."""
+
+    __slots__ = (
+        "committed",
+        "destination",
+        "held",
+        "is_closed",
+        "lane",
+        "name",
+        "promised",
+        "queue",
+        "removed",
+        "selector",
+    )
+
+    def __init__(self, name: str, destination: Destination, selector: str | None, queue: Queue) -> None:
+        self.name = name
+        self.destination = destination
+        self.selector = selector
+        # A topic's durable subscription has selected already.
+        selects = selector is not None and destination.kind.is_queue
+        lane = queue.add_reader(compile_selector(selector) if selects and selector else None)
+        self.queue = queue
+        self.lane = lane
+        self.held = Held()
+        self.removed = 0
+        """The number of the last message that has left the queue; `held` begins behind it."""
+        self.committed = 0
+        self.promised = 0
+        """How far its reader may read: that is durable."""
+        self.is_closed = False
+
+    def __repr__(self) -> str:
+        return f"cursor {self.name} of {self.destination!r}"
+
+    @property
+    def assigned(self) -> int:
+        return self.removed + len(self.held)
+
+    def note(self) -> CursorNote:
+        return CursorNote(
+            self.name,
+            self.queue.place,
+            self.destination,
+            self.selector,
+            self.committed,
+            self.removed,
+            self.held.runs(),
+            runs_of(sorted(self.held.unsafe)),
+        )
+
+
+@final
+class Cursors:
+    """The cursors there are, and what can be done with them."""
+
+    def __init__(self, broker: "Broker", store: Store) -> None:
+        self._broker = broker
+        self._store = store
+        self._cursors: dict[str, Cursor] = {}
+
+    def __iter__(self) -> Iterator[Cursor]:
+        return iter(self._cursors.values())
+
+    # ---- opening and closing -----------------------------------------------------------------------------------
+
+    def open(
+        self, name: str, destination: Destination, selector: str | None = None, *, create: bool = True
+    ) -> CursorFacts:
+        """The cursor of that name, made if it is not there; its destination is made too, if it may be."""
+        selector = selector or None
+        known = self._cursors.get(name)
+        if known is not None:
+            if (known.destination, known.selector) != (destination, selector):
+                raise Conflict(
+                    f"{known!r} has selector {known.selector!r}; it cannot become one of {destination!r} with "
+                    f"{selector!r}: close it first, or choose another name"
+                )
+            return self._facts(known)
+        self._check_new(name, destination, create=create)
+        with self._store.atomically():
+            cursor = Cursor(name, destination, selector, self._queue_of(name, destination, selector))
+            self._add(cursor)
+            self._store.put_note(cursor.note())
+        return self._facts(cursor)
+
+    def _add(self, cursor: Cursor) -> None:
+        self._cursors[cursor.name] = cursor
+        cursor.queue.holders[cursor] = cursor.held.sequences
+
+    def _check_new(self, name: str, destination: Destination, *, create: bool) -> None:
+        limit = self._broker.settings.limits.cursors_max
+        if not name or len(name) > _NAME_LENGTH_MAX or not name.isprintable():
+            raise Conflict(f"{name!r} cannot be a cursor's name: that has 1 to {_NAME_LENGTH_MAX} printable characters")
+        if destination.is_wildcard or destination.is_composite or destination.kind.is_temporary:
+            raise InvalidDestination(f"{destination!r} cannot have a cursor: it is no single, lasting queue or topic")
+        if len(self._cursors) >= limit:
+            raise ResourceLimit(f"{limit} cursors exist (limits.cursors_max): close one that is not needed any more")
+        if not create and self._broker.registry.router.get(destination) is None:
+            raise UnknownResource(f"{destination!r} does not exist: nobody has sent to it or listened to it")
+
+    def _queue_of(self, name: str, destination: Destination, selector: str | None) -> Queue:
+        if destination.kind.is_queue:
+            queue = self._broker.registry.get_or_make(destination)
+            assert isinstance(queue, Queue)
+            return queue
+        key = DurableKey(CURSOR_CLIENT_ID, name)
+        return self._broker.registry.durable(DurableRecord(key, destination, selector, no_local=False)).queue
+
+    def close(self, name: str, on_done: Callable[[], None], on_failed: Failed) -> None:
+        """End a cursor. What it has not committed goes back to its queue; what a topic's has, ends with it."""
+        cursor = self._cursor(name)
+        cursor.is_closed = True
+        with self._store.atomically():
+            self._forget(cursor, cursor.committed - cursor.removed)
+            if cursor.destination.kind.is_queue:
+                cursor.queue.give_back(cursor.held)
+            cursor.queue.remove_reader(cursor.lane)
+            del cursor.queue.holders[cursor]
+            self._store.drop_note(cursor.note().key)
+            del self._cursors[name]
+            durable = self._broker.registry.durables.get(DurableKey(CURSOR_CLIENT_ID, name))
+            if durable is not None:
+                self._broker.registry.end_durable(durable)
+        self._store.when_durable(on_done, on_failed)
+
+    def _cursor(self, name: str) -> Cursor:
+        cursor = self._cursors.get(name)
+        if cursor is None:
+            raise UnknownResource(f"cursor {name} does not exist: open it first")
+        return cursor
+
+    # ---- how they stand ----------------------------------------------------------------------------------------
+
+    def all(self) -> list[CursorFacts]:
+        return [self._facts(cursor) for cursor in self._cursors.values()]
+
+    def facts(self, name: str) -> CursorFacts:
+        return self._facts(self._cursor(name))
+
+    def _facts(self, cursor: Cursor) -> CursorFacts:
+        return CursorFacts(
+            cursor.name,
+            cursor.destination,
+            cursor.selector,
+            cursor.committed,
+            cursor.assigned,
+            cursor.queue.pending_count,
+            self._oldest_ms(cursor),
+        )
+
+    def _oldest_ms(self, cursor: Cursor) -> int | None:
+        first = cursor.held.sequences(cursor.committed - cursor.removed, cursor.committed - cursor.removed + 1)
+        [stored] = self._store.load(cursor.queue.place, first) if first else [None]
+        return None if stored is None else stored.timestamp
+
+    # ---- reading -----------------------------------------------------------------------------------------------
+
+    def latest(self, name: str, after: int, limit: int, on_done: Callable[[int], None], on_failed: Failed) -> None:
+        """Tell how far the cursor may be read, at most *limit* behind *after*; it is given messages if need be."""
+        cursor = self._cursor(name)
+        if not 0 <= after <= cursor.promised:
+            raise Conflict(
+                f"{cursor!r} has been read up to {cursor.promised}, and its reader says {after}: it is not the same "
+                "cursor any more; start with a new checkpoint and a new cursor"
+            )
+        held_max = self._broker.settings.limits.cursor_messages_max
+        wanted = min(after + max(0, limit), cursor.committed + held_max)
+        self._give(cursor, wanted, on_done, on_failed, after)
+
+    def _give(self, cursor: Cursor, wanted: int, on_done: Callable[[int], None], on_failed: Failed, after: int) -> None:
+        """Give *cursor* messages up to the number *wanted*, some in each turn, then say so."""
+        if cursor.is_closed:
+            on_failed(UnknownResource(f"cursor {cursor.name} was closed meanwhile"))
+            return
+        unstored, is_done = cursor.queue.reserve(cursor.lane, wanted - cursor.assigned, cursor.held)
+        try:
+            if unstored:  # others see it again after a crash unless the note is there with it, so both or none
+                with self._store.atomically():
+                    cursor.queue.store_held(unstored)
+                    self._store.put_note(cursor.note())
+            if not is_done:
+                self._broker.clock.call_later(0, partial(self._give, cursor, wanted, on_done, on_failed, after))
+                return
+            if cursor.assigned > cursor.promised:
+                self._store.put_note(cursor.note())
+        except StoreFailed as error:
+            on_failed(error)
+            return
+        up_to = max(after, min(cursor.assigned, wanted))
+        self._store.when_durable(partial(self._promise, cursor, up_to, on_done), on_failed)
+
+    def _promise(self, cursor: Cursor, up_to: int, on_done: Callable[[int], None]) -> None:
+        cursor.promised = max(cursor.promised, up_to)
+        on_done(up_to)
+
+    def rows(self, name: str, after: int, to: int) -> list[Row]:
+        """The messages with numbers behind *after*, up to *to*: all of them, or an error."""
+        cursor = self._cursor(name)
+        if after < cursor.committed:
+            raise RangeGone(
+                f"messages {after + 1} to {min(to, cursor.committed)} of {cursor!r} were committed and are gone: the "
+                "reader's checkpoint is older than the cursor; start with a new checkpoint and a new cursor, or go on "
+                f"behind {cursor.committed}"
+            )
+        if not after <= to <= cursor.promised:
+            raise Conflict(f"{cursor!r} can be read up to {cursor.promised}, and {after + 1} to {to} was asked for")
+        sequences = cursor.held.sequences(after - cursor.removed, to - cursor.removed)
+        stored = self._store.read(cursor.queue.place, sequences)
+        lost = [after + 1 + index for index, it in enumerate(stored) if it is None]
+        if lost:
+            raise RangeGone(
+                f"messages {_named(lost)} of {cursor!r} are lost: their bytes are damaged (the log and quarantine/ "
+                "tell where); commit beyond them to go on without them"
+            )
+        counted = cursor.held.redeliveries
+        return [
+            Row(number, it.frame, counted.get(sequence, it.redeliveries) if counted else it.redeliveries)
+            for number, (sequence, it) in enumerate(zip(sequences, stored, strict=True), after + 1)
+            if it is not None
+        ]
+
+    # ---- committing --------------------------------------------------------------------------------------------
+
+    def commit(self, name: str, to: int, on_done: Callable[[int], None], on_failed: Failed) -> None:
+        """The messages up to number *to* are not needed any more. Less than before changes nothing."""
+        cursor = self._cursor(name)
+        if to > cursor.promised:
+            raise Conflict(f"{cursor!r} was given out up to {cursor.promised}: {to} cannot be committed")
+        if to > cursor.committed:
+            cursor.committed = to
+            self._store.put_note(cursor.note())
+            self._broker.clock.call_later(0, partial(self._forget_on, cursor))
+        committed = cursor.committed
+        self._store.when_durable(lambda: on_done(committed), on_failed)
+
+    def _forget_on(self, cursor: Cursor) -> None:
+        """Let what is committed leave the queue, some in each turn."""
+        count = min(cursor.committed - cursor.removed, _FORGOTTEN_PER_TURN)
+        if cursor.is_closed or count <= 0:
+            return
+        with suppress(StoreFailed):  # the next run goes on with it
+            self._forget(cursor, count)
+            if cursor.removed == cursor.committed:
+                self._store.put_note(cursor.note())
+            else:
+                self._broker.clock.call_later(0, partial(self._forget_on, cursor))
+
+    def _forget(self, cursor: Cursor, count: int) -> None:
+        cursor.queue.finish_held(cursor.held, count)
+        cursor.removed += count
+
+    # ---- after a restart ---------------------------------------------------------------------------------------
+
+    def restore(self, note: CursorNote, kept: Mapping[int, WaitingMessage]) -> None:
+        """A cursor of an earlier run; *kept* is what the store has of its messages."""
+        cursor = Cursor(note.name, note.destination, note.selector, self._restored_queue(note.place))
+        cursor.removed, cursor.committed = note.removed, note.committed
+        cursor.queue.restore_held(cursor.held, note.held, kept)
+        cursor.held.unsafe.update(sequences_of(note.unsafe))
+        cursor.promised = cursor.assigned
+        self._add(cursor)
+        self._forget_on(cursor)
+
+    def _restored_queue(self, place: Place) -> Queue:
+        if isinstance(place, DurableKey):
+            return self._broker.registry.durables[place].queue
+        return self._broker.registry.needed_queue(place)
+
+
+def _named(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return str(numbers[0])
+    return (
+        f"{numbers[0]} to {numbers[-1]}"
+        if len(numbers) == numbers[-1] - numbers[0] + 1
+        else ", ".join(map(str, numbers[:10]))
+    )

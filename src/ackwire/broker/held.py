@@ -1,0 +1,83 @@
+"""Messages that are in a queue and out of everybody's reach but one's, in an order of their own.
+
+A cursor holds what it has been given and has not committed, and a staged batch what nobody is to see yet. There may be
+millions, so only numbers are kept. The store has the messages.
+"""
+
+from array import array
+from collections.abc import Iterable
+from typing import final
+
+from ackwire.store.contract import Runs, WaitingMessage
+
+
+@final
+class Held:
+    """A list that grows at its end and is consumed from its front."""
+
+    __slots__ = ("_expirations", "_priorities", "_sequences", "_sizes", "redeliveries", "unsafe")
+
+    def __init__(self) -> None:
+        self._sequences = array("q")
+        self._expirations = array("q")
+        self._priorities = array("b")
+        self._sizes = array("I")
+        self.redeliveries: dict[int, int] = {}
+        """By sequence: how often those were delivered to others before, which the store does not know."""
+        self.unsafe: set[int] = set()
+        """The sequences of those that were not persistent, and are in the store only because they are held."""
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def add(self, message: WaitingMessage) -> None:
+        self._sequences.append(message.sequence)
+        self._expirations.append(message.expiration)
+        self._priorities.append(message.priority)
+        self._sizes.append(message.size_bytes)
+
+    def sequences(self, start: int = 0, end: int | None = None) -> list[int]:
+        return self._sequences[start:end].tolist()
+
+    def messages(self) -> list[WaitingMessage]:
+        columns = (self._sequences, self._expirations, self._priorities, self._sizes)
+        return [WaitingMessage(*it) for it in zip(*columns, strict=True)]
+
+    def first_bytes(self, count: int) -> int:
+        """What the first *count* take."""
+        return sum(self._sizes[:count])
+
+    def drop_first(self, count: int) -> None:
+        """Forget the first *count*."""
+        if self.redeliveries or self.unsafe:
+            for sequence in self.sequences(0, count):
+                self.redeliveries.pop(sequence, None)
+                self.unsafe.discard(sequence)
+        for column in (self._sequences, self._expirations, self._priorities, self._sizes):
+            del column[:count]
+
+    def runs(self) -> Runs:
+        return runs_of(self._sequences)
+
+
+def runs_of(sequences: Iterable[int]) -> Runs:
+    """*sequences* as runs of neighbours, in their order."""
+    runs: list[int] = []
+    expected = -1
+    for sequence in sequences:
+        if sequence == expected:
+            runs[-1] += 1
+        else:
+            runs += (sequence, 1)
+        expected = sequence + 1
+    return tuple(runs)
+
+
+def sequences_of(runs: Runs) -> Iterable[int]:
+    for first, count in pairs(runs):
+        yield from range(first, first + count)
+
+
+def pairs(runs: Runs) -> Iterable[tuple[int, int]]:
+    """First sequence and number of each run."""
+    return zip(runs[::2], runs[1::2], strict=True)

@@ -1,0 +1,347 @@
+"""Staged batches: messages that become visible together, once (for Spark's sinks, and whoever writes in bulk).
+
+How it works. A producer stages messages in parts, and one `commit` makes the parts of a batch visible, all of them or
+none. The broker remembers the last batch of each producer, so a commit that is repeated after a crash changes nothing.
+A staged message is in the place of its queue from the start, and a note says that nobody may see it yet; so a commit
+writes a few notes, whatever the size of the batch. Messages for topics wait in a place of their own; once their batch
+is committed they are published, some in each turn, and after a crash the rest of them.
+
+Parts that nobody commits are dropped: with the next batch of their producer, or after a while.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+from ackwire.broker.advisory import is_advisory
+from ackwire.broker.held import pairs, runs_of, sequences_of
+from ackwire.broker.queue import Queue
+from ackwire.broker.scheduler import mentions_scheduler
+from ackwire.destinations import Destination
+from ackwire.errors import BrokerError, Conflict, InvalidDestination, ResourceLimit, StoreFailed, UnknownResource
+from ackwire.message import Message
+from ackwire.store.contract import BatchNote, Place, StagedNote, Store, WaitingMessage
+
+if TYPE_CHECKING:
+    from ackwire.broker.broker import Broker
+
+PRODUCERS_MAX: Final = 10_000
+"""Producers of batches that are remembered; the one that has been silent for longest is forgotten for a new one."""
+
+_NAME_LENGTH_MAX: Final = 255
+_PUBLISHED_PER_TURN: Final = 200
+_SWEEP_SECONDS: Final = 60.0
+
+Failed = Callable[[BrokerError], None]
+
+
+@dataclass(eq=False, slots=True)
+class Part:
+    """Messages of a batch that were staged by one writer."""
+
+    producer: str
+    name: str
+    batch: int
+    since_ms: int
+    is_committed: bool = False
+    messages: dict[Place, list[WaitingMessage]] = field(default_factory=dict)
+    _runs: dict[Place, list[int]] = field(default_factory=dict)
+    """The same as runs of sequences."""
+
+    def __repr__(self) -> str:
+        return f"part {self.name} of batch {self.batch} of producer {self.producer}"
+
+    def add(self, place: Place, messages: list[WaitingMessage]) -> None:
+        self.messages.setdefault(place, []).extend(messages)
+        runs = self._runs.setdefault(place, [])
+        for first, count in pairs(runs_of(it.sequence for it in messages)):
+            if runs and sum(runs[-2:]) == first:
+                runs[-1] += count
+            else:
+                runs += (first, count)
+
+    def take(self, place: Place, count: int) -> list[WaitingMessage]:
+        """The first *count* of a place, which are in it no more."""
+        taken, left = self.messages[place][:count], self.messages[place][count:]
+        del self.messages[place], self._runs[place]
+        if left:
+            self.add(place, left)
+        return taken
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.messages.values()))
+
+    def sequences(self, place: Place) -> list[int]:
+        return [message.sequence for message in self.messages.get(place, ())]
+
+    def note(self) -> StagedNote:
+        held = tuple((place, tuple(runs)) for place, runs in self._runs.items())
+        return StagedNote(self.producer, self.name, self.batch, self.since_ms, self.is_committed, held)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerFacts:
+    """What is known of a producer of batches."""
+
+    producer: str
+    last_batch: int | None
+    parts: tuple[tuple[str, int, int], ...]
+    """Those that are not committed: name, batch, messages."""
+
+
+@final
+class Staging:
+    """The parts that are staged, and the last batch of each producer."""
+
+    def __init__(self, broker: "Broker", store: Store) -> None:
+        self._broker = broker
+        self._store = store
+        self._parts: dict[tuple[str, str], Part] = {}
+        self._last: dict[str, BatchNote] = {}
+        """By producer, the longest silent first."""
+        self.count = 0
+        """Messages that are staged and not committed."""
+
+    def start(self) -> None:
+        self._broker.clock.call_later(_SWEEP_SECONDS, self._sweep)
+
+    # ---- staging -----------------------------------------------------------------------------------------------
+
+    def next_sequences(self, count: int) -> int:
+        """The first of *count* sequences that are taken from the broker's order, for messages to be staged."""
+        return self._broker.intake.take_sequences(count)
+
+    def stage(
+        self,
+        producer: str,
+        batch: int,
+        part: str,
+        messages: list[Message],
+        on_done: Callable[[], None],
+        on_failed: Failed,
+    ) -> None:
+        """Add *messages*, which have their sequences, to a part of a batch. All of them, or an error."""
+        self._check(producer, part, batch, messages)
+        staged = self._parts.get((producer, part))
+        with self._store.atomically():
+            if staged is None:
+                staged = self._parts[producer, part] = Part(producer, part, batch, 0)
+            staged.since_ms = self._broker.clock.now_ms()
+            self._keep(staged, messages)
+            self._store.put_note(staged.note())
+        self._store.when_durable(on_done, on_failed)
+
+    def _check(self, producer: str, part: str, batch: int, messages: list[Message]) -> None:
+        for name in (producer, part):
+            if not name or len(name) > _NAME_LENGTH_MAX or not name.isprintable():
+                raise Conflict(
+                    f"{name!r} cannot name a producer or a part: 1 to {_NAME_LENGTH_MAX} printable characters"
+                )
+        last = self._last.get(producer)
+        if last is not None and batch <= last.batch:
+            raise Conflict(f"batch {batch} of producer {producer} is committed already; its last one is {last.batch}")
+        known = self._parts.get((producer, part))
+        if known is not None and known.batch != batch:
+            raise Conflict(f"{known!r} cannot become one of batch {batch}: name each part once")
+        limit = self._broker.settings.limits.staged_messages_max
+        if self.count + len(messages) > limit:
+            raise ResourceLimit(
+                f"{self.count} messages are staged and not committed, and the limit is {limit} "
+                "(limits.staged_messages_max): commit, or wait until parts that were left behind are dropped"
+            )
+        full = self._broker.flow.store_is_full() or (None if self._store.pages else self._broker.flow.memory_is_full())
+        if full is not None:
+            raise ResourceLimit(f"nothing can be staged: {full}")
+        for where in {message.destination for message in messages}:
+            self._check_destination(where)
+        if any(message.properties_offset and mentions_scheduler(message) for message in messages):
+            raise Conflict("messages with AMQ_SCHEDULED_ properties cannot be staged: send them with a client")
+
+    def _check_destination(self, where: Destination) -> None:
+        if where.is_composite or where.is_wildcard or where.kind.is_temporary or is_advisory(where):
+            raise InvalidDestination(
+                f"{where!r} cannot be written to in batches: it is no single, lasting queue or topic"
+            )
+        self._broker.registry.get_or_make(where)
+
+    def _keep(self, part: Part, messages: list[Message]) -> None:
+        by_destination: dict[Destination, list[Message]] = {}
+        for message in messages:
+            by_destination.setdefault(message.destination, []).append(message)
+        for where, its in by_destination.items():
+            policy, places = self._broker.registry.get_or_make(where).policy, (where,)
+            for message in its:
+                self._broker.intake.settle_expiration(message, policy)
+                self._store.append(message, places)
+            self._hold(
+                part, where, [WaitingMessage(it.sequence, it.expiration, it.priority, it.size_bytes) for it in its]
+            )
+
+    def _hold(self, part: Part, place: Place, messages: list[WaitingMessage]) -> None:
+        queue = None if place in part.messages else self._queue(place)
+        if queue is not None:
+            queue.holders[part] = partial(part.sequences, place)
+        part.add(place, messages)
+        self.count += len(messages)
+        if not self._store.pages:
+            self._broker.flow.used_bytes += sum(it.size_bytes for it in messages)
+
+    def _queue(self, place: Place) -> Queue | None:
+        """The queue of that place; None for a topic."""
+        if not isinstance(place, Destination) or not place.kind.is_queue:
+            return None
+        return self._broker.registry.needed_queue(place)
+
+    # ---- committing --------------------------------------------------------------------------------------------
+
+    def commit(
+        self, producer: str, batch: int, parts: Iterable[str], on_done: Callable[[bool], None], on_failed: Failed
+    ) -> None:
+        """Make *parts* visible, all of them at once. *on_done* is told False if *batch* was committed before."""
+        last = self._last.get(producer)
+        if last is not None and batch <= last.batch:
+            self._store.when_durable(lambda: on_done(False), on_failed)
+            return
+        committed = [self._part_to_commit(producer, batch, name) for name in dict.fromkeys(parts)]
+        with self._store.atomically():
+            self._remember(BatchNote(producer, batch, self._broker.clock.now_ms()))
+            for part in committed:
+                part.is_committed = True
+                self._store.put_note(part.note()) if self._has_topics(part) else self._store.drop_note(part.note().key)
+            for part in [it for it in self._parts.values() if it.producer == producer and it.batch <= batch]:
+                if not part.is_committed:
+                    self._drop(part)
+        self._store.when_durable(partial(self._show_all, committed, on_done), on_failed)
+
+    def _part_to_commit(self, producer: str, batch: int, name: str) -> Part:
+        part = self._parts.get((producer, name))
+        if part is None:
+            seconds = self._broker.settings.limits.staged_seconds_max
+            raise Conflict(
+                f"part {name} of producer {producer} is not here: it was never staged, or dropped after {seconds:g} s "
+                "(limits.staged_seconds_max); write the batch again"
+            )
+        if part.batch != batch:
+            raise Conflict(f"{part!r} cannot be committed with batch {batch}")
+        return part
+
+    def _has_topics(self, part: Part) -> bool:
+        return any(self._queue(place) is None for place in part.messages)
+
+    def _remember(self, note: BatchNote) -> None:
+        self._last.pop(note.producer, None)
+        self._last[note.producer] = note
+        self._store.put_note(note)
+        if len(self._last) > PRODUCERS_MAX:
+            forgotten = self._last.pop(next(iter(self._last)))
+            self._store.drop_note(forgotten.key)
+
+    def _show_all(self, parts: list[Part], on_done: Callable[[bool], None]) -> None:
+        for part in parts:
+            self._show(part)
+        on_done(True)
+
+    def _show(self, part: Part) -> None:
+        """Let everybody see what is in *part*: queues at once, topics some in each turn."""
+        for place in list(part.messages):
+            queue = self._queue(place)
+            if queue is not None:
+                messages = part.take(place, part.count)
+                self.count -= len(messages)
+                del queue.holders[part]
+                queue.show(messages)
+        if part.messages:
+            self._publish_on(part)
+        else:
+            del self._parts[part.producer, part.name]
+
+    def _publish_on(self, part: Part) -> None:
+        """Publish some of the messages for topics, then let others have their turn."""
+        place = next(iter(part.messages))
+        now = part.take(place, _PUBLISHED_PER_TURN)
+        with suppress(StoreFailed):  # the next run goes on with it
+            with self._store.atomically():
+                for message in self._store.load(place, [it.sequence for it in now]):
+                    if message is not None:
+                        self._broker.intake.publish_staged(message)
+                self._let_go(place, now)
+                self._put_or_drop(part)
+            if part.messages:
+                self._broker.clock.call_later(0, partial(self._publish_on, part))
+            else:
+                del self._parts[part.producer, part.name]
+
+    def _put_or_drop(self, part: Part) -> None:
+        if part.messages:
+            self._store.put_note(part.note())
+        else:
+            self._store.drop_note(part.note().key)
+
+    # ---- dropping ----------------------------------------------------------------------------------------------
+
+    def drop(self, producer: str, part: str) -> None:
+        """Forget a part that is not committed."""
+        staged = self._parts.get((producer, part))
+        if staged is None or staged.is_committed:
+            raise UnknownResource(f"part {part} of producer {producer} is not staged")
+        with self._store.atomically():
+            self._drop(staged)
+
+    def _drop(self, part: Part) -> None:
+        for place, messages in part.messages.items():
+            queue = self._queue(place)
+            if queue is not None:
+                del queue.holders[part]
+            self._let_go(place, messages)
+        self._store.drop_note(part.note().key)
+        del self._parts[part.producer, part.name]
+
+    def _let_go(self, place: Place, messages: list[WaitingMessage]) -> None:
+        self._store.remove_many(place, [it.sequence for it in messages])
+        self.count -= len(messages)
+        if not self._store.pages:
+            self._broker.flow.used_bytes -= sum(it.size_bytes for it in messages)
+
+    def _sweep(self) -> None:
+        """Drop what was left behind."""
+        self._broker.clock.call_later(_SWEEP_SECONDS, self._sweep)
+        oldest_ms = self._broker.clock.now_ms() - self._broker.settings.limits.staged_seconds_max * 1000
+        with suppress(StoreFailed):
+            for part in [it for it in self._parts.values() if not it.is_committed and it.since_ms < oldest_ms]:
+                with self._store.atomically():
+                    self._drop(part)
+
+    # ---- how they stand ----------------------------------------------------------------------------------------
+
+    def facts(self, producer: str) -> ProducerFacts:
+        last = self._last.get(producer)
+        parts = [it for it in self._parts.values() if it.producer == producer and not it.is_committed]
+        return ProducerFacts(
+            producer, None if last is None else last.batch, tuple((it.name, it.batch, it.count) for it in parts)
+        )
+
+    @property
+    def part_count(self) -> int:
+        return len(self._parts)
+
+    # ---- after a restart ---------------------------------------------------------------------------------------
+
+    def restore_batch(self, note: BatchNote) -> None:
+        self._last[note.producer] = note
+
+    def restore_part(self, note: StagedNote, kept: Mapping[Place, Mapping[int, WaitingMessage]]) -> None:
+        """A part of an earlier run; *kept* is what the store has of its messages."""
+        part = Part(note.producer, note.part, note.batch, note.since_ms, note.committed)
+        self._parts[note.producer, note.part] = part
+        for place, runs in note.held:
+            there = kept.get(place, {})
+            self._hold(part, place, [there[it] for it in sequences_of(runs) if it in there])
+        if part.is_committed:
+            self._show(part)
+
+    def restored(self) -> None:
+        """All notes were read: what is remembered goes from the longest silent to the last heard."""
+        self._last = dict(sorted(self._last.items(), key=lambda it: it[1].committed_ms))
