@@ -143,10 +143,10 @@ class PendingList:
         if not waiting:
             return self._base + len(self._items)
         first = bisect_left(self._sequences, waiting[0].sequence)
-        behind = range(first, len(self._items))
-        gone = [WaitingMessage(self._sequences[it], self._expirations[it], 0, self._sizes[it]) for it in behind]
-        entries = dict(zip((it.sequence for it in gone), self._items[first:], strict=True))
-        merged = sorted([*gone, *waiting], key=itemgetter(_SEQUENCE)) if gone else waiting
+        behind = [index for index in range(first, len(self._items)) if self._items[index] is not None]
+        moved = [WaitingMessage(self._sequences[it], self._expirations[it], 0, self._sizes[it]) for it in behind]
+        entries = {self._sequences[index]: self._items[index] for index in behind}
+        merged = sorted([*moved, *waiting], key=itemgetter(_SEQUENCE)) if moved else waiting
         del self._items[first:], self._sequences[first:], self._expirations[first:], self._sizes[first:]
         self._sequences.extend(map(itemgetter(_SEQUENCE), merged))
         self._expirations.extend(map(itemgetter(_EXPIRATION), merged))

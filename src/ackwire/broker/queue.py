@@ -635,6 +635,8 @@ class Queue:
             message = kept.get(sequence) or WaitingMessage(sequence, 0, 0, 0)  # lost: whoever reads it is told
             held.add(message)
             self.size_bytes += message.size_bytes
+            if not self._store.pages:
+                self._flow.used_bytes += message.size_bytes
 
     def finish_held(self, held: Held, count: int) -> None:
         """The first *count* of *held* are consumed: deleted here and in the store."""

@@ -119,8 +119,8 @@ def unpack_note(payload: memoryview) -> Note:
         case 2:
             producer, part, batch, since_ms = reader.text(), reader.text(), reader.i64(), reader.i64()
             committed = bool(reader.u8())
-            held = [(reader.place_name(), _unpack_runs(reader.bytes())) for _ in range(reader.u32())]
-            return StagedNote(producer, part, batch, since_ms, committed, tuple(held))
+            places = [(reader.place_name(), _unpack_runs(reader.bytes())) for _ in range(reader.u32())]
+            return StagedNote(producer, part, batch, since_ms, committed, tuple(places))
         case 3:
             return BatchNote(reader.text(), reader.i64(), reader.i64())
         case kind:
