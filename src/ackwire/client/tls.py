@@ -7,11 +7,11 @@ the file, because trying again does not help.
 
 import logging
 import ssl
-from pathlib import Path
 from typing import Final
 
 from ackwire.client.options import TlsOptions
 from ackwire.errors import ConfigError
+from ackwire.pem import load_authorities, load_certificate
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _OLD_VERSIONS: Final = ("SSLv2Hello", "SSLv2", "SSLv3", "TLSv1", "TLSv1.1")
@@ -27,10 +27,10 @@ def client_context(options: TlsOptions) -> ssl.SSLContext:
     if options.ca_file is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
-        _load_authorities(context, options.ca_file)
+        load_authorities(context, options.ca_file)
     context.check_hostname = options.verify_host_name
     if options.cert_file is not None:
-        _load_certificate(context, options.cert_file, options.key_file or options.cert_file, options.key_password)
+        load_certificate(context, options.cert_file, options.key_file, options.key_password)
     elif options.key_file is not None:
         raise ConfigError("keyFile needs certFile: a key without its certificate is of no use")
     if options.enabled_protocols:
@@ -51,51 +51,6 @@ def tls_problem(error: ssl.SSLError, host: str) -> str:
         return "the TLS handshake failed: the other side does not seem to speak TLS"
     reason = error.reason.lower().replace("_", " ") if error.reason else str(error)
     return f"the TLS handshake failed: {reason}"
-
-
-# ---- files -----------------------------------------------------------------------------------------------------
-
-
-def _load_authorities(context: ssl.SSLContext, ca_file: str) -> None:
-    _require_pem(ca_file, b"CERTIFICATE-----", "certificate")
-    try:
-        context.load_verify_locations(ca_file)
-    except ssl.SSLError as error:
-        raise ConfigError(f"{ca_file} cannot be used: {error.reason or error}") from None
-
-
-def _load_certificate(context: ssl.SSLContext, cert_file: str, key_file: str, key_password: str | None) -> None:
-    _require_pem(cert_file, b"CERTIFICATE-----", "certificate")
-    _require_pem(key_file, b"PRIVATE KEY-----", "private key")
-    asked = False
-
-    def password() -> str:
-        # Given even when there is none, or OpenSSL would ask for it on the terminal.
-        nonlocal asked
-        asked = True
-        return key_password or ""
-
-    try:
-        context.load_cert_chain(cert_file, key_file, password)
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            problem = f"the private key in {key_file} does not match the certificate in {cert_file}"
-        elif asked and key_password is None:
-            problem = f"the private key in {key_file} is encrypted; give its password with the option keyPassword"
-        elif asked:
-            problem = f"the private key in {key_file} cannot be read: keyPassword is wrong, or the file is damaged"
-        else:
-            problem = f"{cert_file} or {key_file} cannot be used: {error.reason or error}"
-        raise ConfigError(problem) from None
-
-
-def _require_pem(file: str, marker: bytes, content: str) -> None:
-    try:
-        data = Path(file).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {(error.strerror or str(error)).lower()}") from None
-    if marker not in data:
-        raise ConfigError(f"{file} holds no {content} in PEM format")
 
 
 # ---- versions and suites ---------------------------------------------------------------------------------------
