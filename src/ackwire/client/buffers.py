@@ -9,13 +9,13 @@ object do not reach it, and its size is known to the byte.
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from ackwire.client.errors import MessageFormatError
 from ackwire.client.message import DeliveryMode, Message
-from ackwire.client.messages import BytesMessage, MapMessage, TextMessage, message_from_command
+from ackwire.client.messages import message_from_command
 from ackwire.destinations import Destination
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.wire.openwire import commands
@@ -29,9 +29,6 @@ ENTRY_BYTES: Final = 20
 """What an entry counts for beyond its data: the head of its record on disk."""
 
 _SIZE_PREFIX_BYTES: Final = 4
-
-Body = Message | str | bytes | Mapping[str, Any] | None
-"""What can be sent: a message, or what becomes the body of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,21 +155,6 @@ class MemoryBuffer:
 # ---- messages --------------------------------------------------------------------------------------------------
 
 
-def message_of(body: Body) -> Message:
-    """The message that *body* is or becomes: text a TextMessage, bytes a BytesMessage, a mapping a MapMessage."""
-    if isinstance(body, Message):
-        return body
-    if body is None:
-        return Message()
-    if isinstance(body, str):
-        return TextMessage(body)
-    if isinstance(body, bytes | bytearray | memoryview):
-        return BytesMessage(body)
-    if isinstance(body, Mapping):
-        return MapMessage(body)
-    raise MessageFormatError(f"a body is a message, text, bytes, a mapping or None, not {type(body).__name__}")
-
-
 @dataclass(frozen=True, slots=True)
 class Sending:
     """With what a message is sent, apart from its own headers."""
@@ -186,21 +168,6 @@ class Sending:
     def time_to_live_ms(self, now_ms: int) -> int:
         """What is left of it. One that has expired is sent all the same: what to do with it is the broker's policy."""
         return max(1, self.expires_ms - now_ms) if self.expires_ms else 0
-
-
-def set_headers(message: Message, headers: Mapping[str, Any]) -> None:
-    """Set what was given by name, `properties` among it."""
-    for name, value in headers.items():
-        if name == "properties":
-            message.properties.update(value)
-        elif name in _HEADERS:
-            setattr(message, name, value)
-        else:
-            names = ", ".join(sorted(_HEADERS))
-            raise TypeError(f"no header is named {name!r}: there are {names} and properties")
-
-
-_HEADERS: Final = frozenset(("correlation_id", "group_id", "group_sequence", "reply_to", "type"))
 
 
 def message_to_bytes(message: Message, sending: Sending) -> bytes:

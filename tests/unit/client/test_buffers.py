@@ -9,12 +9,11 @@ from ackwire.client.buffers import (
     MemoryBuffer,
     Sending,
     message_from_bytes,
-    message_of,
     message_to_bytes,
-    set_headers,
 )
 from ackwire.client.errors import MessageFormatError
 from ackwire.client.retry import BackOff
+from ackwire.client.sending import message_of, set_headers
 from ackwire.destinations import Kind, destination, parse_destination
 
 ORDERS = Sending(destination(Kind.QUEUE, "orders"), DeliveryMode.PERSISTENT, 4, 0)

@@ -24,17 +24,14 @@ from ackwire.client.aio.keeper import ConnectionKeeper
 from ackwire.client.aio.producer import Producer
 from ackwire.client.aio.workers import Condition, Worker, call, call_blocking, outcome
 from ackwire.client.buffers import (
-    Body,
     BufferFull,
     Entry,
     MemoryBuffer,
     MessageBuffer,
     Sending,
     message_from_bytes,
-    message_of,
     message_to_bytes,
     now_ms,
-    set_headers,
 )
 from ackwire.client.errors import (
     ConnectionFailedError,
@@ -46,6 +43,7 @@ from ackwire.client.errors import (
 )
 from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
 from ackwire.client.retry import BackOff
+from ackwire.client.sending import Body, message_of, set_headers
 from ackwire.client.settings import read_destination
 from ackwire.destinations import Destination
 

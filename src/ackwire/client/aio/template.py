@@ -20,9 +20,9 @@ from ackwire.client.aio.keeper import ConnectionKeeper
 from ackwire.client.aio.producer import Producer
 from ackwire.client.aio.session import Session
 from ackwire.client.aio.workers import Lock
-from ackwire.client.buffers import Body
 from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.message import Message
+from ackwire.client.sending import Body
 from ackwire.client.settings import read_destination
 from ackwire.destinations import Destination
 

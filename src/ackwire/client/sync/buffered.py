@@ -21,17 +21,14 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from ackwire.client.buffers import (
-    Body,
     BufferFull,
     Entry,
     MemoryBuffer,
     MessageBuffer,
     Sending,
     message_from_bytes,
-    message_of,
     message_to_bytes,
     now_ms,
-    set_headers,
 )
 from ackwire.client.errors import (
     ConnectionFailedError,
@@ -43,6 +40,7 @@ from ackwire.client.errors import (
 )
 from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
 from ackwire.client.retry import BackOff
+from ackwire.client.sending import Body, message_of, set_headers
 from ackwire.client.settings import read_destination
 from ackwire.client.sync.connection import Connection, ConnectionFactory
 from ackwire.client.sync.keeper import ConnectionKeeper

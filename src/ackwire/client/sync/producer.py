@@ -1,7 +1,7 @@
 # generated from src/ackwire/client/aio/producer.py by tools/async_to_sync.py; change that
 """Producers: the sync/async rule (B1), the window (B4), callbacks and receipts (B5)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,11 +11,10 @@ from ackwire.client.errors import (
     IllegalArgumentError,
     InvalidDestinationError,
     JMSError,
-    MessageFormatError,
     UnsupportedError,
 )
 from ackwire.client.message import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode, Message
-from ackwire.client.messages import BytesMessage, MapMessage, TextMessage
+from ackwire.client.sending import Body, message_of, set_headers
 from ackwire.client.settings import read_destination
 from ackwire.client.sync.runtime import Receipt
 from ackwire.client.transform import MessageTransformer
@@ -81,7 +80,7 @@ class Producer:
 
     def send(
         self,
-        body: Message | str | bytes | Mapping[str, Any] | None = None,
+        body: Body = None,
         *,
         destination: Destination | str | None = _NOT_GIVEN,  # type: ignore[assignment]
         delivery_mode: DeliveryMode | int | None = None,
@@ -121,7 +120,7 @@ class Producer:
 
     def submit(
         self,
-        body: Message | str | bytes | Mapping[str, Any] | None = None,
+        body: Body = None,
         *,
         destination: Destination | str | None = _NOT_GIVEN,  # type: ignore[assignment]
         delivery_mode: DeliveryMode | int | None = None,
@@ -162,10 +161,10 @@ class Producer:
             raise InvalidDestinationError("None is no destination: leave it out to use the producer's own")
         return self._core.target(read_destination(destination).destination)  # type: ignore[arg-type]
 
-    def _message(self, body: object, headers: dict[str, Any]) -> Message:
-        message = _message_of(body)
+    def _message(self, body: Body, headers: dict[str, Any]) -> Message:
+        message = message_of(body)
         if headers:
-            _set_headers(message, headers)
+            set_headers(message, headers)
         if self.transformer is not None:
             message = self.transformer.producer_transform(self.session, self, message) or message
         return message
@@ -209,33 +208,3 @@ def _mode(mode: DeliveryMode | int) -> DeliveryMode:
         return DeliveryMode(mode)
     except ValueError:
         raise IllegalArgumentError(f"a delivery mode is 1 or 2, not {mode!r}") from None
-
-
-def _message_of(body: object) -> Message:
-    match body:
-        case Message():
-            return body
-        case str():
-            return TextMessage(body)
-        case bytes() | bytearray() | memoryview():
-            return BytesMessage(bytes(body))
-        case Mapping():
-            return MapMessage(body)
-        case None:
-            return Message()
-    raise MessageFormatError(
-        f"{type(body).__name__} is no body of a message: give text, bytes, a mapping, None or a Message"
-    )
-
-
-_HEADERS = ("correlation_id", "reply_to", "type", "group_id", "group_sequence")
-
-
-def _set_headers(message: Message, headers: dict[str, Any]) -> None:
-    for name, value in headers.items():
-        if name == "properties":
-            message.properties.update(value)
-        elif name in _HEADERS:
-            setattr(message, name, value)
-        else:
-            raise TypeError(f"send() got an unexpected keyword argument {name!r}")
