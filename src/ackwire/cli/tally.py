@@ -1,17 +1,13 @@
 """Counts the messages of a command, shows how far it is on a terminal, holds it to a rate, and sums up at the end."""
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
 from ackwire.cli.amounts import messages_text, rate_text, seconds_text
+from ackwire.cli.terminal_line import TerminalLine
 
-_INTERVAL_SECONDS: Final = 0.2
-_QUIET_SECONDS: Final = 0.5
-"""Work that is done sooner needs no line."""
 _BAR_WIDTH: Final = 24
-_CLEAR_LINE: Final = "\r\x1b[K"
 
 
 class Tally:
@@ -29,24 +25,19 @@ class Tally:
         self.count = 0
         self._verb = verb
         self._total = total
-        self._stream = sys.stderr if stream is None else stream
-        self._monotonic = monotonic
-        self._is_shown = is_shown and self._stream.isatty()
-        self._began = self._told = monotonic()
-        self._is_dirty = False
+        self._line = TerminalLine(stream, monotonic, is_shown=is_shown)
 
     def add(self, count: int = 1) -> None:
         self.count += count
-        if self._is_shown:
-            self._show()
+        self._line.show(self._text)
 
     def begin(self) -> None:
         """Count the time from now on: connecting is no part of the rate."""
-        self._began = self._told = self._monotonic()
+        self._line.begin()
 
     @property
     def elapsed_seconds(self) -> float:
-        return self._monotonic() - self._began
+        return self._line.elapsed_seconds
 
     def summary(self, where: str) -> str:
         """`sent 12 messages to queue://orders in 0.31 s, 39/s`."""
@@ -57,21 +48,9 @@ class Tally:
 
     def clear(self) -> None:
         """Take the line away, so that something else can be written."""
-        if self._is_dirty:
-            self._stream.write(_CLEAR_LINE)
-            self._stream.flush()
-            self._is_dirty = False
+        self._line.clear()
 
-    def _show(self) -> None:
-        now = self._monotonic()
-        if now - self._began < _QUIET_SECONDS or now - self._told < _INTERVAL_SECONDS:
-            return
-        self._told = now
-        self._stream.write(_CLEAR_LINE + self._line(now - self._began))
-        self._stream.flush()
-        self._is_dirty = True
-
-    def _line(self, elapsed: float) -> str:
+    def _text(self, elapsed: float) -> str:
         per_second = rate_text(self.count, elapsed)
         if not self._total:
             return f"{self._verb} {messages_text(self.count)}, {per_second}"
