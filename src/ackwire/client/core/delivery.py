@@ -75,8 +75,6 @@ class Channel(Protocol):
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
         """In front of the others, in their order."""
 
-    def peek(self) -> Delivery | None: ...
-
     def take(self) -> Delivery: ...
 
     def take_all(self) -> list[Delivery]: ...
@@ -94,9 +92,6 @@ class Fifo(deque[Delivery]):
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
         self.extendleft(reversed(list(deliveries)))
-
-    def peek(self) -> Delivery | None:
-        return self[0] if self else None
 
     def take_all(self) -> list[Delivery]:
         taken = list(self)
@@ -123,10 +118,6 @@ class ByPriority:
 
     def _waiting(self) -> Iterator[deque[Delivery]]:
         return (level for level in reversed(self._levels) if level)
-
-    def peek(self) -> Delivery | None:
-        level = next(self._waiting(), None)
-        return None if level is None else level[0]
 
     def take(self) -> Delivery:
         return next(self._waiting()).popleft()
