@@ -408,7 +408,7 @@ class ConnectionCore:
         for consumer in self._consumers.values():
             if consumer.is_announced:
                 self._announce_again(consumer.info())
-                consumer.restored()
+                consumer.wake()
         for session in self._sessions.values():
             session.transactions.restore()
         for request in unanswered:

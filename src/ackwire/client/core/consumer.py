@@ -609,10 +609,6 @@ class ConsumerCore:
         self._ack_count = 0
         self._stale.update((delivery.key, delivery) for delivery in delivered[consumed:])
 
-    def restored(self) -> None:
-        """The broker knows this consumer again."""
-        self.wake()
-
     # ---- end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> Reply[Structure] | None:
