@@ -8,7 +8,6 @@ object do not reach it, and its size is known to the byte.
 """
 
 import threading
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
@@ -195,8 +194,3 @@ def message_from_bytes(data: bytes) -> tuple[Message, Sending]:
     message = message_from_command(command)
     target = cast(Destination, message.destination)
     return message, Sending(target, message.delivery_mode, message.priority, message.expiration)
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000

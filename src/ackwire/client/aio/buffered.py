@@ -31,7 +31,6 @@ from ackwire.client.buffers import (
     Sending,
     message_from_bytes,
     message_to_bytes,
-    now_ms,
 )
 from ackwire.client.errors import (
     ConnectionFailedError,
@@ -45,9 +44,11 @@ from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
 from ackwire.client.retry import BackOff
 from ackwire.client.sending import Body, message_of, set_headers
 from ackwire.client.settings import read_destination
+from ackwire.clock import SystemClock
 from ackwire.destinations import Destination
 
 _log = logging.getLogger(__name__)
+_clock: Final = SystemClock()
 
 CLOSE_SECONDS: Final = 15.0
 BATCH_MESSAGES_MAX: Final = 100
@@ -169,7 +170,7 @@ class BufferedProducer:
         With a `DiskBuffer` it is on disk when this returns. Raises `ResourceAllocationError` when the buffer is full,
         and whatever is wrong with the message itself.
         """
-        sent_ms = now_ms()
+        sent_ms = _clock.now_ms()
         target = self._target if destination is None else _plain(destination)
         if target is None:
             raise UnsupportedError("no destination: neither the producer nor the send names one")
@@ -358,7 +359,7 @@ class BufferedProducer:
             destination=sending.destination,
             delivery_mode=sending.delivery_mode,
             priority=sending.priority,
-            time_to_live_ms=sending.time_to_live_ms(now_ms()),
+            time_to_live_ms=sending.time_to_live_ms(_clock.now_ms()),
         )
 
     async def _confirmed(self, message: Message, receipt: Any) -> None:
