@@ -50,9 +50,9 @@ class ScriptedCore:
 
     # ---- as the engine sees it ---------------------------------------------------------------------------------
 
-    def transport_connected(self, uri: Uri, *, reconnect: bool) -> None:
+    def transport_connected(self, uri: Uri) -> None:
         self.protocol = OpenWireProtocol(self.wants)
-        self._tell(f"connected again {uri.address}" if reconnect else f"connected {uri.address}")
+        self._tell(f"connected again {uri.address}" if "agreed" in self.told else f"connected {uri.address}")
 
     def receive_data(self, data: bytes) -> None:
         assert self.protocol is not None

@@ -100,7 +100,7 @@ class CoreClient(Client):
             version=wants.version, tight_encoding_enabled=wants.tight, cache_enabled=wants.cache
         )
         self.link = self.world.connect(self)
-        self.core.transport_connected(replace(self._uri, wire_format=wire_format), reconnect=self._was_up)
+        self.core.transport_connected(replace(self._uri, wire_format=wire_format))
 
     def _put(self) -> None:
         data = b"".join(self.core.data_to_send())
@@ -114,8 +114,6 @@ class CoreClient(Client):
             self._look()
 
     def _look(self) -> None:
-        if self.core.is_up and not self.is_up:
-            self._was_up = True
         self.is_up = self.core.is_up
         if self._is_refused and self.link is not None:
             self._is_refused = False

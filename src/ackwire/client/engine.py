@@ -69,7 +69,7 @@ class Core(Protocol):
     on_login_refused: Callable[[JMSError], None]
     on_control: Callable[[commands.ConnectionControl], None]
 
-    def transport_connected(self, uri: Uri, *, reconnect: bool) -> None:
+    def transport_connected(self, uri: Uri) -> None:
         """Begin with a fresh wire protocol; its WireFormatInfo, and nothing else, is then in `data_to_send`."""
         ...
 
@@ -133,7 +133,6 @@ class Engine:
         """Those that end with the link: they look for better places."""
         self._closer: asyncio.Task[None] | None = None
         self._next_hint_at = 0.0
-        self._was_opened = False
         self._is_over = False
         self._failures: dict[str, JMSError] = {}
         """By address: why the last attempt failed, since the connection was last usable."""
@@ -456,7 +455,6 @@ class Engine:
                 timer.cancel()
         if link.error is not None:
             raise link.error
-        self._was_opened = True
 
     def _adopt(self, link: Link) -> None:
         if not link.is_open:
@@ -464,7 +462,7 @@ class Engine:
         self._link = link
         early = link.adopt(self)
         with self._guard:
-            self._core.transport_connected(link.uri, reconnect=self._was_opened)
+            self._core.transport_connected(link.uri)
             offer = b"".join(self._core.data_to_send())
             self._flush_is_due = False
         self._offers[link.uri.wire_format] = offer

@@ -195,9 +195,8 @@ class ConnectionCore:
         """Whether the broker recognises repetitions of what it has done, over its own restart too."""
         return self.peer.startswith(_OUR_BROKER)
 
-    def transport_connected(self, uri: TcpUri | VmUri, *, reconnect: bool) -> None:
+    def transport_connected(self, uri: TcpUri | VmUri) -> None:
         """There is a way to a broker: say hello."""
-        del reconnect  # whether there was a login before says more
         if self.link in (Link.CLOSED, Link.FAILED):
             return
         self.epoch += 1
