@@ -1,9 +1,9 @@
 """Browsers: a look at a queue, message by message, without consuming any."""
 
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from ackwire.client.aio.closing import ClosedAtEnd
 from ackwire.client.aio.runtime import Waiter
 from ackwire.client.core.consumer import ConsumerCore
 from ackwire.client.errors import RequestTimedOutError, was_refused
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ackwire.client.aio.session import Session
 
 
-class Browser:
+class Browser(ClosedAtEnd):
     """Made by `Session.browser`. Each iteration asks the broker anew, and ends with what is there."""
 
     def __init__(self, session: "Session", uri: DestinationUri, selector: str | None) -> None:
@@ -30,14 +30,6 @@ class Browser:
     @property
     def destination(self) -> Destination:
         return self._uri.destination
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         waiter = Waiter(self._guard)

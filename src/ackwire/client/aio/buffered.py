@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from ackwire.client.aio.closing import StartedAndClosed
 from ackwire.client.aio.connection import Connection, ConnectionFactory
 from ackwire.client.aio.keeper import ConnectionKeeper
 from ackwire.client.aio.producer import Producer
@@ -83,7 +83,7 @@ class Waiting:
         return f"{self.count} messages ({self.size_bytes} bytes) wait since {since}: {self.reason}"
 
 
-class BufferedProducer:
+class BufferedProducer(StartedAndClosed):
     """Sends to *destination*, or where each `send` says, through *buffer*.
 
     *factory*: a `ConnectionFactory` or a URL. *buffer*: a `MemoryBuffer` of 64 MiB unless given; a `DiskBuffer` keeps
@@ -121,15 +121,6 @@ class BufferedProducer:
         self._deadline: float | None = None
         """When to give up, on the monotonic clock; known once it is being closed."""
         self._worker = Worker(f"buffered producer {self._name}", self._work, on_exit=self._exit)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def _name(self) -> str:

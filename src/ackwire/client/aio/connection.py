@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from ackwire import __version__
 from ackwire.client import lookup
+from ackwire.client.aio.closing import ClosedAtEnd
 from ackwire.client.aio.runtime import Opening, Runtime, Waiter, opening
 from ackwire.client.aio.session import Session
 from ackwire.client.aio.xa import XASession
@@ -110,7 +110,7 @@ async def _connect(factory: ConnectionFactory, start: bool) -> "Connection":
     return connection
 
 
-class Connection:
+class Connection(ClosedAtEnd):
     """A connection to a broker. Make one with `connect` or a `ConnectionFactory`; close it when done."""
 
     def __init__(
@@ -150,14 +150,6 @@ class Connection:
         self._is_closing = False
         self._is_closed = False
         self._close_deadline: float | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return (

@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import AsyncIterator, Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
+from ackwire.client.aio.closing import ClosedAtEnd
 from ackwire.client.aio.runtime import Waiter
 from ackwire.client.core.consumer import PULL_FOR_EVER, PULL_NO_WAIT, ConsumerCore
 from ackwire.client.core.delivery import Delivery
@@ -23,7 +23,7 @@ _UNTIL_DEFAULT: Final = -1.0
 _log: Final = logging.getLogger("ackwire.client")
 
 
-class Consumer:
+class Consumer(ClosedAtEnd):
     """Receives the messages of one destination. Made by `Session.consumer` or `Session.durable_subscriber`.
 
     Iterating waits for messages for ever, and ends when the consumer is closed.
@@ -43,14 +43,6 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer of {self.destination!r}>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def destination(self) -> Destination:

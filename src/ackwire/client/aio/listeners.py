@@ -16,9 +16,10 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import ModuleType, TracebackType
-from typing import Any, Final, Self
+from types import ModuleType
+from typing import Any, Final
 
+from ackwire.client.aio.closing import StartedAndClosed
 from ackwire.client.aio.connection import Connection, ConnectionFactory
 from ackwire.client.aio.consumer import Consumer
 from ackwire.client.aio.keeper import ConnectionKeeper
@@ -64,7 +65,7 @@ class _Crew:
         return [worker for worker in self.workers if worker.is_running]
 
 
-class ListenerContainer:
+class ListenerContainer(StartedAndClosed):
     """Runs *listeners*, functions and modules with functions that are marked, from `start` to `close`.
 
     *factory*: a `ConnectionFactory` or a URL. *idle_seconds*: how long a consumer waits for a message before it may
@@ -89,15 +90,6 @@ class ListenerContainer:
         self._changed = Condition("the list of consumers")
         self._stopping = self._started = False
         self._closed = Event()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def consumers(self, function: Callable[..., Any]) -> int:
         """How many consumers *function* has at the moment."""

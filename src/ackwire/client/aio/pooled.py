@@ -18,9 +18,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from ackwire.client.aio.closing import StartedAndClosed
 from ackwire.client.aio.connection import Connection, ConnectionFactory
 from ackwire.client.aio.consumer import Consumer
 from ackwire.client.aio.keeper import ConnectionKeeper
@@ -43,7 +43,7 @@ Handler = Callable[[Message], Any]
 OnError = Callable[[Message | None, Exception], Any]
 
 
-class PooledConsumer:
+class PooledConsumer(StartedAndClosed):
     """Handles the messages of *destination* with *workers* workers, from `start` to `close`.
 
     *connection*: a factory or a URL, from which a connection is opened, and again when it fails; or a connection, which
@@ -83,15 +83,6 @@ class PooledConsumer:
         self._session: Session | None = None
         self._intake = Worker(f"pool {destination} intake", self._take)
         self._pool = WorkerPool(f"pool {destination}", workers)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def waiting(self) -> int:

@@ -1,9 +1,9 @@
 """Producers: the sync/async rule (B1), the window (B4), callbacks and receipts (B5)."""
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from ackwire.client.aio.closing import ClosedAtEnd
 from ackwire.client.aio.runtime import Receipt
 from ackwire.client.core.producer import ProducerCore
 from ackwire.client.core.reply import Reply
@@ -29,7 +29,7 @@ Completion = Callable[[Message, JMSError | None], object]
 _NOT_GIVEN = object()
 
 
-class Producer:
+class Producer(ClosedAtEnd):
     """Sends messages. Made by `Session.producer`."""
 
     def __init__(self, session: "Session", core: ProducerCore) -> None:
@@ -49,14 +49,6 @@ class Producer:
 
     def __repr__(self) -> str:
         return f"<Producer to {self.destination!r}>" if self.destination else "<Producer to anywhere>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def destination(self) -> Destination | None:

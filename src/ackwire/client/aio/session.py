@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from ackwire.client.aio.browser import Browser
+from ackwire.client.aio.closing import ClosedAtEnd
 from ackwire.client.aio.consumer import Consumer
 from ackwire.client.aio.producer import Producer
 from ackwire.client.aio.runtime import Opening, Runner, Waiter, finished, is_cancellation_of_ours, opening
@@ -40,7 +40,7 @@ REPLY_TIMEOUT_SECONDS: Final = 30.0
 _log: Final = logging.getLogger("ackwire.client")
 
 
-class Session:
+class Session(ClosedAtEnd):
     """Work in one order. Made by `Connection.session`; a session is for one task at a time."""
 
     def __init__(self, connection: "Connection", core: SessionCore) -> None:
@@ -59,14 +59,6 @@ class Session:
         core.acknowledge_from_message = self._acknowledge_from_message
         core.acknowledge_one = self._acknowledge_one
         core.reject_one = self._reject_one
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def ack_mode(self) -> AckMode:

@@ -12,9 +12,9 @@ it lasts, so that any number of tasks may call; sessions are kept for the next c
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from ackwire.client.aio.closing import ClosedAtEnd
 from ackwire.client.aio.connection import Connection, ConnectionFactory
 from ackwire.client.aio.keeper import ConnectionKeeper
 from ackwire.client.aio.producer import Producer
@@ -40,7 +40,7 @@ class _Seat:
     producer: Producer
 
 
-class Template:
+class Template(ClosedAtEnd):
     """Sends and receives with connections of *factory*, which may be a URL.
 
     Not for streams of messages: `receive` makes a consumer for each, which is slow, and takes one message from the
@@ -53,14 +53,6 @@ class Template:
         self._sessions_max = sessions_max
         self._lock = Lock("the list of sessions")
         self._free: list[_Seat] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def send(self, destination: Destination | str, body: Body, **headers: Any) -> Message:
         """Send, and return the message with its id; *headers* as for `Producer.send`."""

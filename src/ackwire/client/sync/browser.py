@@ -2,13 +2,13 @@
 """Browsers: a look at a queue, message by message, without consuming any."""
 
 from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from ackwire.client.core.consumer import ConsumerCore
 from ackwire.client.errors import RequestTimedOutError, was_refused
 from ackwire.client.message import Message
 from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, policy_for, prefetch_for
+from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.runtime import Waiter
 from ackwire.client.uri import DestinationUri
 from ackwire.destinations import Destination
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ackwire.client.sync.session import Session
 
 
-class Browser:
+class Browser(ClosedAtEnd):
     """Made by `Session.browser`. Each iteration asks the broker anew, and ends with what is there."""
 
     def __init__(self, session: "Session", uri: DestinationUri, selector: str | None) -> None:
@@ -31,14 +31,6 @@ class Browser:
     @property
     def destination(self) -> Destination:
         return self._uri.destination
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[Message]:
         waiter = Waiter(self._guard)

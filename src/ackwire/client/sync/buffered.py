@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ackwire.client.buffers import (
     BufferFull,
@@ -41,6 +40,7 @@ from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
 from ackwire.client.retry import BackOff
 from ackwire.client.sending import Body, message_of, set_headers
 from ackwire.client.settings import read_destination
+from ackwire.client.sync.closing import StartedAndClosed
 from ackwire.client.sync.connection import Connection, ConnectionFactory
 from ackwire.client.sync.keeper import ConnectionKeeper
 from ackwire.client.sync.producer import Producer
@@ -84,7 +84,7 @@ class Waiting:
         return f"{self.count} messages ({self.size_bytes} bytes) wait since {since}: {self.reason}"
 
 
-class BufferedProducer:
+class BufferedProducer(StartedAndClosed):
     """Sends to *destination*, or where each `send` says, through *buffer*.
 
     *factory*: a `ConnectionFactory` or a URL. *buffer*: a `MemoryBuffer` of 64 MiB unless given; a `DiskBuffer` keeps
@@ -122,15 +122,6 @@ class BufferedProducer:
         self._deadline: float | None = None
         """When to give up, on the monotonic clock; known once it is being closed."""
         self._worker = Worker(f"buffered producer {self._name}", self._work, on_exit=self._exit)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def _name(self) -> str:

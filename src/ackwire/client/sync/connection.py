@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from ackwire import __version__
@@ -18,6 +17,7 @@ from ackwire.client.engine import Engine
 from ackwire.client.errors import IllegalArgumentError, IllegalStateError, JMSError, RequestTimedOutError
 from ackwire.client.options import ConnectionOptions, RedeliveryPolicy
 from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, check_option, read_destination
+from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.runtime import Runtime, Waiter, opening
 from ackwire.client.sync.session import Session
 from ackwire.client.sync.xa import XASession
@@ -111,7 +111,7 @@ def _connect(factory: ConnectionFactory, start: bool) -> "Connection":
     return connection
 
 
-class Connection:
+class Connection(ClosedAtEnd):
     """A connection to a broker. Make one with `connect` or a `ConnectionFactory`; close it when done."""
 
     def __init__(
@@ -151,14 +151,6 @@ class Connection:
         self._is_closing = False
         self._is_closed = False
         self._close_deadline: float | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return (

@@ -3,8 +3,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from ackwire.client.core.consumer import PULL_FOR_EVER, PULL_NO_WAIT, ConsumerCore
 from ackwire.client.core.delivery import Delivery
@@ -13,6 +12,7 @@ from ackwire.client.core.reply import Reply
 from ackwire.client.errors import IllegalStateError, JMSError, RequestTimedOutError
 from ackwire.client.message import Message
 from ackwire.client.settings import PULL_GRACE_SECONDS, RECEIVE_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS
+from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.runtime import Waiter
 from ackwire.destinations import Destination
 from ackwire.wire.openwire.structures import Structure
@@ -24,7 +24,7 @@ _UNTIL_DEFAULT: Final = -1.0
 _log: Final = logging.getLogger("ackwire.client")
 
 
-class Consumer:
+class Consumer(ClosedAtEnd):
     """Receives the messages of one destination. Made by `Session.consumer` or `Session.durable_subscriber`.
 
     Iterating waits for messages for ever, and ends when the consumer is closed.
@@ -44,14 +44,6 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer of {self.destination!r}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def destination(self) -> Destination:

@@ -17,8 +17,8 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import ModuleType, TracebackType
-from typing import Any, Final, Self
+from types import ModuleType
+from typing import Any, Final
 
 from ackwire.client.core.modes import AckMode
 from ackwire.client.errors import (
@@ -30,6 +30,7 @@ from ackwire.client.errors import (
 from ackwire.client.listening import Concurrency, Listener, Staffing, listener, listeners_in
 from ackwire.client.message import Message
 from ackwire.client.retry import BackOff
+from ackwire.client.sync.closing import StartedAndClosed
 from ackwire.client.sync.connection import Connection, ConnectionFactory
 from ackwire.client.sync.consumer import Consumer
 from ackwire.client.sync.keeper import ConnectionKeeper
@@ -65,7 +66,7 @@ class _Crew:
         return [worker for worker in self.workers if worker.is_running]
 
 
-class ListenerContainer:
+class ListenerContainer(StartedAndClosed):
     """Runs *listeners*, functions and modules with functions that are marked, from `start` to `close`.
 
     *factory*: a `ConnectionFactory` or a URL. *idle_seconds*: how long a consumer waits for a message before it may
@@ -90,15 +91,6 @@ class ListenerContainer:
         self._changed = Condition("the list of consumers")
         self._stopping = self._started = False
         self._closed = Event()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def consumers(self, function: Callable[..., Any]) -> int:
         """How many consumers *function* has at the moment."""

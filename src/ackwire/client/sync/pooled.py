@@ -19,13 +19,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ackwire.client.core.modes import AckMode
 from ackwire.client.errors import IllegalArgumentError, IllegalStateError, RequestTimedOutError
 from ackwire.client.message import Message
 from ackwire.client.retry import BackOff
+from ackwire.client.sync.closing import StartedAndClosed
 from ackwire.client.sync.connection import Connection, ConnectionFactory
 from ackwire.client.sync.consumer import Consumer
 from ackwire.client.sync.keeper import ConnectionKeeper
@@ -44,7 +44,7 @@ Handler = Callable[[Message], Any]
 OnError = Callable[[Message | None, Exception], Any]
 
 
-class PooledConsumer:
+class PooledConsumer(StartedAndClosed):
     """Handles the messages of *destination* with *workers* workers, from `start` to `close`.
 
     *connection*: a factory or a URL, from which a connection is opened, and again when it fails; or a connection, which
@@ -84,15 +84,6 @@ class PooledConsumer:
         self._session: Session | None = None
         self._intake = Worker(f"pool {destination} intake", self._take)
         self._pool = WorkerPool(f"pool {destination}", workers)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def waiting(self) -> int:

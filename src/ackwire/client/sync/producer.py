@@ -2,8 +2,7 @@
 """Producers: the sync/async rule (B1), the window (B4), callbacks and receipts (B5)."""
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ackwire.client.core.producer import ProducerCore
 from ackwire.client.core.reply import Reply
@@ -16,6 +15,7 @@ from ackwire.client.errors import (
 from ackwire.client.message import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode, Message
 from ackwire.client.sending import Body, message_of, set_headers
 from ackwire.client.settings import read_destination
+from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.runtime import Receipt
 from ackwire.client.transform import MessageTransformer
 from ackwire.destinations import Destination
@@ -30,7 +30,7 @@ Completion = Callable[[Message, JMSError | None], object]
 _NOT_GIVEN = object()
 
 
-class Producer:
+class Producer(ClosedAtEnd):
     """Sends messages. Made by `Session.producer`."""
 
     def __init__(self, session: "Session", core: ProducerCore) -> None:
@@ -50,14 +50,6 @@ class Producer:
 
     def __repr__(self) -> str:
         return f"<Producer to {self.destination!r}>" if self.destination else "<Producer to anywhere>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def destination(self) -> Destination | None:

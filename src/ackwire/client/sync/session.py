@@ -3,8 +3,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from ackwire.client.core.consumer import ConsumerCore
 from ackwire.client.core.delivery import Delivery
@@ -26,6 +25,7 @@ from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, Str
 from ackwire.client.options import ProducerOptions
 from ackwire.client.settings import REDELIVERY_GRACE_SECONDS, Where, policy_for, prefetch_for, read_destination
 from ackwire.client.sync.browser import Browser
+from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.consumer import Consumer
 from ackwire.client.sync.producer import Producer
 from ackwire.client.sync.runtime import Runner, Waiter, is_cancellation_of_ours, opening
@@ -41,7 +41,7 @@ REPLY_TIMEOUT_SECONDS: Final = 30.0
 _log: Final = logging.getLogger("ackwire.client")
 
 
-class Session:
+class Session(ClosedAtEnd):
     """Work in one order. Made by `Connection.session`; a session is for one task at a time."""
 
     def __init__(self, connection: "Connection", core: SessionCore) -> None:
@@ -60,14 +60,6 @@ class Session:
         core.acknowledge_from_message = self._acknowledge_from_message
         core.acknowledge_one = self._acknowledge_one
         core.reject_one = self._reject_one
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def ack_mode(self) -> AckMode:

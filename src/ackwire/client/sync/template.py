@@ -13,13 +13,13 @@ it lasts, so that any number of tasks may call; sessions are kept for the next c
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.message import Message
 from ackwire.client.sending import Body
 from ackwire.client.settings import read_destination
+from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.connection import Connection, ConnectionFactory
 from ackwire.client.sync.keeper import ConnectionKeeper
 from ackwire.client.sync.producer import Producer
@@ -41,7 +41,7 @@ class _Seat:
     producer: Producer
 
 
-class Template:
+class Template(ClosedAtEnd):
     """Sends and receives with connections of *factory*, which may be a URL.
 
     Not for streams of messages: `receive` makes a consumer for each, which is slow, and takes one message from the
@@ -54,14 +54,6 @@ class Template:
         self._sessions_max = sessions_max
         self._lock = Lock("the list of sessions")
         self._free: list[_Seat] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def send(self, destination: Destination | str, body: Body, **headers: Any) -> Message:
         """Send, and return the message with its id; *headers* as for `Producer.send`."""
