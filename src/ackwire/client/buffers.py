@@ -94,6 +94,18 @@ class MessageBuffer(Protocol):
         ...
 
 
+def first_of(entries: Iterable[Entry], count_max: int, bytes_max: int) -> list[Entry]:
+    """What `MessageBuffer.first` returns, from all *entries* in order; no more of them are read than needed."""
+    found: list[Entry] = []
+    room = bytes_max
+    for entry in entries:
+        room -= len(entry.data)
+        if found and (len(found) == count_max or room < 0):
+            break
+        found.append(entry)
+    return found
+
+
 class MemoryBuffer:
     """Implements `MessageBuffer` in memory."""
 
@@ -130,15 +142,8 @@ class MemoryBuffer:
             self._size_bytes += len(data) + ENTRY_BYTES
 
     def first(self, count_max: int, bytes_max: int) -> list[Entry]:
-        found: list[Entry] = []
-        room = bytes_max
         with self._lock:
-            for entry in self._entries.values():
-                room -= len(entry.data)
-                if found and (len(found) == count_max or room < 0):
-                    break
-                found.append(entry)
-        return found
+            return first_of(self._entries.values(), count_max, bytes_max)
 
     def remove(self, sequences: Iterable[int]) -> None:
         with self._lock:

@@ -22,7 +22,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ackwire.client.buffers import ENTRY_BYTES, BufferFull, Entry
+from ackwire.client.buffers import ENTRY_BYTES, BufferFull, Entry, first_of
 from ackwire.client.errors import IllegalStateError
 
 _log = logging.getLogger(__name__)
@@ -126,16 +126,9 @@ class DiskBuffer:
             self._size_bytes += len(data) + ENTRY_BYTES
 
     def first(self, count_max: int, bytes_max: int) -> list[Entry]:
-        found: list[Entry] = []
-        room = bytes_max
         with self._lock:
             self._check_open()
-            for _, entry in self._walk():
-                room -= len(entry.data)
-                if found and (len(found) == count_max or room < 0):
-                    break
-                found.append(entry)
-        return found
+            return first_of((entry for _, entry in self._walk()), count_max, bytes_max)
 
     def remove(self, sequences: Iterable[int]) -> None:
         with self._lock:
