@@ -8,7 +8,7 @@ reported and nobody waited for fail the test, unless it set an `on_error` of its
 
 import itertools
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,11 +22,12 @@ from tests.client.recording import RecordingProxy
 from tests.conformance.jms import Jms
 from tests.conformance.proxy import CuttableProxy
 from tests.conformance.tls import STORE_PASSWORD, TlsFiles, make_tls_files
+from tests.helpers.failure_logs import Logs, shown_on_failure
 from tests.helpers.java import CLIENT_JARS, JavaDriver, compiled, trust_store_options
 from tests.helpers.java_cache import java_cache_or_skip
-from tests.helpers.processes import LOG_TAIL_BYTES
 
-_LOGS = pytest.StashKey[list[Path]]()
+_LOGS = Logs()
+pytest_runtest_makereport = shown_on_failure(_LOGS)
 _names = itertools.count(1)
 
 
@@ -45,19 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.client)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what brokers and JVM logged when a test fails."""
-    report = yield
-    if report.failed:
-        for log in item.session.stash.get(_LOGS, []):
-            text = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
-            report.sections.append((f"end of {log.name} ({call.when})", text))
-    return report
 
 
 @pytest.fixture(scope="session")

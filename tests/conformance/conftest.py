@@ -9,7 +9,7 @@ to an exception listener fails the test.
 
 import itertools
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,13 +21,15 @@ from tests.conformance.routes import AGAINST_ACTIVEMQ, CORE_ROUTES, ROUTES, Brok
 from tests.conformance.tls import STORE_PASSWORD, TlsFiles, make_tls_files
 from tests.conformance.variants import VARIANTS
 from tests.helpers.activemq import running_activemq
+from tests.helpers.failure_logs import Logs, shown_on_failure
 from tests.helpers.java import BROKER_JARS, CLIENT_JARS, JavaDriver, compiled, trust_store_options
 from tests.helpers.java_cache import java_cache_or_skip
-from tests.helpers.processes import LOG_TAIL_BYTES, running_broker
+from tests.helpers.processes import running_broker
 
 JAVA_SOURCES = Path(__file__).parent / "java"
 
-_LOGS = pytest.StashKey[list[Path]]()
+_LOGS = Logs()
+pytest_runtest_makereport = shown_on_failure(_LOGS)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,19 +42,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.conformance)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what broker and JVM logged when a test fails."""
-    report = yield
-    if report.failed:
-        for log in item.session.stash.get(_LOGS, []):
-            text = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
-            report.sections.append((f"end of {log.name} ({call.when})", text))
-    return report
 
 
 @pytest.fixture(scope="session")
