@@ -34,7 +34,7 @@ async def unused_port() -> int:
 
 def congested(engine: Engine) -> bool:
     """A call, because its answer changes."""
-    return engine.is_congested
+    return engine.writer.is_congested
 
 
 def messages(broker: ScriptedBroker) -> list[Message]:
@@ -387,14 +387,14 @@ def test_output_of_one_turn_leaves_in_one_write() -> None:
             await core.until("restored")
             before = broker.chunks
             flushes = 0
-            flush = engine._flush
+            flush = engine.writer.flush
 
             def count_flush() -> None:
                 nonlocal flushes
                 flushes += 1
                 flush()
 
-            engine._flush = count_flush  # type: ignore[method-assign]
+            engine.writer.flush = count_flush  # type: ignore[method-assign]
             for _ in range(100):
                 core.send(KeepAliveInfo())
             await broker.until(lambda it: sum(isinstance(c, KeepAliveInfo) for c in it.commands) == 100, "all")
@@ -445,7 +445,7 @@ def test_congestion_is_shown_and_ends_when_the_broker_reads() -> None:
         core = ScriptedCore()
         async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
             writable = asyncio.Event()
-            engine.on_writable = writable.set
+            engine.writer.on_writable = writable.set
             await engine.open()
             await core.until("restored")
             assert not congested(engine)
@@ -455,7 +455,7 @@ def test_congestion_is_shown_and_ends_when_the_broker_reads() -> None:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert congested(engine)
-            assert engine.waiting_bytes > 1024 * 1024
+            assert engine.writer.waiting_bytes > 1024 * 1024
             assert not writable.is_set()
             broker.script.says_nothing = True  # what it reads does not matter
             broker.sessions[0].transport.resume_reading()
@@ -470,7 +470,7 @@ def test_congestion_ends_with_the_link() -> None:
         core = ScriptedCore()
         async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
             writable = asyncio.Event()
-            engine.on_writable = writable.set
+            engine.writer.on_writable = writable.set
             await engine.open()
             await core.until("restored")
             broker.sessions[0].transport.pause_reading()
@@ -483,7 +483,7 @@ def test_congestion_ends_with_the_link() -> None:
             await core.until("ended")
             assert writable.is_set()
             assert not congested(engine)
-            assert engine.waiting_bytes == 0
+            assert engine.writer.waiting_bytes == 0
 
     run(test)
 
@@ -519,9 +519,9 @@ def in_thread(work: Callable[[], None]) -> None:
 def send_and_wait(engine: Engine, core: ScriptedCore, guard: AbstractContextManager[Any], command: Structure) -> None:
     """As a thread does that will wait for the answer."""
     with guard:
-        engine.hold()
+        engine.writer.hold()
         core.send(command)
-        engine.release()
+        engine.writer.release()
 
 
 def test_thread_that_will_wait_writes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -534,7 +534,7 @@ def test_thread_that_will_wait_writes_by_itself(monkeypatch: pytest.MonkeyPatch)
             with monkeypatch.context() as patch:
                 patch.setattr(engine._loop, "call_soon_threadsafe", lambda *call: scheduled.append(call))
                 in_thread(lambda: send_and_wait(engine, core, guard, big(1)[0]))
-            assert core.waiting_bytes == engine.waiting_bytes == 0
+            assert core.waiting_bytes == engine.writer.waiting_bytes == 0
             assert scheduled == [], "the loop has nothing to do with it"
             await broker.until(lambda it: len(messages(it)) == 1, "the message")
 
@@ -547,14 +547,14 @@ def test_nothing_is_written_between_hold_and_release() -> None:
         async with ScriptedBroker() as broker, engine_for(broker.address, core) as engine:
             await engine.open()
             await core.until("restored")
-            engine.hold()
+            engine.writer.hold()
             core.send(big(1)[0])
             core.on_much_output()
             assert core.waiting_bytes > 0
-            engine.release()
+            engine.writer.release()
             assert core.waiting_bytes == 0
-            engine.hold()
-            engine.release()  # with nothing to write
+            engine.writer.hold()
+            engine.writer.release()  # with nothing to write
             await broker.until(lambda it: len(messages(it)) == 1, "the message")
 
     run(test)
@@ -596,7 +596,7 @@ def test_order_holds_whoever_writes_and_however_little_the_system_takes(options:
                     message = next(waiting)
                     if alone:
                         send_and_wait(engine, core, guard, message)
-                        partly += bool(engine._unwritten)
+                        partly += bool(engine.writer._unwritten)
                     else:
                         core.send(message)
 

@@ -1,7 +1,8 @@
 """The socket side of one client connection: connect, keep alive, notice the end, connect again (SEMANTICS J2, J3, J4).
 
 Everything here runs on one event loop: the application's with asyncio, a private one with threads. What the bytes mean
-is the core's business; which broker is next is decided in `failover.py`; `link.py` is one socket.
+is the core's business; which broker is next is decided in `failover.py`, who writes and when in `writer.py`; `link.py`
+is one socket.
 
 How it works. `open` makes attempts until a link is *settled*: connected, and its wire format agreed. From then on the
 core speaks. A link is *restored* when the core says that its login was answered; only that ends a series of attempts. A
@@ -13,15 +14,8 @@ What the core may rely on:
 * each `transport_connected` is followed by one `transport_lost`, unless `close` or `abort` came first;
 * after `transport_lost(final=True)`, which may come without a connection before it, and after `close` or `abort`,
   there are no more calls;
-* `on_output`, `on_much_output`, `hold`, `release` and `drop` may be called from any thread, all but `drop` under the
-  guard; the other hooks only from inside `receive_data`.
-
-Who writes. Usually the loop, soon: what others put meanwhile goes along. With asyncio that comes late, because a task
-that sends does not give way; so where much waits it is written at once: 47,000 messages a second instead of 34,000. A
-thread that is about to wait for the answer writes by itself, as far as the system takes it at once (`hold`, `release`):
-5,200 confirmed sends a second instead of 4,300, because the way through the loop costs two changes of threads. Order
-holds, because such writes happen under the guard, and only while nothing else is on its way to the system: not in the
-loop's hands (`_is_writing`), not behind it in the transport's buffer (`_waiting_bytes`).
+* `on_output`, `on_much_output` and `drop` may be called from any thread, all but `drop` under the guard; the other
+  hooks only from inside `receive_data`.
 
 Nothing here waits without a limit but an attempt whose options say so, and nothing outlives `close`.
 """
@@ -42,6 +36,7 @@ from ackwire.client.spares import Spares
 from ackwire.client.transports import TransportOpener, set_no_delay, wants_no_delay
 from ackwire.client.uri import BrokerUrl, TcpUri
 from ackwire.client.uri_file import read_uris
+from ackwire.client.writer import Output, Writer
 from ackwire.clock import Clock, Timer
 from ackwire.errors import ConfigError, RemoteProtocolError
 from ackwire.heartbeat import InactivityMonitor
@@ -56,7 +51,7 @@ _LINGER_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Core(Protocol):
+class Core(Output, Protocol):
     """What the engine needs of the connection's core, and which hooks it sets on it."""
 
     on_output: Callable[[], None]
@@ -76,13 +71,6 @@ class Core(Protocol):
     def receive_data(self, data: bytes) -> None: ...
 
     def receive_eof(self) -> None: ...
-
-    def data_to_send(self) -> list[bytes]: ...
-
-    @property
-    def waiting_bytes(self) -> int:
-        """What `data_to_send` would return now."""
-        ...
 
     def transport_lost(self, error: JMSError, *, final: bool) -> None: ...
 
@@ -109,6 +97,7 @@ class Engine:
         self._clock = clock
         self._plan = FailoverPlan(url, random)
         self._opener = TransportOpener()
+        self.writer = Writer(core, loop=loop, guard=guard, clock=clock, on_stuck=self._lose)
         self._spares = Spares(self._plan, self._options, self._prepare, self._sleep)
         self._thread: int | None = None
         """The loop's, known once it runs us."""
@@ -118,16 +107,7 @@ class Engine:
         """All that are open: the one above, spares, and those that send their last bytes."""
         self._offers: dict[WireFormatOptions, bytes] = {}
         """What the core's protocol begins with; spares begin with the same."""
-        self._flush_is_due = True  # with nobody to flush to, nothing needs to be scheduled
-        self._is_held = False
-        self._is_writing = False
-        """The loop has taken output and writes it, without the guard."""
-        self._unwritten = b""
-        """What the system did not take of a thread's own write; goes out before anything else."""
         self._monitor: InactivityMonitor | None = None
-        self._write_timer: Timer | None = None
-        self._drained_bytes = 0
-        self._waiting_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._background: set[asyncio.Task[None]] = set()
         """Those that end with the link: they look for better places."""
@@ -140,14 +120,8 @@ class Engine:
         """By address: what the log says already."""
         self.is_leaving = False
         """The client has taken leave: a link that ends now is not looked for again. May be set from any thread."""
-        self.is_congested = False
-        """More than the high water mark waits to be written. May be read from any thread."""
-        self.on_writable: Callable[[], None] = lambda: None
-        """Called under the guard when that is over, or the link is."""
-        self.on_flushed: Callable[[], None] = lambda: None
-        """Called under the guard when the core's output has been taken."""
-        core.on_output = self._output_waits
-        core.on_much_output = self._much_output_waits
+        core.on_output = self.writer.output_waits
+        core.on_much_output = self.writer.much_output_waits
         core.on_agreed = self._agreed
         core.on_restored = self._restored
         core.on_login_refused = self._login_refused
@@ -162,7 +136,7 @@ class Engine:
         trying again cannot mend. After either, or when it was cancelled, the engine is at its end.
         """
         assert self._thread is None, "an engine is opened once"
-        self._thread = threading.get_ident()
+        self._thread = self.writer.thread = threading.get_ident()
         task = self._spawn(self._open())
         try:
             done, _ = await asyncio.wait((task,), timeout=timeout_seconds)
@@ -206,14 +180,6 @@ class Engine:
         if link is not None:
             self._call_on_loop(self._lose, link, error)
 
-    @property
-    def waiting_bytes(self) -> int:
-        """In the write buffer; from other threads as of the last write."""
-        link = self._link
-        if link is not None and self._is_on_loop():
-            self._waiting_bytes = link.waiting_bytes
-        return self._waiting_bytes
-
     async def _open(self) -> None:
         try:
             if self._options.update_uris_url is not None:
@@ -228,7 +194,7 @@ class Engine:
     async def _close(self, timeout_seconds: float) -> None:
         link = self._link
         if link is not None:
-            self._flush()
+            self.writer.flush()
         self._end()
         if link is not None:
             link.close()
@@ -248,87 +214,12 @@ class Engine:
         for task in list(self._tasks):
             task.cancel()
 
-    # ---- the hot paths -----------------------------------------------------------------------------------------
-
-    def hold(self) -> None:
-        """Under the guard: what the core puts now waits for `release`, in the same piece of work."""
-        self._is_held = True
-
-    def release(self) -> None:
-        """Write what was put since `hold`, at once: somebody is about to wait for the answer."""
-        self._is_held = False
-        if self._core.waiting_bytes:
-            self._write_now()
-
-    def _output_waits(self) -> None:
-        if self._flush_is_due or self._is_held:
-            return
-        self._flush_is_due = True
-        if self._monitor is not None:
-            self._monitor.sent()  # here, not in _flush: the monitor can tell its own keep-alives from the rest
-        if threading.get_ident() == self._thread:
-            self._loop.call_soon(self._flush)
-        else:
-            self._loop.call_soon_threadsafe(self._flush)
-
-    def _much_output_waits(self) -> None:
-        if threading.get_ident() == self._thread:
-            self._write_now()
-        else:  # a loop of its own is there in time, and in bulk it is no slower
-            self._output_waits()
-
-    def _flush(self) -> None:
-        with self._guard:
-            if self._link is None:
-                return
-            self._flush_is_due = False
-        self._write_from_loop()
-
-    def _write_from_loop(self) -> None:
-        with self._guard:
-            link = self._link
-            if link is None:
-                return
-            pieces = self._core.data_to_send()
-            if self._unwritten:
-                pieces.insert(0, self._unwritten)
-                self._unwritten = b""
-            self._is_writing = bool(pieces)
-            self.on_flushed()
-        if pieces:  # written without the guard: others may go on meanwhile, and no other thread writes
-            link.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-            self._waiting_bytes = waiting = link.waiting_bytes
-            self._is_writing = False
-            if waiting and self._write_timer is None and link.options.so_write_timeout_ms > 0:
-                self._watch_writing(link)
-
-    def _write_now(self) -> None:
-        """Under the guard: write in this thread, or have the loop do it."""
-        if self._is_held:
-            return
-        if self._monitor is not None:
-            self._monitor.sent()
-        if threading.get_ident() == self._thread:
-            self._write_from_loop()
-            return
-        link = self._link
-        is_busy = self._is_writing or self._waiting_bytes or self._unwritten
-        if link is not None and link.can_write_directly and not is_busy:
-            pieces = self._core.data_to_send()
-            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._unwritten = data[link.write_directly(data) :]
-            self._waiting_bytes = len(self._unwritten)
-            self.on_flushed()
-            if not self._unwritten:
-                return
-        self._output_waits()
+    # ---- what links tell ---------------------------------------------------------------------------------------
 
     def link_received(self, link: Link, data: bytes) -> None:
         if self._monitor is not None:
             self._monitor.heard()
         self._tell_core(link, lambda: self._core.receive_data(data))
-
-    # ---- what links tell ---------------------------------------------------------------------------------------
 
     def link_ended(self, link: Link) -> None:
         self._tell_core(link, self._core.receive_eof)
@@ -337,10 +228,7 @@ class Engine:
         self._lose(link, error)
 
     def link_congested(self, link: Link, congested: bool) -> None:
-        if link is not self._link:
-            return
-        self._waiting_bytes = link.waiting_bytes
-        self._set_congested(congested)
+        self.writer.link_congested(link, congested)
 
     def _tell_core(self, link: Link, tell: Callable[[], None]) -> None:
         try:
@@ -356,12 +244,6 @@ class Engine:
             failure = ConnectionFailedError(f"{link.address}: an error in the client: {error!r}")
             failure.__cause__ = error
             self._lose(link, failure)
-
-    def _set_congested(self, congested: bool) -> None:
-        was_congested, self.is_congested = self.is_congested, congested
-        if was_congested and not congested:
-            with self._guard:
-                self.on_writable()
 
     # ---- what the core tells -----------------------------------------------------------------------------------
 
@@ -464,7 +346,7 @@ class Engine:
         with self._guard:
             self._core.transport_connected(link.uri)
             offer = b"".join(self._core.data_to_send())
-            self._flush_is_due = False
+            self.writer.attach(link)
         self._offers[link.uri.wire_format] = offer
         if link.offer is None:
             link.write(offer)
@@ -540,21 +422,14 @@ class Engine:
         """*link* carries the connection no more. The core is not told."""
         if link is not self._link:
             return
-        with self._guard:
-            self._link = None
-            self._flush_is_due = True
-            self._unwritten = b""
+        self._link = None
+        self.writer.detach()
         link.disown()
         if self._monitor is not None:
             self._monitor.stop()
             self._monitor = None
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
         for task in list(self._background):
             task.cancel()
-        self._waiting_bytes = 0
-        self._set_congested(False)
 
     def _tell_loss(self, error: JMSError, *, final: bool) -> None:
         with self._guard:
@@ -600,7 +475,7 @@ class Engine:
         if old is not self._link or new.address == old.address:
             new.abort()
             return
-        self._flush()
+        self.writer.flush()
         self._detach(old)
         old.close()
         self._abort_later(old)
@@ -654,22 +529,7 @@ class Engine:
             send_keep_alive=send_keep_alive,
             on_silence=on_silence,
         )
-
-    def _watch_writing(self, link: Link) -> None:
-        """soWriteTimeout: something waits to be written, and some of it must have gone by then."""
-        self._drained_bytes = link.drained_bytes
-        seconds = link.options.so_write_timeout_ms / 1000
-        self._write_timer = self._clock.call_later(seconds, lambda: self._check_writing(link, seconds))
-
-    def _check_writing(self, link: Link, seconds: float) -> None:
-        self._write_timer = None
-        if link is not self._link or not link.waiting_bytes:
-            return
-        if link.drained_bytes > self._drained_bytes:
-            self._watch_writing(link)
-            return
-        reason = f"the broker took nothing of {link.waiting_bytes} bytes for {seconds:g} s (soWriteTimeout)"
-        self._lose(link, ConnectionFailedError(f"{link.address}: {reason}"))
+        self.writer.on_write = self._monitor.sent
 
     # ---- failures ----------------------------------------------------------------------------------------------
 

@@ -143,7 +143,8 @@ class Connection(ClosedAtEnd):
             random=self._random,
             clock=SystemClock(),
         )
-        self._engine.on_writable = self._engine.on_flushed = self._on_writable
+        writer = self._engine.writer
+        writer.on_writable = writer.on_flushed = self._on_writable
         self._core.on_broken = self._engine.drop
         self._flow = Waiter(self._guard)
         self._sessions: dict[SessionCore, Session] = {}
@@ -332,7 +333,7 @@ class Connection(ClosedAtEnd):
     def _is_congested(self) -> bool:
         core = self._core
         return (
-            self._engine.is_congested
+            self._engine.writer.is_congested
             or core.waiting_bytes > _OUTPUT_BYTES_MAX
             or core.unanswered_bytes > UNANSWERED_BYTES_MAX
         )

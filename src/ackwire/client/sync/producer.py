@@ -137,12 +137,12 @@ class Producer(ClosedAtEnd):
 
     def _send_at_once(self, outgoing: OutgoingMessage) -> Reply[Structure]:
         """Without the loop, if possible: the answer is waited for."""
-        engine = self._connection._engine
-        engine.hold()
+        writer = self._connection._engine.writer
+        writer.hold()
         try:
             return self._core.send_confirmed(outgoing)
         finally:
-            engine.release()
+            writer.release()
 
     def _target(self, destination: object) -> Destination:
         if destination is _NOT_GIVEN:
