@@ -19,14 +19,16 @@ from ackwire.store.journal.recovery import UnusableStore
 from tests.helpers.simulated_disk import Stopped
 from tests.helpers.stores import Crash
 from tests.simulation.audit import Violation
+from tests.simulation.bulk import BulkWorld
 from tests.simulation.clients import Client, Consumer, Producer
 from tests.simulation.ledger import DEAD_LETTERS, Copy, Found
 from tests.simulation.machine import Machine
 from tests.simulation.python_clients import CoreConsumer, CoreProducer
 from tests.simulation.world import STEPS, World
 
-STORES: Final = ("memory", "paging", "journal", "client")
-"""What a world can be made with; "client" is a journal, too, and its clients are those of Python."""
+STORES: Final = ("memory", "paging", "journal", "client", "bulk")
+"""What a world can be made with; "client" is a journal, too, and its clients are those of Python; "bulk" is one with
+cursors and staged batches."""
 
 _CRASHES: Final = (
     (Crash.POWER_CUT,),
@@ -257,9 +259,11 @@ def _name_of(place: Place) -> str:
     return f"durable:{place.client_id}" if isinstance(place, DurableKey) else repr(place)
 
 
-def world_for(seed: int, *, store: str = "any", steps: int = STEPS, record: bool = False) -> World:
+def world_for(seed: int, *, store: str = "any", steps: int = STEPS, record: bool = False) -> World | BulkWorld:
     """The world of a seed, which says what store it has unless *store* does."""
     kind = STORES[seed % 3] if store == "any" else store
+    if kind == "bulk":
+        return BulkWorld(seed, steps=steps, record=record)
     if kind == "client":
         return ClientWorld(seed, steps=steps, record=record)
     if kind == "journal":

@@ -248,9 +248,10 @@ class Intake:
                 self._put(connection, copy, queue_name)
 
     def publish_staged(self, message: Message) -> None:
-        """Publish *message*, which has its sequence and its expiration, on its topic."""
+        """Publish *message*, which has its expiration, on its topic; in the order of now, because others came since."""
         topic = self._broker.registry.get_or_make(message.destination)
         assert isinstance(topic, Topic)
+        self.stamp(message)
         topic.accept(message, None, has_expired=0 < message.expiration <= self._broker.clock.now_ms())
 
     def enqueue(self, queue: Queue, message: Message) -> None:
