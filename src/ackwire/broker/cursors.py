@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from ackwire.broker.held import Held, runs_of, sequences_of
+from ackwire.broker.held import Held
 from ackwire.broker.queue import Queue
 from ackwire.destinations import Destination
 from ackwire.errors import (
@@ -27,6 +27,7 @@ from ackwire.errors import (
     StoreFailed,
     UnknownResource,
 )
+from ackwire.runs import runs_of, sequences_of
 from ackwire.selector import compile_selector
 from ackwire.store.contract import CursorNote, DurableKey, DurableRecord, Place, Store, WaitingMessage
 

@@ -5,10 +5,10 @@ millions, so only numbers are kept. The store has the messages.
 """
 
 from array import array
-from collections.abc import Iterable
 from typing import final
 
-from ackwire.store.contract import Runs, WaitingMessage
+from ackwire.runs import Runs, runs_of
+from ackwire.store.contract import WaitingMessage
 
 
 @final
@@ -58,26 +58,3 @@ class Held:
 
     def runs(self) -> Runs:
         return runs_of(self._sequences)
-
-
-def runs_of(sequences: Iterable[int]) -> Runs:
-    """*sequences* as runs of neighbours, in their order."""
-    runs: list[int] = []
-    expected = -1
-    for sequence in sequences:
-        if sequence == expected:
-            runs[-1] += 1
-        else:
-            runs += (sequence, 1)
-        expected = sequence + 1
-    return tuple(runs)
-
-
-def sequences_of(runs: Runs) -> Iterable[int]:
-    for first, count in pairs(runs):
-        yield from range(first, first + count)
-
-
-def pairs(runs: Runs) -> Iterable[tuple[int, int]]:
-    """First sequence and number of each run."""
-    return zip(runs[::2], runs[1::2], strict=True)

@@ -19,7 +19,7 @@ from ackwire.broker.browsing import Snapshot
 from ackwire.broker.dispatch import Lane
 from ackwire.broker.groups import MessageGroups
 from ackwire.broker.handover import Desk, Handover
-from ackwire.broker.held import Held, sequences_of
+from ackwire.broker.held import Held
 from ackwire.broker.paging import BATCH_MESSAGES, Pager, QueuePages
 from ackwire.broker.pending import NO_LIMIT, Cleared, PagedOut, PendingList
 from ackwire.broker.subscription import QueueSubscription
@@ -28,8 +28,9 @@ from ackwire.destinations import Destination
 from ackwire.editing import MessageEditor
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy
+from ackwire.runs import Runs, sequences_of
 from ackwire.selector import Selector
-from ackwire.store.contract import Place, Runs, Store, WaitingMessage
+from ackwire.store.contract import Place, Store, WaitingMessage
 
 _PRIORITY_LEVELS: Final = 10
 _NO_LIMIT: Final = 1 << 62

@@ -12,11 +12,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ackwire.broker.held import sequences_of
 from ackwire.broker.queue import Queue
 from ackwire.broker.transactions import AckedMessages, Transaction, TransactionState
 from ackwire.destinations import Destination
 from ackwire.message import Message
+from ackwire.runs import sequences_of
 from ackwire.store.contract import (
     BatchNote,
     CursorNote,

@@ -16,12 +16,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.advisory import is_advisory
-from ackwire.broker.held import pairs, runs_of, sequences_of
 from ackwire.broker.queue import Queue
 from ackwire.broker.scheduler import mentions_scheduler
 from ackwire.destinations import Destination
 from ackwire.errors import BrokerError, Conflict, InvalidDestination, ResourceLimit, StoreFailed, UnknownResource
 from ackwire.message import Message
+from ackwire.runs import pairs, runs_of, sequences_of
 from ackwire.store.contract import BatchNote, Place, StagedNote, Store, WaitingMessage
 
 if TYPE_CHECKING:

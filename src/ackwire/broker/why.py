@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from ackwire.broker.cursors import Cursor
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
+from ackwire.broker.staging import Part
 from ackwire.broker.subscription import BrowserSubscription, QueueSubscription, Subscription, TopicSubscription
 from ackwire.broker.topic import Topic
 from ackwire.broker.transactions import Transaction
@@ -70,6 +72,7 @@ def _about_queue(broker: "Broker", queue: Queue) -> list[str]:
     if len(consumers) > _LINES_MAX:
         lines.append(f"{queue!r} has {len(consumers) - _LINES_MAX} more consumers")
     lines += [_open(broker, transaction) for transaction, _ in holders[:_LINES_MAX]]
+    lines += [_held_by(broker, it) for it in list(queue.holders)[:_LINES_MAX]]
     return lines
 
 
@@ -82,6 +85,19 @@ def _about_topic(broker: "Broker", topic: Topic) -> list[str]:
     for durable in topic.durables[:_LINES_MAX]:
         lines += _about_queue(broker, durable.queue)
     return lines
+
+
+def _held_by(broker: "Broker", holder: object) -> str:
+    """Who has messages of a queue that nobody else may have."""
+    if isinstance(holder, Cursor):
+        facts = broker.cursors.facts(holder.name)
+        since = "" if facts.oldest_ms is None else f"; the oldest was sent {_since(broker, facts.oldest_ms)} ago"
+        return (
+            f"{holder!r} has {facts.assigned - facts.committed} messages that it has not committed "
+            f"(numbers {facts.committed + 1} to {facts.assigned}){since}; {facts.waiting} more wait in its queue"
+        )
+    assert isinstance(holder, Part)
+    return f"{holder!r} has {holder.count} messages staged that nobody sees before the batch is committed"
 
 
 # ---- messages --------------------------------------------------------------------------------------------------

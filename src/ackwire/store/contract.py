@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from ackwire.destinations import Destination
 from ackwire.errors import AckwireError, StoreFailed
 from ackwire.message import Message
+from ackwire.runs import Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,6 @@ class PreparedTransaction:
     transaction_id: Hashable
     sends: tuple[Message, ...]
     acks: tuple[tuple[Place, Message], ...]
-
-
-Runs = tuple[int, ...]
-"""Sequences of messages, in an order of their own: first, how many from there on, first, how many, …"""
 
 
 @dataclass(frozen=True, slots=True)

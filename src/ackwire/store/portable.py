@@ -20,8 +20,17 @@ from typing import Any, Final, NamedTuple, cast, final
 from ackwire.destinations import Destination, parse_destination
 from ackwire.errors import AckwireError
 from ackwire.message import Message
+from ackwire.runs import sequences_of
 from ackwire.store.catalog import Catalog, Entry
-from ackwire.store.contract import DurableKey, DurableRecord, Place, PreparedTransaction, ScheduledJob, StoredForm
+from ackwire.store.contract import (
+    DurableKey,
+    DurableRecord,
+    Place,
+    PreparedTransaction,
+    ScheduledJob,
+    StagedNote,
+    StoredForm,
+)
 from ackwire.store.engine import JournalStore
 from ackwire.store.journal.record import Damaged
 from ackwire.store.journal.state import PreparedRecord
@@ -144,8 +153,17 @@ class Export:
             return ((sequence, entry, place) for sequence, entry in self._catalog.waiting(facts))
 
         merged = heapq.merge(*map(of_place, self._catalog.places), key=lambda it: it[:2])
+        staged = self._staged()
         for (sequence, entry), group in groupby(merged, key=lambda it: it[:2]):
-            yield sequence, entry, [place for _, _, place in group]
+            places = [place for _, _, place in group if (place, sequence) not in staged]
+            if places:
+                yield sequence, entry, places
+
+    def _staged(self) -> set[tuple[Place, int]]:
+        """What belongs to batches that nobody has committed: it is not there yet."""
+        notes = (item.value for item in self._catalog.state.values())
+        parts = [note for note in notes if isinstance(note, StagedNote)]
+        return {(place, it) for part in parts for place, runs in part.held for it in sequences_of(runs)}
 
     def _job_row(self, job: ScheduledJob) -> Row:
         return {

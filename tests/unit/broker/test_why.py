@@ -7,7 +7,8 @@ from ackwire.broker.why import why_consumer, why_file, why_message, why_producer
 from ackwire.destinations import Kind, destination
 from ackwire.message import Message
 from ackwire.wire.openwire import commands
-from tests.helpers.broker_rig import BrokerRig, RigClient
+from tests.helpers.broker_rig import BrokerRig, RigClient, named
+from tests.helpers.bulk import Reader, Writer
 
 ORDERS = destination(Kind.QUEUE, "orders")
 
@@ -448,3 +449,19 @@ def test_B6_a_queue_names_its_blocked_producers() -> None:
 
 def test_K2_a_broker_without_files_says_so(rig: BrokerRig) -> None:
     assert why_file(rig.broker) == ["this broker keeps messages in memory: it has no files"]
+
+
+# ---- cursors and staged batches --------------------------------------------------------------------------------
+
+
+def test_queue_tells_who_holds_its_messages_back() -> None:
+    rig = BrokerRig()
+    for number in range(5):
+        rig.connect().send("queue://q", str(number))
+    Reader(rig, "spark").latest(0, 3)
+    Writer(rig, "job").stage(["a", "b"])
+    rig.clock.advance(120)
+    lines = why_queue(rig.broker, named("queue://q"))
+    assert "cursor spark of queue://q has 3 messages that it has not committed (numbers 1 to 3)" in "\n".join(lines)
+    assert "2 more wait in its queue" in "\n".join(lines)
+    assert "part p of batch 0 of producer job has 2 messages staged" in "\n".join(lines)

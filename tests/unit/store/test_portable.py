@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackwire.cli.rows import json_line, read_lines, read_parquet, write_lines, write_parquet
+from ackwire.store.contract import StagedNote
 from ackwire.store.portable import BadRow, Export, Import, Row, RowReader, is_empty, refuse_what_is_there
 from ackwire.store.workshop import Workshop
 from ackwire.values import Byte, Char, Float, Long, Short
@@ -237,3 +238,14 @@ def test_K2_a_message_that_cannot_be_is_refused(
     message = next(json.loads(line) for line in rows if '"kind":"message"' in line)
     with pytest.raises(BadRow, match=f"row 2: .*{said}"):
         read(disk, tmp_path, [header, json.dumps(message | {field: value})])
+
+
+def test_K2_what_is_staged_and_not_committed_is_left_out(disk: StoreOnDisk, tmp_path: Path) -> None:
+    """It is not there yet."""
+    with disk:
+        staged = disk.send("queue://odd", "staged")
+        disk.store.put_note(StagedNote("p", "part", 0, 0, False, ((staged.destination, (staged.sequence, 1)),)))
+        disk.settle()
+    rows = exported(disk.data, tmp_path)
+    assert [row for row in rows if row.get("text") == "staged"] == []
+    assert [row["kind"] for row in rows].count("message") == 20

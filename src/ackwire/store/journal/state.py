@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from ackwire.destinations import Destination
 from ackwire.errors import AckwireError
 from ackwire.message import Message
-from ackwire.store.contract import BatchNote, CursorNote, Note, Runs, ScheduledJob, StagedNote, StoredForm
+from ackwire.runs import Runs
+from ackwire.store.contract import BatchNote, CursorNote, Note, ScheduledJob, StagedNote, StoredForm
 from ackwire.store.journal.record import Damaged, Reader, pack_bytes, pack_place_name, pack_text
 
 _TIMES: Final = Struct(">qqqqq")
