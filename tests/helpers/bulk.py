@@ -46,8 +46,8 @@ class Reader:
 
     def texts(self, after: int, to: int) -> list[str | None]:
         rows = self.rig.broker.cursors.rows(self.name, after, to)
-        assert [row.number for row in rows] == list(range(after + 1, to + 1))
-        return [text_of(self.rig.editor.restored(row.frame)) for row in rows]
+        assert [row[0] for row in rows] == list(range(after + 1, to + 1))
+        return [text_of(self.rig.editor.restored(row[1])) for row in rows]
 
     def read(self, limit: int = 1000) -> list[str | None]:
         """All that there is behind what is committed."""

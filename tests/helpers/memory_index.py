@@ -45,6 +45,10 @@ class MemoryIndex:
         self._check()
         return self._reading[table].get(key)
 
+    def get_many(self, table: Table, keys: list[bytes]) -> dict[bytes, bytes]:
+        self._check()
+        return {key: self._reading[table][key] for key in keys if key in self._reading[table]}
+
     def items(self, table: Table, first: bytes = b"", last: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._check()
         there = self._reading[table]

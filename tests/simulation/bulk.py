@@ -191,13 +191,11 @@ class BulkWorld:
     def _read_rows(self, cursor: Cursor) -> None:
         after = self.random.randint(cursor.committed, cursor.end)
         for row in self.rig.broker.cursors.rows(cursor.name, after, cursor.end):
-            text = text_of(self.rig.editor.restored(row.frame))
+            text = text_of(self.rig.editor.restored(row[1]))
             assert text is not None
             self._check_visible(text)
-            if cursor.rows.setdefault(row.number, text) != text:
-                raise Violation(
-                    f"{cursor.name}: number {row.number} was {cursor.rows[row.number]}, and now it is {text}"
-                )
+            if cursor.rows.setdefault(row[0], text) != text:
+                raise Violation(f"{cursor.name}: number {row[0]} was {cursor.rows[row[0]]}, and now it is {text}")
             if CURSORS[cursor.name] == QUEUE and self.acked.get(text):
                 raise Violation(f"{text} was acknowledged, and cursor {cursor.name} gets it")
 
@@ -289,10 +287,10 @@ class BulkWorld:
     def _judge(self) -> None:
         for cursor in self.cursors:
             for it in self.rig.broker.cursors.rows(cursor.name, cursor.committed, cursor.end):
-                text = text_of(self.rig.editor.restored(it.frame))
+                text = text_of(self.rig.editor.restored(it[1]))
                 assert text is not None
-                if cursor.rows.setdefault(it.number, text) != text:
-                    raise Violation(f"{cursor.name}: number {it.number} has changed to {text} at the end")
+                if cursor.rows.setdefault(it[0], text) != text:
+                    raise Violation(f"{cursor.name}: number {it[0]} has changed to {text} at the end")
             if sorted(cursor.rows) != list(range(1, cursor.end + 1)):
                 raise Violation(f"{cursor.name} has gaps in its numbers up to {cursor.end}")
             if len(set(cursor.rows.values())) != len(cursor.rows):

@@ -294,10 +294,7 @@ class Broker:
 
     def browse_rows(self, where: Destination, after: int, to: int, limit: int) -> list[Row]:
         """Up to *limit* messages of a queue with sequences behind *after*, up to *to*, without taking them."""
-        return [
-            Row(sequence, frame, redeliveries)
-            for sequence, frame, redeliveries in self._existing_queue(where).look(after, to, limit)
-        ]
+        return self._existing_queue(where).look(after, to, limit)
 
     def browse_sequences(self, where: Destination) -> list[int]:
         """The sequences of all that `browse_rows` would show now, in order."""
@@ -319,6 +316,8 @@ class Broker:
 
     def stop(self) -> None:
         """All clients have gone, and no more will come: tell the store what only memory knows."""
+        self.cursors.stop()
+        self.staging.stop()
         for queue in self.registry.queues():
             queue.stop()
 

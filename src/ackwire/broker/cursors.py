@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.held import Held
 from ackwire.broker.queue import Queue
@@ -46,12 +46,8 @@ _NAME_LENGTH_MAX: Final = 255
 Failed = Callable[[BrokerError], None]
 
 
-class Row(NamedTuple):
-    """A message for those who read in bulk."""
-
-    number: int
-    frame: bytes
-    redeliveries: int
+Row = tuple[int, bytes, int]
+"""A message for those who read in bulk: its number, its bytes, and how often it was delivered before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +132,11 @@ class Cursors:
         self._broker = broker
         self._store = store
         self._cursors: dict[str, Cursor] = {}
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """The store is about to close: what is to be forgotten yet, the next run forgets."""
+        self._is_stopped = True
 
     def __iter__(self) -> Iterator[Cursor]:
         return iter(self._cursors.values())
@@ -292,11 +293,9 @@ class Cursors:
                 "tell where); commit beyond them to go on without them"
             )
         counted = cursor.held.redeliveries
-        return [
-            Row(number, it.frame, counted.get(sequence, it.redeliveries) if counted else it.redeliveries)
-            for number, (sequence, it) in enumerate(zip(sequences, stored, strict=True), after + 1)
-            if it is not None
-        ]
+        if counted:
+            stored = [it and (it[0], counted.get(n, it[1])) for n, it in zip(sequences, stored, strict=True)]
+        return [(number, *it) for number, it in enumerate(stored, after + 1) if it is not None]
 
     # ---- committing --------------------------------------------------------------------------------------------
 
@@ -315,7 +314,7 @@ class Cursors:
     def _forget_on(self, cursor: Cursor) -> None:
         """Let what is committed leave the queue, some in each turn."""
         count = min(cursor.committed - cursor.removed, _FORGOTTEN_PER_TURN)
-        if cursor.is_closed or count <= 0:
+        if cursor.is_closed or count <= 0 or self._is_stopped:
             return
         with suppress(StoreFailed):  # the next run goes on with it
             self._forget(cursor, count)

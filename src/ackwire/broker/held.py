@@ -36,6 +36,13 @@ class Held:
         self._priorities.append(message.priority)
         self._sizes.append(message.size_bytes)
 
+    def add_many(self, sequences: "array[int]", priority: int, sizes: "array[int]") -> None:
+        """Messages of one priority that never expire."""
+        self._sequences.extend(sequences)
+        self._expirations.frombytes(bytes(8 * len(sequences)))
+        self._priorities.extend([priority] * len(sequences))
+        self._sizes.extend(sizes)
+
     def sequences(self, start: int = 0, end: int | None = None) -> list[int]:
         return self._sequences[start:end].tolist()
 

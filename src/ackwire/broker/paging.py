@@ -91,7 +91,7 @@ class Pager:
 
     def _spilled_frame(self, place: Place, ticket: int) -> StoredFrame | None:
         message = self._load_spilled(place, ticket)
-        return None if message is None else StoredFrame(message.frame, 0)
+        return None if message is None else (message.frame, 0)
 
     def free(self, tickets: Iterable[int]) -> None:
         """These messages have gone for good."""

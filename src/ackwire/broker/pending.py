@@ -191,6 +191,28 @@ class PendingList:
             self._advance_head()
         return entry
 
+    def take_run(self, position: int, count: int) -> tuple[list[Entry], "array[int]", "array[int]"]:
+        """Remove up to *count* entries from *position* on, as long as they stand together, never expire and are not in
+        the temp store: entries, sequences and sizes."""
+        start = position - self._base
+        taken: list[Entry] = []
+        for entry, expiration in zip(
+            islice(self._items, start, start + count), self._expirations[start : start + count], strict=True
+        ):
+            if entry is None or expiration or (isinstance(entry, int) and entry):
+                break
+            taken.append(entry)
+        end = start + len(taken)
+        sequences, sizes = self._sequences[start:end], self._sizes[start:end]
+        self._items[start:end] = repeat(None, len(taken))
+        paged_bytes = [size for entry, size in zip(taken, sizes, strict=True) if isinstance(entry, int)]
+        self.paged_count -= len(paged_bytes)
+        self.paged_bytes -= sum(paged_bytes)
+        self._count -= len(taken)
+        if start == self._head:
+            self._advance_head()
+        return taken, sequences, sizes
+
     def _advance_head(self) -> None:
         items, head = self._items, self._head
         while head < len(items) and items[head] is None:

@@ -36,6 +36,8 @@ _PRIORITY_LEVELS: Final = 10
 _NO_LIMIT: Final = 1 << 62
 _EXAMINED_PER_TURN: Final = 2000
 """Messages held against selectors, or brought back into memory, before others get their turn."""
+_RESERVED_PER_TURN: Final = 20_000
+"""Messages given to a cursor before others get their turn, where nobody has to look at them."""
 _EXPIRED_PER_TURN: Final = 2000
 """Expired messages that are dealt with before others get their turn."""
 
@@ -553,7 +555,7 @@ class Queue:
             if isinstance(entry, Message):
                 rows.append((sequence, entry.frame, entry.redelivery_counter))
             elif (frame := read[sequence]) is not None:
-                rows.append((sequence, frame.frame, frame.redeliveries))
+                rows.append((sequence, *frame))
         return rows
 
     # ---- cursors and staged batches ----------------------------------------------------------------------------
@@ -576,17 +578,34 @@ class Queue:
         unstored: list[Message] = []
         if self._is_paused or self._exclusive is not None:
             return unstored, True
-        budget = _EXAMINED_PER_TURN
+        budget = _EXAMINED_PER_TURN if lane.selector is not None else _RESERVED_PER_TURN
         for level in range(len(self._levels) - 1, -1, -1):
             while count > 0 and budget > 0:
                 found = self._levels[level].next_from(lane.positions[level])
                 if found is None:
                     break
-                budget -= 1
-                if self._reserve_at(lane, level, *found, held, unstored):
-                    count -= 1
+                taken = self._reserve_run(lane, level, found[0], min(count, budget), held, unstored)
+                if not taken:
+                    budget -= 1
+                    taken = int(self._reserve_at(lane, level, *found, held, unstored))
+                budget -= taken
+                count -= taken
             self._close_gaps(level)
         return unstored, count <= 0 or budget > 0
+
+    def _reserve_run(
+        self, lane: Lane, level: int, position: int, count: int, held: Held, unstored: list[Message]
+    ) -> int:
+        """Reserve what stands together from *position* on, if nobody has to look at it; the answer is how many."""
+        if lane.selector is not None or len(self._groups):
+            return 0
+        taken, sequences, sizes = self._levels[level].take_run(position, count)
+        for entry in taken:
+            if isinstance(entry, Message):
+                self._reserve_message(entry, held, unstored)
+        held.add_many(sequences, level, sizes)
+        lane.positions[level] = position + len(taken)
+        return len(taken)
 
     def _reserve_at(
         self, lane: Lane, level: int, position: int, entry: Message | int, held: Held, unstored: list[Message]

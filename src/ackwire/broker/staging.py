@@ -104,6 +104,11 @@ class Staging:
         """By producer, the longest silent first."""
         self.count = 0
         """Messages that are staged and not committed."""
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """The store is about to close: what is to be published yet, the next run publishes."""
+        self._is_stopped = True
 
     def start(self) -> None:
         self._broker.clock.call_later(_SWEEP_SECONDS, self._sweep)
@@ -260,6 +265,8 @@ class Staging:
 
     def _publish_on(self, part: Part) -> None:
         """Publish some of the messages for topics, then let others have their turn."""
+        if self._is_stopped:
+            return
         place = next(iter(part.messages))
         now = part.take(place, _PUBLISHED_PER_TURN)
         with suppress(StoreFailed):  # the next run goes on with it

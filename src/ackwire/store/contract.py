@@ -131,11 +131,8 @@ Note = CursorNote | StagedNote | BatchNote
 """What is remembered of those who read and write in bulk. A note replaces the one with the same key."""
 
 
-class StoredFrame(NamedTuple):
-    """A message as it was recorded, unread."""
-
-    frame: bytes
-    redeliveries: int
+StoredFrame = tuple[bytes, int]
+"""A message as it was recorded, unread: its bytes, and how often it was delivered before."""
 
 
 class WaitingMessage(NamedTuple):

@@ -44,14 +44,13 @@ from ackwire.store.journal.compaction import Compaction
 from ackwire.store.journal.record import (
     Damaged,
     RecordKind,
+    message_at,
     pack_durable,
     pack_numbers,
     pack_place_gone,
     pack_purged,
     pack_text,
-    read_record,
     seed_of,
-    unpack_message,
 )
 from ackwire.store.journal.recovery import Recovery, Report, UnusableStore
 from ackwire.store.journal.state import PreparedRecord, pack_job, pack_note, pack_prepared, read_message
@@ -313,9 +312,23 @@ class JournalStore:
     def remove_many(self, place: Place, sequences: Iterable[int]) -> None:
         self._require_good()
         facts = self._catalog.places.get(place)
-        if facts is not None:
-            for sequence in sequences:
+        if facts is None:
+            return
+        written: list[int] = []
+        for sequence in sequences:
+            if sequence in self._unwritten:
                 self._remove(facts, sequence)
+            else:
+                written.append(sequence)
+        removals = self._removals()
+        for sequence, entry in self._checked(lambda: self._catalog.take_many(facts, written)):
+            removals.add(facts.place_id, sequence, entry[0])
+
+    def _checked(self, look: Callable[[], list[tuple[int, Entry]]]) -> list[tuple[int, Entry]]:
+        try:
+            return look()
+        except DamagedIndex as error:
+            raise self._fail("trust the index of", error) from None
 
     def _remove(self, facts: PlaceFacts, sequence: int) -> None:
         self._keep_for_group(facts, sequence)
@@ -935,11 +948,11 @@ class JournalStore:
         if stored is None:
             return None
         try:
-            message = read_message(self._form, stored.frame)
+            message = read_message(self._form, stored[0])
         except Damaged as error:
             self.report_damage(f"message {sequence} of {place!r} is lost: {error}")
             return None
-        message.redelivery_counter = stored.redeliveries
+        message.redelivery_counter = stored[1]
         return message
 
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
@@ -947,22 +960,19 @@ class JournalStore:
         if facts is None:
             return [None] * len(sequences)
         found: dict[int, StoredFrame] = {}
-        entries: list[tuple[Entry, int]] = []
-        for sequence in sequences:
-            unwritten = self._unwritten_in(facts, sequence) if sequence in self._unwritten else None
-            if isinstance(unwritten, UnwrittenMessage):
-                found[sequence] = StoredFrame(unwritten.message.frame, unwritten.message.redelivery_counter)
-            elif (entry := self._find(facts, sequence)) is not None:
-                entries.append((entry, sequence))
+        written = sequences
+        if self._unwritten:
+            written = []
+            for sequence in sequences:
+                unwritten = self._unwritten_in(facts, sequence)
+                if isinstance(unwritten, UnwrittenMessage):
+                    found[sequence] = (unwritten.message.frame, unwritten.message.redelivery_counter)
+                else:
+                    written.append(sequence)
+        entries = [(entry, it) for it, entry in self._checked(lambda: self._catalog.find_many(facts, written))]
         for run in _runs(sorted(entries)):
             self._read_run(place, run, found, facts.handed_out_before)
         return [found.get(sequence) for sequence in sequences]
-
-    def _find(self, facts: PlaceFacts, sequence: int) -> Entry | None:
-        try:
-            return self._catalog.find(facts, sequence)
-        except DamagedIndex as error:
-            raise self._fail("trust the index of", error) from None
 
     def _read_run(
         self, place: Place, run: list[tuple[Entry, int]], found: dict[int, StoredFrame], handed_out_before: int
@@ -979,23 +989,16 @@ class JournalStore:
                 raise self._fail("read", error) from None  # they are there, and may be read after a new start
             self._report_unreadable(place, run, str(error))
             return
+        base, seed = first.offset, self._seed
         for entry, sequence in run:
             try:
-                stored = self._read_frame(data, first.offset, entry, sequence)
-                if sequence <= handed_out_before and not stored.redeliveries:
-                    stored = StoredFrame(stored.frame, 1)
-                found[sequence] = stored
+                stored = message_at(data, entry[1] - base, sequence, seed)
             except Damaged as error:
                 self._report_unreadable(place, [(entry, sequence)], str(error))
-
-    def _read_frame(self, data: memoryview, base: int, entry: Entry, sequence: int) -> StoredFrame:
-        record = read_record(data, base, entry.offset, entry.segment, self._seed)
-        if record is None:
-            raise Damaged("its checksum is wrong")
-        stored = unpack_message(record.payload)
-        if stored.sequence != sequence:
-            raise Damaged(f"message {stored.sequence} is in its place")
-        return StoredFrame(bytes(stored.frame), stored.redeliveries)
+                continue
+            if sequence <= handed_out_before and not stored[1]:
+                stored = (stored[0], 1)
+            found[sequence] = stored
 
     def _report_unreadable(self, place: Place, run: list[tuple[Entry, int]], reason: str) -> None:
         for entry, sequence in run:

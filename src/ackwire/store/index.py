@@ -55,6 +55,10 @@ class Index(Protocol):
         """As of the last `refresh`."""
         ...
 
+    def get_many(self, table: Table, keys: list[bytes]) -> dict[bytes, bytes]:
+        """Those of *keys* that are there, with their values."""
+        ...
+
     def items(self, table: Table, first: bytes = b"", last: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """From *first* to *last*, in order; as of the last `refresh`."""
         ...
@@ -152,6 +156,13 @@ class LmdbIndex:
     def get(self, table: Table, key: bytes) -> bytes | None:
         try:
             return self._reading.get(key, db=self._tables[table])
+        except lmdb.Error as error:
+            raise DamagedIndex(f"LMDB cannot read it: {error}") from None
+
+    def get_many(self, table: Table, keys: list[bytes]) -> dict[bytes, bytes]:
+        try:
+            with self._reading.cursor(self._tables[table]) as cursor:
+                return dict(cursor.getmulti(keys))
         except lmdb.Error as error:
             raise DamagedIndex(f"LMDB cannot read it: {error}") from None
 

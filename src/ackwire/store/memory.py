@@ -174,7 +174,7 @@ class MemoryStore:
 
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
         messages = self.load(place, sequences)
-        return [None if it is None else StoredFrame(it.frame, it.redelivery_counter) for it in messages]
+        return [None if it is None else (it.frame, it.redelivery_counter) for it in messages]
 
     def full(self) -> None:
         """Memory has a limit of its own (`limits.memory_bytes_max`)."""

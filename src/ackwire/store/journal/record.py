@@ -255,6 +255,23 @@ def unpack_message(payload: memoryview) -> StoredMessage:
     return StoredMessage(sequence, expiration, redeliveries, key[: -_I64.size], count, priority, place_ids, frame)
 
 
+def message_at(data: memoryview, start: int, sequence: int, seed: int) -> tuple[bytes, int]:
+    """Frame and redeliveries of the message whose record begins at *start* of *data*: `read_record` and
+    `unpack_message` in one, for those who read many."""
+    try:
+        marker, _, _, length, _, _, _ = HEADER.unpack_from(data, start)
+        payload, end = start + HEADER_BYTES, start + HEADER_BYTES + length
+        checksum = crc32c(data[payload:end], crc32c(data[start : start + HEADER.size], seed))
+        if marker != MARKER or end > len(data) or checksum != CHECKSUM.unpack_from(data, start + HEADER.size)[0]:
+            raise Damaged("its checksum is wrong")
+        found, _, redeliveries, _, _, _, count = _MESSAGE.unpack_from(data, payload)
+    except StructError:
+        raise Damaged("its record is cut off") from None
+    if found != sequence:
+        raise Damaged(f"message {found} is in its place")
+    return bytes(data[payload + _MESSAGE.size + count * _U32.size : end]), redeliveries
+
+
 def pack_removed(place_id: int, sequence: int, segment: int) -> bytes:
     return _REMOVED.pack(place_id, sequence, segment)
 
