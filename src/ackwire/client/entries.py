@@ -6,36 +6,18 @@ not there is no value (null) to the getters and a KeyError in brackets. Received
 looks, and are read-only until cleared.
 """
 
-import unicodedata
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ackwire.client import conversions
 from ackwire.client.errors import IllegalArgumentError, MessageFormatError, MessageNotWriteableError
+from ackwire.property_names import HEADERS, can_stand_in_selectors
 from ackwire.values import Int, Long, Value
 
 if TYPE_CHECKING:
     from ackwire.client.message import Message
 
-_START: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
-_PART: Final = _START | {"Nd", "Mn", "Mc", "Cf"}
-_SELECTOR_WORDS: Final = frozenset(
-    {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"}
-)
-_HEADERS: Final = {
-    "JMSCorrelationID": "correlation_id",
-    "JMSDeliveryMode": "delivery_mode",
-    "JMSDestination": "destination",
-    "JMSExpiration": "expiration",
-    "JMSMessageID": "message_id",
-    "JMSPriority": "priority",
-    "JMSRedelivered": "redelivered",
-    "JMSReplyTo": "reply_to",
-    "JMSTimestamp": "timestamp",
-    "JMSType": "type",
-}
 _DEFINED: Final = frozenset({"JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq", "JMSXUserID"})
 _GROUP_FIRST: Final = "JMSXGroupFirstForConsumer"
 _KEPT_AS_THEY_ARE: Final = frozenset({str, bool, float, type(None)})
@@ -282,14 +264,7 @@ def check_property_name(name: str) -> None:
     Received properties may have any names; other clients and protocols are less strict.
     """
     check_name("a property", name)
-    if name in _HEADERS:
-        raise IllegalArgumentError(f"{name} is a header and no property: set the message's {_HEADERS[name]}")
-    if not _can_stand_in_selectors(name):
+    if name in HEADERS:
+        raise IllegalArgumentError(f"{name} is a header and no property: set the message's {HEADERS[name]}")
+    if not can_stand_in_selectors(name):
         raise IllegalArgumentError(f"{name!r} cannot name a property: selectors could not name it")
-
-
-@lru_cache(maxsize=256)
-def _can_stand_in_selectors(name: str) -> bool:
-    """Applications use the same few names over and over."""
-    categories = [unicodedata.category(character) for character in name]
-    return categories[0] in _START and _PART.issuperset(categories) and name.upper() not in _SELECTOR_WORDS
