@@ -36,6 +36,7 @@ class Benchmark:
 BENCHMARKS = {
     "codec": Benchmark(),
     "client_codec": Benchmark(),
+    "tabular": Benchmark(),
     "hot_path": Benchmark(),
     "loopback": Benchmark(),
     "client_versus_stomp": Benchmark(600.0, knows_quick=True),

@@ -354,23 +354,23 @@ class DispatchDecoder:
             # What is absent is skipped right here: calls take time.
             sequences, original_transaction = _UNTIL_GROUP.unpack_from(frame, at)
             at += _UNTIL_GROUP.size
-            group_id, at = _text_at(frame, at) if frame[at] else (None, at + 1)
+            group_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
             group_sequence = _INT.unpack_from(frame, at)[0]
             at += _INT.size
-            correlation_id, at = _text_at(frame, at) if frame[at] else (None, at + 1)
+            correlation_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
             persistent, expiration, priority = _BEHIND_CORRELATION.unpack_from(frame, at)
             at += _BEHIND_CORRELATION.size
-            reply_to, at = _destination_at(frame, at) if frame[at] else (None, at + 1)
+            reply_to, at = destination_at(frame, at) if frame[at] else (None, at + 1)
             timestamp = _LONG.unpack_from(frame, at)[0]
             at += _LONG.size
-            type_, at = _text_at(frame, at) if frame[at] else (None, at + 1)
-            content, at = _bytes_at(frame, at) if frame[at] else (None, at + 1)
-            properties, at = _bytes_at(frame, at) if frame[at] else (None, at + 1)
+            type_, at = text_at(frame, at) if frame[at] else (None, at + 1)
+            content, at = bytes_at(frame, at) if frame[at] else (None, at + 1)
+            properties, at = bytes_at(frame, at) if frame[at] else (None, at + 1)
             data, target, compressed, path = _UNTIL_USER.unpack_from(frame, at)
             at += _UNTIL_USER.size
-            user_id, at = _text_at(frame, at) if frame[at] else (None, at + 1)
+            user_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
             cluster, group_first, redelivery_counter = _BEHIND_USER.unpack_from(frame, at)
-        except (_Unusual, RemoteProtocolError, StructError, IndexError):
+        except (Unusual, RemoteProtocolError, StructError, IndexError):
             return self._by_plain_codec(frame)
         if original_transaction or data or target or path or cluster or at + _BEHIND_USER.size != len(frame):
             return self._by_plain_codec(frame)
@@ -417,7 +417,7 @@ class DispatchDecoder:
         return channel
 
     def _find_source(self, frame: bytes, at: int) -> Source | None:
-        span = _source_span(frame, at)
+        span = source_span(frame, at)
         if span is None:
             return None
         transaction_at, transaction_end, end = span
@@ -434,7 +434,7 @@ class DispatchDecoder:
         header = frame[_FIELDS_AT:message_at]
         dispatch.channel = _kept(self._channels, header, dispatch.channel)
         at = message_at + _FIELDS_AT
-        span = _source_span(frame, at)
+        span = source_span(frame, at)
         if span is not None:
             transaction_at, transaction_end, end = span
             key = frame[at:transaction_at] + frame[transaction_end:end]
@@ -450,7 +450,7 @@ def _kept(known: dict[bytes, _T], front: bytes, value: _T) -> _T:
     return known.setdefault(front, value)
 
 
-class _Unusual(Exception):
+class Unusual(Exception):
     """Not what the shortcut knows: the plain codec decides."""
 
 
@@ -462,11 +462,11 @@ def _header_end(frame: bytes) -> int:
     try:
         at = _destination_end(frame, _id_end(frame, _FIELDS_AT, _CONSUMER))
         return at + 1 if frame[at] == 1 else 0
-    except (_Unusual, StructError, IndexError):
+    except (Unusual, StructError, IndexError):
         return 0
 
 
-def _source_span(frame: bytes, at: int) -> tuple[int, int, int] | None:
+def source_span(frame: bytes, at: int) -> tuple[int, int, int] | None:
     """Where the transaction in the front of a message begins and ends, and where the front ends; None if unusual.
 
     Of the transaction, which is another one ever so often and means nothing to the receiver, nothing is remembered: it
@@ -479,14 +479,14 @@ def _source_span(frame: bytes, at: int) -> tuple[int, int, int] | None:
         if frame[at : at + 3] != b"\x01\x6e\x00":  # a message id without a text view
             return None
         return transaction_at, transaction_end, _id_end(frame, at + 3, _PRODUCER)
-    except (_Unusual, RemoteProtocolError, StructError, IndexError):
+    except (Unusual, RemoteProtocolError, StructError, IndexError):
         return None
 
 
 def _id_end(frame: bytes, at: int, start: bytes) -> int:
     """Where a producer id or consumer id ends: a connection id and two numbers."""
     if frame[at : at + 3] != start:
-        raise _Unusual
+        raise Unusual
     end: int = at + 21 + _USHORT.unpack_from(frame, at + 3)[0]
     return end
 
@@ -495,7 +495,7 @@ def _destination_end(frame: bytes, at: int) -> int:
     if not frame[at]:
         return at + 1
     if frame[at + 1] not in _DESTINATION_TYPES:
-        raise _Unusual
+        raise Unusual
     if not frame[at + 2]:
         return at + 3
     end: int = at + 5 + _USHORT.unpack_from(frame, at + 3)[0]
@@ -507,22 +507,22 @@ def _transaction_end(frame: bytes, at: int) -> int:
         return at + 1
     # A local transaction's id: a number, and the connection's id.
     if frame[at : at + 2] != b"\x01\x6f" or frame[at + 10 : at + 12] != b"\x01\x78":
-        raise _Unusual
-    return _text_at(frame, at + 12)[1] if frame[at + 12] else at + 13
+        raise Unusual
+    return text_at(frame, at + 12)[1] if frame[at + 12] else at + 13
 
 
-def _text_at(frame: bytes, at: int) -> tuple[str | None, int]:
+def text_at(frame: bytes, at: int) -> tuple[str | None, int]:
     """The text that is said to be at *at*, and where it ends."""
     length = _USHORT.unpack_from(frame, at + 1)[0]
     end = at + 3 + length
     if length > STRING_BYTES_MAX // 2 or end > len(frame):
-        raise _Unusual
+        raise Unusual
     return decode_modified_utf8(frame[at + 3 : end]), end
 
 
-def _destination_at(frame: bytes, at: int) -> tuple[commands.ActiveMQDestination | None, int]:
+def destination_at(frame: bytes, at: int) -> tuple[commands.ActiveMQDestination | None, int]:
     name_at = at + 2
-    name, end = _text_at(frame, name_at) if frame[name_at] else (None, at + 3)
+    name, end = text_at(frame, name_at) if frame[name_at] else (None, at + 3)
     return _wire_destination(frame[at + 1], name), end
 
 
@@ -530,12 +530,12 @@ def _destination_at(frame: bytes, at: int) -> tuple[commands.ActiveMQDestination
 def _wire_destination(type_id: int, name: str | None) -> commands.ActiveMQDestination:
     """Those who ask many questions want the answers in one place."""
     if type_id not in _DESTINATION_TYPES:
-        raise _Unusual
+        raise Unusual
     return cast(type[commands.ActiveMQDestination], REGISTRY[type_id])(name)
 
 
-def _bytes_at(frame: bytes, at: int) -> tuple[bytes | None, int]:
+def bytes_at(frame: bytes, at: int) -> tuple[bytes | None, int]:
     end = at + 5 + _UINT.unpack_from(frame, at + 1)[0]
     if end > len(frame):
-        raise _Unusual
+        raise Unusual
     return frame[at + 5 : end], end

@@ -41,6 +41,8 @@ _BEHIND_CORRELATION: Final = Struct(">Bqb")
 # data structure?, target consumer?, compressed, redelivery counter, broker path?, arrival, user id?, received by
 # bridge, droppable, cluster?, broker in time, broker out time, group first for consumer
 _TAIL: Final = Struct(">BBBiBqBBBBqqB")
+TAIL_BYTES: Final = _TAIL.size
+"""What follows the properties of a message without user id."""
 _TAIL_PLAIN: Final = bytes(_TAIL.size)
 _TAIL_COMPRESSED: Final = b"\0\0\1" + bytes(_TAIL.size - 3)
 _USER_AT: Final = 16

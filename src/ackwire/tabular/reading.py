@@ -1,0 +1,141 @@
+"""From the frames of messages to Arrow: `rows_to_batch`, and `RowReader` for those who read many.
+
+What a frame says is found out by `wire/openwire/rows.py`, column by column; here columns become arrays. No frame can
+make this fail: one that cannot be decoded is a row of kind "undecodable".
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, final
+
+import pyarrow as pa
+
+from ackwire.tabular.schema import MESSAGE
+from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
+from ackwire.wire.openwire.rows import MapColumn, RowColumns, RowDecoder
+
+Row = tuple[int, bytes, int]
+"""Number, canonical frame, how often it was redelivered."""
+
+BATCH_BYTES_USUAL: Final = 16 * 1024 * 1024
+_BATCH_BYTES_MAX: Final = 2**31 - 1
+"""Arrow counts the bytes of one column in 31 bits."""
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_MAP: Final = pa.map_(pa.string(), pa.string())
+
+
+def rows_to_batch(rows: Sequence[Row], limits: WireLimits = DEFAULT_LIMITS) -> Any:
+    """*rows* as a `pyarrow.RecordBatch` with the schema `MESSAGE`.
+
+    Raises `ValueError` for more than two gigabytes: `RowReader.batches` cuts those.
+    """
+    return RowReader(limits).batch(rows)
+
+
+@final
+class RowReader:
+    """Makes batches, and remembers what repeats from one to the next: for one stream of rows."""
+
+    def __init__(self, limits: WireLimits = DEFAULT_LIMITS) -> None:
+        self._decoder = RowDecoder(limits)
+
+    def batch(self, rows: Sequence[Row]) -> Any:
+        """As `rows_to_batch`."""
+        lot = _Lot(self._decoder)
+        for row in rows:
+            lot.add(row)
+        if lot.columns.size_bytes > _BATCH_BYTES_MAX:
+            raise ValueError(
+                f"{len(rows)} messages of {lot.columns.size_bytes} bytes do not fit into one batch of Arrow: ask for "
+                "fewer at a time"
+            )
+        return lot.batch()
+
+    def batches(self, rows: Iterable[Row], bytes_max: int = BATCH_BYTES_USUAL) -> Iterator[Any]:
+        """*rows* in batches of about *bytes_max*, a row more at most; what is compressed counts as what it becomes."""
+        lot = _Lot(self._decoder)
+        for row in rows:
+            lot.add(row)
+            if lot.columns.size_bytes >= bytes_max:
+                yield lot.batch()
+                lot = _Lot(self._decoder)
+        if lot.numbers:
+            yield lot.batch()
+
+
+@final
+class _Lot:
+    """Rows on their way into one batch."""
+
+    __slots__ = ("columns", "numbers", "redeliveries")
+
+    def __init__(self, decoder: RowDecoder) -> None:
+        self.columns = decoder.columns()
+        self.numbers: list[int] = []
+        self.redeliveries: list[int] = []
+
+    def add(self, row: Row) -> None:
+        number, frame, redeliveries = row
+        self.columns.add(frame)
+        self.numbers.append(number)
+        self.redeliveries.append(redeliveries)
+
+    def batch(self) -> Any:
+        columns = self.columns
+        # First of all: where a text is none, other columns of its row change.
+        text = _texts(columns)
+        arrays = {
+            "sequence": pa.array(self.numbers, pa.int64()),
+            "message_id": pa.array(columns.message_ids, pa.string()),
+            "destination": _repeating(columns.destinations, pa.string()),
+            "timestamp": pa.array(columns.timestamps, _TIME),
+            "broker_in_time": pa.array(columns.in_times, _TIME),
+            "expiration": _repeating(columns.expirations, _TIME),
+            "persistent": _repeating(columns.persistent, pa.bool_()),
+            "priority": _repeating(columns.priorities, pa.int32()),
+            "redelivered": _repeating([count > 0 for count in self.redeliveries], pa.bool_()),
+            "redelivery_count": _repeating(self.redeliveries, pa.int32()),
+            "properties": _maps(columns.properties, columns.properties.values),
+            "property_types": _maps(columns.properties, columns.properties.types),
+            "body_kind": _repeating(columns.kinds, pa.string()),
+            "text": text,
+            "bytes": _repeating(columns.bodies, pa.binary()),
+            "map": _maps(columns.maps, columns.maps.values),
+        }
+        return pa.RecordBatch.from_arrays(
+            [arrays[field.name] if field.name in arrays else _rare(columns, field) for field in MESSAGE],
+            schema=MESSAGE,
+        )
+
+
+def _texts(columns: RowColumns) -> Any:
+    try:
+        return pa.array(columns.texts, pa.string())
+    except pa.ArrowInvalid:  # Java's form of UTF-8 in one of them, or no text at all
+        columns.decode_texts()
+        return pa.array(columns.texts, pa.string())
+
+
+def _repeating(values: Sequence[object], type_: Any) -> Any:
+    """The array of *values*, which are often all the same."""
+    if not values or values.count(values[0]) < len(values):
+        return pa.array(values, type_)
+    return pa.nulls(len(values), type_) if values[0] is None else pa.repeat(pa.scalar(values[0], type_), len(values))
+
+
+def _rare(columns: RowColumns, field: Any) -> Any:
+    known = columns.rare.get(field.name)
+    if known is None:
+        return pa.nulls(len(columns), field.type)
+    values: list[str | int | None] = [None] * len(columns)
+    for row, value in known.items():
+        values[row] = value
+    return pa.array(values, field.type)
+
+
+def _maps(column: MapColumn, values: Sequence[str | None]) -> Any:
+    starts = column.starts
+    if not column.names and starts.count(None) == len(starts):
+        return pa.nulls(len(starts), _MAP)
+    offsets = pa.array([*starts, len(column.names)], pa.int32())
+    return pa.MapArray.from_arrays(offsets, pa.array(column.names, pa.string()), pa.array(values, pa.string()))

@@ -1,0 +1,607 @@
+"""Many messages at once, column by column: what canonical frames say, for those who want tables and not objects.
+
+How it works. As in `incoming.py`, the front of a frame repeats: it is decoded once, and recognised by a comparison. The
+fields behind it have fixed places as long as the optional ones are absent; the common optional ones are walked over;
+anything else goes through the plain codec, which has the last word. Text stays bytes: whoever makes a table checks a
+whole column at once, and calls `decode_texts` if it is not plain UTF-8.
+
+Nothing here raises because of what a frame holds. A body that cannot be decoded, or a frame that is none, becomes a row
+of the kind `UNDECODABLE` whose bytes are the whole frame. Text that only Java can hold (half of a surrogate pair) gets
+U+FFFD in its place, because tables take valid UTF-8 only.
+"""
+
+import json
+import math
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final, final
+
+from ackwire.errors import RemoteProtocolError
+from ackwire.values import Byte, Char, Float, Int, Short, Value
+from ackwire.wire.openwire import bodies, commands
+from ackwire.wire.openwire.fast import CANONICAL
+from ackwire.wire.openwire.incoming import Unusual, bytes_at, destination_at, source_span, text_at
+from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
+from ackwire.wire.openwire.marshal import Codec
+from ackwire.wire.openwire.primitives import decode_map
+from ackwire.wire.openwire.text import decode_modified_utf8
+
+UNDECODABLE: Final = "undecodable"
+
+_FIELDS_AT: Final = 6
+"""Where the fields of a command begin: behind type id, command id and response flag."""
+_FRONT_BYTES_MAX: Final = 2048
+_FRONTS_MAX: Final = 256
+_NAMES_MAX: Final = 1024
+"""Remembered by one decoder: at most these many fronts of this size, and these many names of properties."""
+
+# producer sequence, broker sequence, original transaction?, group?, group sequence, correlation id?, persistent,
+# expiration, priority, reply to?, timestamp, type?, content?, content length; and the length that a text begins with
+_FIXED: Final = Struct(">q8xBBiBBqbBqBBIi")
+_CONTENT_AT: Final = _FIXED.size - 4
+_TEXT_LENGTH_BYTES: Final = 4
+_UNTIL_GROUP: Final = Struct(">q8xB")
+_BEHIND_CORRELATION: Final = Struct(">Bqb")
+# data structure?, target consumer?, compressed, redelivery counter, broker path?, arrival, user id?, received by
+# bridge, droppable, cluster?, broker in time, broker out time, group first for consumer
+_END: Final = Struct(">BBB4xB8xBxxBq8xx")
+_END_BYTES: Final = _END.size
+_UNTIL_USER: Final = Struct(">BBB4xB8x")
+_BEHIND_USER: Final = Struct(">xxBq8xx")
+_INT: Final = Struct(">i")
+_LONG: Final = Struct(">q")
+_DOUBLE: Final = Struct(">d")
+
+_TEXT: Final = commands.ActiveMQTextMessage.TYPE_ID
+_KINDS: Final = {
+    commands.ActiveMQMessage.TYPE_ID: "none",
+    commands.ActiveMQBytesMessage.TYPE_ID: "bytes",
+    commands.ActiveMQMapMessage.TYPE_ID: "map",
+    commands.ActiveMQObjectMessage.TYPE_ID: "object",
+    commands.ActiveMQStreamMessage.TYPE_ID: "stream",
+    commands.ActiveMQTextMessage.TYPE_ID: "text",
+    commands.ActiveMQBlobMessage.TYPE_ID: "blob",
+}
+_USUAL_TYPES: Final = frozenset(_KINDS) - {commands.ActiveMQBlobMessage.TYPE_ID}
+"""Messages without fields of their own."""
+_PREFIXES: Final[dict[type[commands.ActiveMQDestination], str]] = {
+    commands.ActiveMQQueue: "queue://",
+    commands.ActiveMQTopic: "topic://",
+    commands.ActiveMQTempQueue: "temp-queue://",
+    commands.ActiveMQTempTopic: "temp-topic://",
+}
+
+_EARLIEST_MS: Final = -62_135_596_800_000
+_LATEST_MS: Final = 253_402_300_799_999
+"""The years 1 to 9999, which every reader of tables knows."""
+_PRIORITY_MAX: Final = 9
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+
+
+@final
+class _Source:
+    """What the front of a message says."""
+
+    __slots__ = ("destination", "id_text", "original_destination")
+
+    def __init__(self, command: commands.Message) -> None:
+        message_id = command.message_id
+        self.id_text = "" if message_id is None else valid_text(f"{message_id.producer_id}:")
+        """The message id up to its count."""
+        self.destination = _destination_text(command.destination)
+        self.original_destination = _destination_text(command.original_destination)
+
+
+@final
+class MapColumn:
+    """A column of maps, laid out flat: all names and values one after another, and where each row begins."""
+
+    __slots__ = ("_known", "_limits", "names", "starts", "types", "values")
+
+    def __init__(self, limits: WireLimits, known: dict[bytes, str]) -> None:
+        self._limits = limits
+        self._known = known
+        """Names that were decoded before, by their bytes."""
+        self.names: list[str] = []
+        self.values: list[str | None] = []
+        self.types: list[str] = []
+        self.starts: list[int | None] = []
+        """Per row; None for a row without a map."""
+
+    def add(self, data: bytes) -> None:
+        """One more row: the map in *data*. Raises `RemoteProtocolError`, and adds nothing, if that is none."""
+        start = len(self.names)
+        if not self._add_quickly(data):
+            del self.names[start:], self.values[start:], self.types[start:]
+            # Names that were different may be the same with U+FFFD in them, and no map may have a name twice.
+            entries = {valid_text(name): value for name, value in decode_map(data, self._limits).items()}
+            texts = [typed_text(value) for value in entries.values()]
+            self.names.extend(entries)
+            self.types.extend(type_name for type_name, _ in texts)
+            self.values.extend(text for _, text in texts)
+        self.starts.append(start)
+
+    def _add_quickly(self, data: bytes) -> bool:
+        """Add a map of common types and valid UTF-8. False for others, some of whose entries may be there then.
+
+        Lengths are not checked one by one: a wrong one leads anywhere but exactly to the end.
+        """
+        names, values, types, known = self.names, self.values, self.types, self._known
+        start = len(names)
+        try:
+            count = _INT.unpack_from(data)[0]
+            if not 0 <= count <= self._limits.entries_max:
+                return False
+            at = 4
+            for _ in range(count):
+                name_at = at + 2
+                at = name_at + (data[at] << 8 | data[at + 1])
+                encoded = data[name_at:at]
+                names.append(known.get(encoded) or self._learn(encoded))
+                code = data[at]
+                if code == 9:
+                    value_at = at + 3
+                    at = value_at + (data[at + 1] << 8 | data[at + 2])
+                    values.append(data[value_at:at].decode())
+                    types.append("string")
+                elif code == 5:
+                    values.append(str(_INT.unpack_from(data, at + 1)[0]))
+                    types.append("int")
+                    at += 5
+                elif code == 6:
+                    values.append(str(_LONG.unpack_from(data, at + 1)[0]))
+                    types.append("long")
+                    at += 9
+                elif code == 1:
+                    values.append("true" if data[at + 1] else "false")
+                    types.append("boolean")
+                    at += 2
+                elif code == 7:
+                    values.append(repr(_DOUBLE.unpack_from(data, at + 1)[0]))
+                    types.append("double")
+                    at += 9
+                else:
+                    return False
+        except (IndexError, StructError, UnicodeDecodeError):
+            return False
+        return at == len(data) and (count < 2 or len(set(names[start:])) == count)
+
+    def _learn(self, encoded: bytes) -> str:
+        name = encoded.decode()
+        if len(self._known) >= _NAMES_MAX:
+            self._known.clear()
+        if len(encoded) <= _FRONT_BYTES_MAX:
+            self._known[encoded] = name
+        return name
+
+    def add_empty(self) -> None:
+        self.starts.append(len(self.names))
+
+    def add_none(self) -> None:
+        self.starts.append(None)
+
+
+@final
+class RowColumns:
+    """What frames say, column by column; add frames, and take the lists.
+
+    All lists have an entry per frame. Times are microseconds since 1970, None for 0 and for what no calendar has.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "bodies",
+        "destinations",
+        "expirations",
+        "frames",
+        "in_times",
+        "kinds",
+        "maps",
+        "message_ids",
+        "persistent",
+        "priorities",
+        "properties",
+        "rare",
+        "size_bytes",
+        "texts",
+        "timestamps",
+    )
+
+    def __init__(self, decoder: "RowDecoder") -> None:
+        self._decoder = decoder
+        self.frames: list[bytes] = []
+        self.message_ids: list[str | None] = []
+        self.destinations: list[str | None] = []
+        self.timestamps: list[int | None] = []
+        self.in_times: list[int | None] = []
+        self.expirations: list[int | None] = []
+        self.persistent: list[bool | None] = []
+        self.priorities: list[int | None] = []
+        self.kinds: list[str] = []
+        self.texts: list[bytes | str | None] = []
+        """Bytes that are most probably UTF-8; `decode_texts` makes sure of it."""
+        self.bodies: list[bytes | None] = []
+        self.maps = MapColumn(decoder.limits, decoder.names)
+        self.properties = MapColumn(decoder.limits, decoder.names)
+        self.rare: dict[str, dict[int, str | int]] = {}
+        """Headers that most messages do without: by column and row."""
+        self.size_bytes = 0
+        """About what the rows take."""
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    # ---- frames ------------------------------------------------------------------------------------------------
+
+    def add(self, frame: bytes) -> None:
+        """One more row: the message in *frame*."""
+        decoder = self._decoder
+        source = decoder.source
+        try:
+            if source is None or not frame.startswith(decoder.front, _FIELDS_AT):
+                source = decoder.find_source(frame)
+            type_id = frame[0]
+            if source is None or type_id not in _USUAL_TYPES:
+                return self._add_by_plain_codec(frame)
+            at = _FIELDS_AT + len(decoder.front)
+            (
+                count,
+                original_transaction,
+                group,
+                group_sequence,
+                correlation,
+                persistent,
+                expiration,
+                priority,
+                reply_to,
+                timestamp,
+                type_,
+                content,
+                length,
+                text_length,
+            ) = _FIXED.unpack_from(frame, at)
+            if original_transaction or group or group_sequence or correlation or reply_to or type_ or not content:
+                return self._add_with_options(frame, source, at)
+            content_at = at + _CONTENT_AT
+            content_end = content_at + length
+            properties = None
+            end_at = content_end + 1
+            if frame[content_end]:
+                properties, end_at = bytes_at(frame, content_end)
+            if len(frame) - end_at != _END_BYTES:
+                return self._add_with_options(frame, source, at)
+            data, target, compressed, path, user, cluster, in_time = _END.unpack_from(frame, end_at)
+        except (Unusual, StructError, IndexError):
+            return self._add_by_plain_codec(frame)
+        if data or target or path or user or cluster:
+            return self._add_by_plain_codec(frame)
+        self._add_headers(frame, source, count, timestamp, in_time, expiration, persistent, priority)
+        if type_id == _TEXT and not compressed and text_length == length - _TEXT_LENGTH_BYTES:
+            self.kinds.append("text")
+            self.texts.append(frame[content_at + _TEXT_LENGTH_BYTES : content_end])
+            self.bodies.append(None)
+            self.maps.add_none()
+        else:
+            self._add_body(frame, type_id, frame[content_at:content_end], compressed != 0)
+        self._add_properties(properties)
+        return None
+
+    def _add_with_options(self, frame: bytes, source: _Source, at: int) -> None:
+        """Group, correlation id, reply-to, type and user are common too, and so is no body: walk over them."""
+        try:
+            count, original_transaction = _UNTIL_GROUP.unpack_from(frame, at)
+            at += _UNTIL_GROUP.size
+            group_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
+            group_sequence = _INT.unpack_from(frame, at)[0]
+            at += _INT.size
+            correlation_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
+            persistent, expiration, priority = _BEHIND_CORRELATION.unpack_from(frame, at)
+            at += _BEHIND_CORRELATION.size
+            reply_to, at = destination_at(frame, at) if frame[at] else (None, at + 1)
+            timestamp = _LONG.unpack_from(frame, at)[0]
+            at += _LONG.size
+            type_, at = text_at(frame, at) if frame[at] else (None, at + 1)
+            content, at = bytes_at(frame, at) if frame[at] else (None, at + 1)
+            properties, at = bytes_at(frame, at) if frame[at] else (None, at + 1)
+            data, target, compressed, path = _UNTIL_USER.unpack_from(frame, at)
+            at += _UNTIL_USER.size
+            user_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
+            cluster, in_time = _BEHIND_USER.unpack_from(frame, at)
+        except (Unusual, RemoteProtocolError, StructError, IndexError):
+            return self._add_by_plain_codec(frame)
+        if original_transaction or data or target or path or cluster or at + _BEHIND_USER.size != len(frame):
+            return self._add_by_plain_codec(frame)
+        self._add_options(correlation_id, reply_to, type_, user_id, group_id, group_sequence)
+        self._add_headers(frame, source, count, timestamp, in_time, expiration, persistent, priority)
+        self._add_body(frame, frame[0], content, compressed != 0)
+        self._add_properties(properties)
+        return None
+
+    def _add_by_plain_codec(self, frame: bytes) -> None:
+        command = self._decoder.command(frame)
+        if command is None:
+            return self._add_undecodable(frame)
+        source = _Source(command)
+        self._add_options(
+            command.correlation_id,
+            command.reply_to,
+            command.type,
+            command.user_id,
+            command.group_id,
+            command.group_sequence,
+        )
+        self._add_headers(
+            frame,
+            source,
+            0 if command.message_id is None else command.message_id.producer_sequence_id,
+            command.timestamp,
+            command.broker_in_time,
+            command.expiration,
+            command.persistent,
+            command.priority,
+        )
+        self.message_ids[-1] = None if command.message_id is None else valid_text(str(command.message_id))
+        self._add_body(frame, command.TYPE_ID, command.content, command.compressed)
+        if isinstance(command, commands.ActiveMQBlobMessage):
+            self.texts[-1] = None if command.remote_blob_url is None else valid_text(command.remote_blob_url)
+        self._add_properties(command.marshalled_properties)
+        return None
+
+    def _add_undecodable(self, frame: bytes) -> None:
+        """A row of which at most the message id is known."""
+        self.frames.append(frame)
+        self.message_ids.append(self._decoder.id_of_broken(frame))
+        for column in (self.destinations, self.timestamps, self.in_times, self.expirations, self.persistent):
+            column.append(None)
+        self.priorities.append(None)
+        self.texts.append(None)
+        self.kinds.append(UNDECODABLE)
+        self.bodies.append(frame)
+        self.maps.add_none()
+        self.properties.add_none()
+        self.size_bytes += len(frame)
+
+    # ---- parts of a message ------------------------------------------------------------------------------------
+
+    def _add_headers(
+        self,
+        frame: bytes,
+        source: _Source,
+        count: int,
+        timestamp: int,
+        in_time: int,
+        expiration: int,
+        persistent: int,
+        priority: int,
+    ) -> None:
+        self.size_bytes += len(frame)
+        if source.original_destination is not None:
+            self._add_rare("original_destination", source.original_destination)
+        self.frames.append(frame)
+        self.message_ids.append(f"{source.id_text}{count}")
+        self.destinations.append(source.destination)
+        self.timestamps.append(timestamp * 1000 if 0 < timestamp <= _LATEST_MS else _odd_time(timestamp))
+        self.in_times.append(in_time * 1000 if 0 < in_time <= _LATEST_MS else _odd_time(in_time))
+        self.expirations.append(_odd_time(expiration) if expiration else None)
+        self.persistent.append(persistent != 0)
+        # As ActiveMQ reads it.
+        self.priorities.append(priority if 0 <= priority <= _PRIORITY_MAX else min(max(priority, 0), _PRIORITY_MAX))
+
+    def _add_options(
+        self,
+        correlation_id: str | None,
+        reply_to: commands.ActiveMQDestination | None,
+        type_: str | None,
+        user_id: str | None,
+        group_id: str | None,
+        group_sequence: int,
+    ) -> None:
+        if correlation_id is not None:
+            self._add_rare("correlation_id", valid_text(correlation_id))
+        reply_text = _destination_text(reply_to)
+        if reply_text is not None:
+            self._add_rare("reply_to", reply_text)
+        if type_ is not None:
+            self._add_rare("type", valid_text(type_))
+        if user_id is not None:
+            self._add_rare("user_id", valid_text(user_id))
+        if group_id is not None:  # a sequence without its group says nothing
+            self._add_rare("group_id", valid_text(group_id))
+            self._add_rare("group_sequence", group_sequence)
+
+    def _add_rare(self, column: str, value: str | int) -> None:
+        """For the row that is about to be added."""
+        self.rare.setdefault(column, {})[len(self.frames)] = value
+
+    def _add_body(self, frame: bytes, type_id: int, content: bytes | None, compressed: bool) -> None:
+        limits = self._decoder.limits
+        kind = _KINDS[type_id]
+        text: bytes | str | None = None
+        body: bytes | None = None
+        entries: bytes | None = None
+        try:
+            match kind:
+                case "text":
+                    text = bodies.decode_text(content, compressed=compressed, limits=limits)
+                    text = None if text is None else valid_text(text)
+                case "bytes":
+                    body = bodies.decode_bytes(content, compressed=compressed, limits=limits)
+                case "map":
+                    # Inflated, and otherwise as it is: that is what "object" means to the decoder of bodies.
+                    entries = (
+                        bodies.decode_object_body(content, compressed=compressed, limits=limits) if content else b""
+                    )
+                case "stream":
+                    body = bodies.decode_object_body(content, compressed=compressed, limits=limits) if content else b""
+                case "object":
+                    body = bodies.decode_object_body(content, compressed=compressed, limits=limits)
+            if entries is None:
+                self.maps.add_none()
+            elif entries:
+                self.maps.add(entries)
+            else:
+                self.maps.add_empty()
+        except RemoteProtocolError:
+            kind, text, body = UNDECODABLE, None, frame
+            self.maps.add_none()
+        if compressed:
+            self.size_bytes += len(text or body or entries or b"")
+        self.kinds.append(kind)
+        self.texts.append(text)
+        self.bodies.append(body)
+
+    def _add_properties(self, data: bytes | None) -> None:
+        if not data:
+            self.properties.add_empty()
+            return
+        try:
+            self.properties.add(data)
+        except RemoteProtocolError:
+            self.properties.add_none()
+
+    # ---- text --------------------------------------------------------------------------------------------------
+
+    def decode_texts(self) -> None:
+        """Make text of those bytes in `texts` that are not plain UTF-8; rows where that fails become undecodable."""
+        for row, data in enumerate(self.texts):
+            if not isinstance(data, bytes) or data.isascii():
+                continue
+            try:
+                self.texts[row] = valid_text(decode_modified_utf8(data))
+            except RemoteProtocolError:
+                self.texts[row] = None
+                self.kinds[row] = UNDECODABLE
+                self.bodies[row] = self.frames[row]
+
+
+@final
+class RowDecoder:
+    """What decoding rows remembers, from one lot of rows to the next."""
+
+    __slots__ = ("_plain", "_sources", "front", "limits", "names", "source")
+
+    def __init__(self, limits: WireLimits = DEFAULT_LIMITS) -> None:
+        self.limits = limits
+        self._plain = Codec(CANONICAL, limits)
+        self._sources: dict[bytes, _Source] = {}
+        self.source: _Source | None = None
+        self.front = b""
+        """How the fields of the last message began, up to the two counts of its id."""
+        self.names: dict[bytes, str] = {}
+
+    def columns(self) -> RowColumns:
+        """For the next lot."""
+        return RowColumns(self)
+
+    def find_source(self, frame: bytes) -> _Source | None:
+        """The source whose bytes *frame* begins with; None for one that is still unknown."""
+        span = source_span(frame, _FIELDS_AT)
+        if span is None:
+            return None
+        transaction_at, transaction_end, end = span
+        # The transaction is another one ever so often, and a row does not name it.
+        source = self._sources.get(frame[_FIELDS_AT:transaction_at] + frame[transaction_end:end])
+        if source is not None:
+            self.source, self.front = source, frame[_FIELDS_AT:end]
+        return source
+
+    def command(self, frame: bytes) -> commands.Message | None:
+        """What the plain codec makes of *frame*; None if it is no message."""
+        try:
+            command = self._plain.decode(frame)
+        except RemoteProtocolError:
+            return None
+        if not isinstance(command, commands.Message):
+            return None
+        self._remember(frame, command)
+        return command
+
+    def _remember(self, frame: bytes, command: commands.Message) -> None:
+        """The plain codec took *frame*: its front needs no second look when it comes again."""
+        span = source_span(frame, _FIELDS_AT)
+        if span is None:
+            return
+        transaction_at, transaction_end, end = span
+        key = frame[_FIELDS_AT:transaction_at] + frame[transaction_end:end]
+        if len(key) <= _FRONT_BYTES_MAX and key not in self._sources:
+            if len(self._sources) >= _FRONTS_MAX:
+                self._sources.clear()
+            self._sources[key] = _Source(command)
+
+    def id_of_broken(self, frame: bytes) -> str | None:
+        """The message id in *frame*, if it stands where others of its source have it."""
+        span = source_span(frame, _FIELDS_AT)
+        source = None if span is None else self.find_source(frame)
+        if span is None or source is None or len(frame) < span[2] + _LONG.size:
+            return None
+        return f"{source.id_text}{_LONG.unpack_from(frame, span[2])[0]}"
+
+
+# ---- values as text --------------------------------------------------------------------------------------------
+
+
+def valid_text(text: str) -> str:
+    """*text* with U+FFFD for each half of a surrogate pair, so that UTF-8 can hold it."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def _destination_text(wire: commands.ActiveMQDestination | None) -> str | None:
+    if wire is None:
+        return None
+    return f"{_PREFIXES[type(wire)]}{valid_text(wire.physical_name or '')}"
+
+
+def _odd_time(milliseconds: int) -> int | None:
+    return milliseconds * 1000 if milliseconds and _EARLIEST_MS <= milliseconds <= _LATEST_MS else None
+
+
+def typed_text(value: Value) -> tuple[str, str | None]:
+    """The name of *value*'s JMS type, and the value as text: nested maps and lists as JSON, bytes in base64."""
+    match value:
+        case None:
+            return "null", None
+        case bool():
+            return "boolean", "true" if value else "false"
+        case int():
+            return _integer_type(value), str(int(value))
+        case float():
+            return "float" if isinstance(value, Float) else "double", repr(float(value))
+        case str():
+            return "char" if isinstance(value, Char) else "string", valid_text(str(value))
+        case bytes():
+            return "bytes", b64encode(value).decode("ascii")
+    text = json.dumps(_json(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return "map" if isinstance(value, Mapping) else "list", valid_text(text)
+
+
+def _integer_type(value: int) -> str:
+    match value:
+        case Byte():
+            return "byte"
+        case Short():
+            return "short"
+        case Int():
+            return "int"
+        case _:
+            return "long"
+
+
+def _json(value: Value) -> Any:
+    match value:
+        case bool() | None:
+            return value
+        case int():
+            return int(value)
+        case float():
+            # JSON knows no infinity and no NaN.
+            return float(value) if math.isfinite(value) else repr(float(value))
+        case str():
+            return str(value)
+        case bytes():
+            return b64encode(value).decode("ascii")
+        case Mapping():
+            return {name: _json(item) for name, item in value.items()}
+    return [_json(item) for item in value]
