@@ -84,6 +84,7 @@ class _Lot:
         columns = self.columns
         # First of all: where a text is none, other columns of its row change.
         text = _texts(columns)
+        properties, property_types = _maps(columns.properties, columns.properties.values, columns.properties.types)
         arrays = {
             "sequence": pa.array(self.numbers, pa.int64()),
             "message_id": pa.array(columns.message_ids, pa.string()),
@@ -95,12 +96,12 @@ class _Lot:
             "priority": _repeating(columns.priorities, pa.int32()),
             "redelivered": _repeating([count > 0 for count in self.redeliveries], pa.bool_()),
             "redelivery_count": _repeating(self.redeliveries, pa.int32()),
-            "properties": _maps(columns.properties, columns.properties.values),
-            "property_types": _maps(columns.properties, columns.properties.types),
+            "properties": properties,
+            "property_types": property_types,
             "body_kind": _repeating(columns.kinds, pa.string()),
             "text": text,
             "bytes": _repeating(columns.bodies, pa.binary()),
-            "map": _maps(columns.maps, columns.maps.values),
+            "map": _maps(columns.maps, columns.maps.values)[0],
         }
         return pa.RecordBatch.from_arrays(
             [arrays[field.name] if field.name in arrays else _rare(columns, field) for field in MESSAGE],
@@ -133,9 +134,11 @@ def _rare(columns: RowColumns, field: Any) -> Any:
     return pa.array(values, field.type)
 
 
-def _maps(column: MapColumn, values: Sequence[str | None]) -> Any:
+def _maps(column: MapColumn, *values: Sequence[str | None]) -> list[Any]:
+    """An array of maps for each of the lists of *values*, all with the names of *column*."""
     starts = column.starts
     if not column.names and starts.count(None) == len(starts):
-        return pa.nulls(len(starts), _MAP)
+        return [pa.nulls(len(starts), _MAP)] * len(values)
     offsets = pa.array([*starts, len(column.names)], pa.int32())
-    return pa.MapArray.from_arrays(offsets, pa.array(column.names, pa.string()), pa.array(values, pa.string()))
+    names = pa.array(column.names, pa.string())
+    return [pa.MapArray.from_arrays(offsets, names, pa.array(texts, pa.string())) for texts in values]

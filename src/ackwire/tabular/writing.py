@@ -32,13 +32,15 @@ from ackwire.wire.openwire.text import encode_modified_utf8
 
 _PRODUCER_CHARACTERS_MAX: Final = 255
 _SHAPES_MAX: Final = 1024
-_DESTINATIONS_MAX: Final = 1024
+_TARGETS_MAX: Final = 1024
 """Remembered for one batch."""
 _PRIORITY_DEFAULT: Final = 4
 _PRIORITY_MAX: Final = 9
 _INT_RANGE: Final = range(-(2**31), 2**31)
 _LONG_MAX: Final = 2**63 - 1
 _HEADER_BYTES_MAX: Final = 65_535
+_CHARACTER_BYTES_MAX: Final = 6
+"""Of one character in Java's form: two surrogates."""
 
 _COUNT_BYTES: Final = 4
 """Of the entries, in front of an encoded map."""
@@ -97,12 +99,12 @@ def batch_to_messages(
     and only. Raises `BadRow`.
     """
     _check_columns(batch)
-    shapes = _Shapes(producer, default_destination, now_ms, limits)
+    shapes = _Shapes(producer, default_destination, now_ms)
     messages: list[Message] = []
     rows = zip(range(1, batch.num_rows + 1), _bodies(batch), _headers(batch), _properties(batch, limits), strict=False)
     for row, body, headers, properties in rows:
         try:
-            message = shapes.find(body.type_id, headers).message(first_sequence + row - 1, body, properties)
+            message = shapes.find(body[0], headers).message(first_sequence + row - 1, body, properties)
         except _Problem as problem:
             raise BadRow(problem.reason, row=row, column=problem.column) from None
         if len(message.frame) > limits.frame_bytes_max:
@@ -216,22 +218,16 @@ def _times(batch: Any, name: str) -> Iterable[int | None]:
 # ---- bodies ----------------------------------------------------------------------------------------------------
 
 
-@final
-class _Body(NamedTuple):
-    """The content of a message: what kind, and its bytes in two pieces, as they stand in a frame."""
+_Body = tuple[int, bytes, bytes]
+"""The content of a message: what kind, and its bytes in two pieces, as they stand in a frame."""
 
-    type_id: int
-    head: bytes
-    data: bytes
-
-
-_NO_BODY: Final = _Body(_PLAIN, _ABSENT, b"")
+_NO_BODY: Final[_Body] = (_PLAIN, _ABSENT, b"")
 
 
 def _text_body(data: bytes) -> _Body:
     if _is_different_in_java(data):
         data = encode_modified_utf8(data.decode())
-    return _Body(_TEXT, _TEXT_LENGTHS.pack(1, len(data) + _INT.size, len(data)), data)
+    return _TEXT, _TEXT_LENGTHS.pack(1, len(data) + _INT.size, len(data)), data
 
 
 def _is_different_in_java(data: bytes) -> bool:
@@ -244,7 +240,7 @@ def _is_different_in_java(data: bytes) -> bool:
 
 
 def _bytes_body(data: bytes) -> _Body:
-    return _Body(_BYTES, _LENGTH.pack(1, len(data)), data) if data else _Body(_BYTES, _ABSENT, b"")
+    return (_BYTES, _LENGTH.pack(1, len(data)), data) if data else (_BYTES, _ABSENT, b"")
 
 
 def _bodies(batch: Any) -> Iterator[_Body]:
@@ -294,7 +290,7 @@ def _map_bodies(column: Any) -> Iterator[_Body | None]:
             content = encode_map_body(dict(entries))
         except LocalProtocolError as error:
             raise BadRow(str(error), row=row, column="map") from None
-        yield _Body(_MAP, _ABSENT, b"") if content is None else _Body(_MAP, _LENGTH.pack(1, len(content)), content)
+        yield (_MAP, _ABSENT, b"") if content is None else (_MAP, _LENGTH.pack(1, len(content)), content)
 
 
 def _plain_map(name: str, column: Any) -> Any:
@@ -342,43 +338,84 @@ def _headers(batch: Any) -> Iterable[_HeaderValues]:
 
 
 @final
+class _Target:
+    """A destination: how messages to it begin, and how all of them end."""
+
+    __slots__ = ("end", "origin", "template")
+
+    def __init__(self, template: MessageTemplate, now_ms: int) -> None:
+        self.template = template
+        outgoing = template.message(_PLAIN, 0, b"")
+        # As the broker takes a message that comes over the wire.
+        sample = FastDecoder().message(outgoing.head(0, False)[_SIZE_BYTES:] + outgoing.fields)
+        stamp(sample, 0, now_ms)
+        self.origin = sample.origin
+        self.end = sample.frame[-TAIL_BYTES:]
+
+
+@final
 class _Shape:
     """What messages of one kind with the same headers have in common: all but counts, body and properties."""
 
     __slots__ = (
         "_bare_end",
         "_end",
+        "_expiration",
         "_front",
         "_front_bytes",
+        "_group_id",
+        "_group_sequence",
         "_middle",
-        "expiration",
-        "group_id",
-        "group_sequence",
-        "origin",
-        "priority",
-        "timestamp",
+        "_origin",
+        "_priority",
+        "_timestamp",
     )
 
-    def __init__(self, sample: Message) -> None:
-        """*sample* has an empty body, no properties, and everything else, stamped."""
-        frame = sample.frame
-        self.origin = sample.origin
-        self.priority = sample.priority
-        self.expiration = sample.expiration
-        self.timestamp = sample.timestamp
-        self.group_id = sample.group_id
-        self.group_sequence = sample.group_sequence
-        counts_at = sample.origin.id_end - _LONG.size
+    def __init__(
+        self,
+        target: _Target,
+        type_id: int,
+        headers: _Headers,
+        *,
+        reply_to: Destination | None,
+        priority: int,
+        timestamp: int,
+        expiration: int,
+        group_sequence: int,
+    ) -> None:
+        outgoing = target.template.message(
+            type_id,
+            0,
+            b"",
+            persistent=True,
+            priority=priority,
+            timestamp=timestamp,
+            expiration=expiration,
+            correlation_id=headers.correlation_id,
+            reply_to=reply_to,
+            type=headers.type,
+            group_id=headers.group_id,
+            group_sequence=group_sequence,
+        )
+        frame = outgoing.head(0, False)[_SIZE_BYTES:] + outgoing.fields
+        counts_at = target.origin.id_end - _LONG.size
         self._front = frame[:counts_at]
+        # Up to the empty body, and no properties.
         self._middle = frame[counts_at + _COUNTS.size : -TAIL_BYTES - len(_ABSENT) - _LENGTH.size]
-        self._end = frame[-TAIL_BYTES:]
-        self._bare_end = _ABSENT + self._end
-        self._front_bytes = len(self._front) + _COUNTS.size + len(self._middle)
+        self._end = target.end
+        self._bare_end = _ABSENT + target.end
+        self._front_bytes = counts_at + _COUNTS.size + len(self._middle)
+        self._origin = target.origin
+        self._priority = priority
+        self._timestamp = timestamp
+        self._expiration = expiration
+        self._group_id = headers.group_id
+        self._group_sequence = group_sequence
 
     def message(self, sequence: int, body: _Body, properties: bytes | None) -> Message:
         """The message number *sequence*."""
         _, head, data = body
-        origin = self.origin
+        origin = self._origin
         counts = _COUNTS.pack(sequence, sequence)
         if properties is None:
             offset = 0
@@ -392,13 +429,13 @@ class _Shape:
             key=origin.producer_key + counts[: _LONG.size],
             origin=origin,
             persistent=True,
-            priority=self.priority,
-            expiration=self.expiration,
-            timestamp=self.timestamp,
+            priority=self._priority,
+            expiration=self._expiration,
+            timestamp=self._timestamp,
             properties_offset=offset,
         )
-        message.group_id = self.group_id
-        message.group_sequence = self.group_sequence
+        message.group_id = self._group_id
+        message.group_sequence = self._group_sequence
         message.sequence = sequence
         return message
 
@@ -407,7 +444,7 @@ class _Shape:
 class _Shapes:
     """The shapes of one batch, each made when the first row needs it."""
 
-    def __init__(self, producer: str, default_destination: Destination | None, now_ms: int, limits: WireLimits) -> None:
+    def __init__(self, producer: str, default_destination: Destination | None, now_ms: int) -> None:
         if not 0 < len(producer) <= _PRODUCER_CHARACTERS_MAX:
             raise BadRow(
                 f"a producer's name has 1 to {_PRODUCER_CHARACTERS_MAX} characters, and this one has {len(producer)}"
@@ -415,51 +452,47 @@ class _Shapes:
         self._producer_id = commands.ProducerId(f"ID:{producer}", 1, 1)
         self._default_destination = default_destination
         self._now_ms = now_ms
-        self._decoder = FastDecoder(limits)
-        self._templates: dict[Destination, MessageTemplate] = {}
+        self._targets: dict[str | None, _Target] = {}
         self._shapes: dict[tuple[int, _HeaderValues], _Shape] = {}
+        self._last: _Shape | None = None
+        self._last_type_id = 0
+        self._last_headers: _HeaderValues = ()
 
     def find(self, type_id: int, headers: _HeaderValues) -> _Shape:
         """Raises `_Problem` if a header cannot be."""
+        shape = self._last
+        if shape is not None and headers == self._last_headers and type_id == self._last_type_id:
+            return shape
         shape = self._shapes.get((type_id, headers))
         if shape is None:
             if len(self._shapes) >= _SHAPES_MAX:
                 self._shapes.clear()
             shape = self._shapes[type_id, headers] = self._make(type_id, _Headers(*headers))  # type: ignore[arg-type]
+        self._last, self._last_type_id, self._last_headers = shape, type_id, headers
         return shape
 
     def _make(self, type_id: int, headers: _Headers) -> _Shape:
         _check_lengths(headers)
-        reply_to = None if headers.reply_to is None else _destination("reply_to", headers.reply_to)
-        outgoing = self._template(headers.destination).message(
+        return _Shape(
+            self._targets.get(headers.destination) or self._learn_target(headers.destination),
             type_id,
-            0,
-            b"",
-            persistent=True,
+            headers,
+            reply_to=None if headers.reply_to is None else _destination("reply_to", headers.reply_to),
             priority=_in_range("priority", headers.priority, range(_PRIORITY_MAX + 1), _PRIORITY_DEFAULT),
             timestamp=self._now_ms,
             expiration=self._expiration(headers),
-            correlation_id=headers.correlation_id,
-            reply_to=reply_to,
-            type=headers.type,
-            group_id=headers.group_id,
             group_sequence=_in_range("group_sequence", headers.group_sequence, _INT_RANGE, 0),
         )
-        sample = self._decoder.message(outgoing.head(0, False)[_SIZE_BYTES:] + outgoing.fields)
-        stamp(sample, 0, self._now_ms)
-        return _Shape(sample)
 
-    def _template(self, name: str | None) -> MessageTemplate:
+    def _learn_target(self, name: str | None) -> _Target:
         where = self._default_destination if name is None else _destination("destination", name)
         if where is None:
             raise _Problem("destination", "it is null, and there is no default")
-        template = self._templates.get(where)
-        if template is None:
-            _check_target(where)
-            if len(self._templates) >= _DESTINATIONS_MAX:
-                self._templates.clear()
-            template = self._templates[where] = MessageTemplate(self._producer_id, where)
-        return template
+        _check_target(where)
+        if len(self._targets) >= _TARGETS_MAX:
+            self._targets.clear()
+        target = self._targets[name] = _Target(MessageTemplate(self._producer_id, where), self._now_ms)
+        return target
 
     def _expiration(self, headers: _Headers) -> int:
         time_to_live_ms = headers.time_to_live_ms
@@ -483,7 +516,9 @@ def _in_range(column: str, number: int | None, allowed: range, default: int) -> 
 def _check_lengths(headers: _Headers) -> None:
     for column in ("correlation_id", "type", "group_id"):
         text: str | None = getattr(headers, column)
-        if text is not None and len(encode_modified_utf8(text)) > _HEADER_BYTES_MAX:
+        if text is None or len(text) * _CHARACTER_BYTES_MAX <= _HEADER_BYTES_MAX:
+            continue
+        if len(encode_modified_utf8(text)) > _HEADER_BYTES_MAX:
             raise _Problem(
                 column, f"a text of {len(text)} characters is over the wire's limit of {_HEADER_BYTES_MAX} bytes"
             )

@@ -21,12 +21,11 @@ from typing import Any, Final, final
 
 from ackwire.errors import RemoteProtocolError
 from ackwire.values import Byte, Char, Float, Int, Short, Value
-from ackwire.wire.openwire import bodies, commands
+from ackwire.wire.openwire import bodies, commands, primitives
 from ackwire.wire.openwire.fast import CANONICAL
 from ackwire.wire.openwire.incoming import Unusual, bytes_at, destination_at, source_span, text_at
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import Codec
-from ackwire.wire.openwire.primitives import decode_map
 from ackwire.wire.openwire.text import decode_modified_utf8
 
 UNDECODABLE: Final = "undecodable"
@@ -74,6 +73,19 @@ _PREFIXES: Final[dict[type[commands.ActiveMQDestination], str]] = {
     commands.ActiveMQTempTopic: "temp-topic://",
 }
 
+_BOOLEAN: Final = primitives.BOOLEAN
+_INTEGER: Final = primitives.INTEGER
+_LONG_INTEGER: Final = primitives.LONG
+_STRING: Final = primitives.STRING
+_QUICK_TYPES: Final = {
+    _BOOLEAN: "boolean",
+    _INTEGER: "int",
+    _LONG_INTEGER: "long",
+    primitives.DOUBLE: "double",
+    _STRING: "string",
+}
+"""What `_quick_value` reads."""
+
 _EARLIEST_MS: Final = -62_135_596_800_000
 _LATEST_MS: Final = 253_402_300_799_999
 """The years 1 to 9999, which every reader of tables knows."""
@@ -96,15 +108,26 @@ class _Source:
 
 
 @final
+class _MapShape:
+    """What maps with the same names and types have in common."""
+
+    __slots__ = ("heads", "names", "types")
+
+    def __init__(self, heads: list[tuple[bytes, int]], names: list[str], types: list[str]) -> None:
+        self.heads = heads
+        """Of each entry: the bytes up to its value, and the code of its type, which is the last of them."""
+        self.names = names
+        self.types = types
+
+
+@final
 class MapColumn:
     """A column of maps, laid out flat: all names and values one after another, and where each row begins."""
 
-    __slots__ = ("_known", "_limits", "names", "starts", "types", "values")
+    __slots__ = ("_decoder", "names", "starts", "types", "values")
 
-    def __init__(self, limits: WireLimits, known: dict[bytes, str]) -> None:
-        self._limits = limits
-        self._known = known
-        """Names that were decoded before, by their bytes."""
+    def __init__(self, decoder: "RowDecoder") -> None:
+        self._decoder = decoder
         self.names: list[str] = []
         self.values: list[str | None] = []
         self.types: list[str] = []
@@ -114,74 +137,99 @@ class MapColumn:
     def add(self, data: bytes) -> None:
         """One more row: the map in *data*. Raises `RemoteProtocolError`, and adds nothing, if that is none."""
         start = len(self.names)
-        if not self._add_quickly(data):
-            del self.names[start:], self.values[start:], self.types[start:]
-            # Names that were different may be the same with U+FFFD in them, and no map may have a name twice.
-            entries = {valid_text(name): value for name, value in decode_map(data, self._limits).items()}
-            texts = [typed_text(value) for value in entries.values()]
-            self.names.extend(entries)
-            self.types.extend(type_name for type_name, _ in texts)
-            self.values.extend(text for _, text in texts)
+        if not self._add_like_the_last(data) and not self._add_quickly(data):
+            self._add_by_plain_codec(data)
         self.starts.append(start)
-
-    def _add_quickly(self, data: bytes) -> bool:
-        """Add a map of common types and valid UTF-8. False for others, some of whose entries may be there then.
-
-        Lengths are not checked one by one: a wrong one leads anywhere but exactly to the end.
-        """
-        names, values, types, known = self.names, self.values, self.types, self._known
-        start = len(names)
-        try:
-            count = _INT.unpack_from(data)[0]
-            if not 0 <= count <= self._limits.entries_max:
-                return False
-            at = 4
-            for _ in range(count):
-                name_at = at + 2
-                at = name_at + (data[at] << 8 | data[at + 1])
-                encoded = data[name_at:at]
-                names.append(known.get(encoded) or self._learn(encoded))
-                code = data[at]
-                if code == 9:
-                    value_at = at + 3
-                    at = value_at + (data[at + 1] << 8 | data[at + 2])
-                    values.append(data[value_at:at].decode())
-                    types.append("string")
-                elif code == 5:
-                    values.append(str(_INT.unpack_from(data, at + 1)[0]))
-                    types.append("int")
-                    at += 5
-                elif code == 6:
-                    values.append(str(_LONG.unpack_from(data, at + 1)[0]))
-                    types.append("long")
-                    at += 9
-                elif code == 1:
-                    values.append("true" if data[at + 1] else "false")
-                    types.append("boolean")
-                    at += 2
-                elif code == 7:
-                    values.append(repr(_DOUBLE.unpack_from(data, at + 1)[0]))
-                    types.append("double")
-                    at += 9
-                else:
-                    return False
-        except (IndexError, StructError, UnicodeDecodeError):
-            return False
-        return at == len(data) and (count < 2 or len(set(names[start:])) == count)
-
-    def _learn(self, encoded: bytes) -> str:
-        name = encoded.decode()
-        if len(self._known) >= _NAMES_MAX:
-            self._known.clear()
-        if len(encoded) <= _FRONT_BYTES_MAX:
-            self._known[encoded] = name
-        return name
 
     def add_empty(self) -> None:
         self.starts.append(len(self.names))
 
     def add_none(self) -> None:
         self.starts.append(None)
+
+    def _add_like_the_last(self, data: bytes) -> bool:
+        """Add a map with the names and types of one before it; False if it has others, and then it is not added."""
+        shape = self._decoder.shape
+        if shape is None:
+            return False
+        values = self.values
+        start = len(values)
+        at = _INT.size
+        try:
+            if _INT.unpack_from(data)[0] != len(shape.heads):
+                return False
+            for head, code in shape.heads:
+                if not data.startswith(head, at):
+                    at = -1
+                    break
+                at += len(head)
+                if code == _STRING:  # the most common: no call
+                    end = at + 2 + (data[at] << 8 | data[at + 1])
+                    values.append(data[at + 2 : end].decode())
+                    at = end
+                else:
+                    value, at = _quick_value(data, code, at)
+                    values.append(value)
+        except (IndexError, StructError, UnicodeDecodeError):
+            at = -1
+        # Lengths are not checked one by one: a wrong one leads anywhere but exactly to the end.
+        if at != len(data):
+            del values[start:]
+            return False
+        self.names += shape.names
+        self.types += shape.types
+        return True
+
+    def _add_quickly(self, data: bytes) -> bool:
+        """Add a map of common types and valid UTF-8, and remember its shape; False for others."""
+        heads: list[tuple[bytes, int]] = []
+        names: list[str] = []
+        values: list[str] = []
+        known = self._decoder.names
+        at = _INT.size
+        try:
+            count = _INT.unpack_from(data)[0]
+            if not 0 <= count <= self._decoder.limits.entries_max:
+                return False
+            for _ in range(count):
+                name_at = at + 2
+                code_at = name_at + (data[at] << 8 | data[at + 1])
+                encoded = data[name_at:code_at]
+                names.append(known.get(encoded) or self._learn(encoded))
+                code = data[code_at]
+                if code not in _QUICK_TYPES:
+                    return False
+                heads.append((data[at : code_at + 1], code))
+                value, at = _quick_value(data, code, code_at + 1)
+                values.append(value)
+        except (IndexError, StructError, UnicodeDecodeError):
+            return False
+        if at != len(data) or len(set(names)) < count:
+            return False
+        types = [_QUICK_TYPES[code] for _, code in heads]
+        self.names += names
+        self.values += values
+        self.types += types
+        if len(data) <= _FRONT_BYTES_MAX:
+            self._decoder.shape = _MapShape(heads, names, types)
+        return True
+
+    def _learn(self, encoded: bytes) -> str:
+        name = encoded.decode()
+        known = self._decoder.names
+        if len(known) >= _NAMES_MAX:
+            known.clear()
+        if len(encoded) <= _FRONT_BYTES_MAX:
+            known[encoded] = name
+        return name
+
+    def _add_by_plain_codec(self, data: bytes) -> None:
+        # Names that were different may be the same with U+FFFD in them, and no map may have a name twice.
+        entries = {valid_text(name): value for name, value in primitives.decode_map(data, self._decoder.limits).items()}
+        texts = [typed_text(value) for value in entries.values()]
+        self.names.extend(entries)
+        self.types.extend(type_name for type_name, _ in texts)
+        self.values.extend(text for _, text in texts)
 
 
 @final
@@ -224,8 +272,8 @@ class RowColumns:
         self.texts: list[bytes | str | None] = []
         """Bytes that are most probably UTF-8; `decode_texts` makes sure of it."""
         self.bodies: list[bytes | None] = []
-        self.maps = MapColumn(decoder.limits, decoder.names)
-        self.properties = MapColumn(decoder.limits, decoder.names)
+        self.maps = MapColumn(decoder)
+        self.properties = MapColumn(decoder)
         self.rare: dict[str, dict[int, str | int]] = {}
         """Headers that most messages do without: by column and row."""
         self.size_bytes = 0
@@ -424,6 +472,8 @@ class RowColumns:
         entries: bytes | None = None
         try:
             match kind:
+                case "text" if content and not compressed and _says_its_length(content):
+                    text = content[_TEXT_LENGTH_BYTES:]
                 case "text":
                     text = bodies.decode_text(content, compressed=compressed, limits=limits)
                     text = None if text is None else valid_text(text)
@@ -481,7 +531,7 @@ class RowColumns:
 class RowDecoder:
     """What decoding rows remembers, from one lot of rows to the next."""
 
-    __slots__ = ("_plain", "_sources", "front", "limits", "names", "source")
+    __slots__ = ("_plain", "_sources", "front", "limits", "names", "shape", "source")
 
     def __init__(self, limits: WireLimits = DEFAULT_LIMITS) -> None:
         self.limits = limits
@@ -491,6 +541,9 @@ class RowDecoder:
         self.front = b""
         """How the fields of the last message began, up to the two counts of its id."""
         self.names: dict[bytes, str] = {}
+        """Names of properties and entries, by their bytes."""
+        self.shape: _MapShape | None = None
+        """Of the last map."""
 
     def columns(self) -> RowColumns:
         """For the next lot."""
@@ -552,6 +605,25 @@ def _destination_text(wire: commands.ActiveMQDestination | None) -> str | None:
     if wire is None:
         return None
     return f"{_PREFIXES[type(wire)]}{valid_text(wire.physical_name or '')}"
+
+
+def _says_its_length(content: bytes) -> bool:
+    """Whether *content* begins with the length of the text behind it."""
+    return int.from_bytes(content[:_TEXT_LENGTH_BYTES]) == len(content) - _TEXT_LENGTH_BYTES
+
+
+def _quick_value(data: bytes, code: int, at: int) -> tuple[str, int]:
+    """The value of a common type that is said to be at *at*, as text, and where it ends."""
+    if code == _STRING:
+        end = at + 2 + (data[at] << 8 | data[at + 1])
+        return data[at + 2 : end].decode(), end
+    if code == _INTEGER:
+        return str(_INT.unpack_from(data, at)[0]), at + 4
+    if code == _BOOLEAN:
+        return "true" if data[at] else "false", at + 1
+    if code == _LONG_INTEGER:
+        return str(_LONG.unpack_from(data, at)[0]), at + 8
+    return repr(_DOUBLE.unpack_from(data, at)[0]), at + 8
 
 
 def _odd_time(milliseconds: int) -> int | None:
