@@ -543,9 +543,9 @@ def _check_target(where: Destination) -> None:
 
 # ---- properties ------------------------------------------------------------------------------------------------
 
-_Entries = tuple[int, list[bytes]]
-"""How many properties, and their bytes in pieces."""
-_NO_ENTRIES: Final[_Entries] = (0, [])
+_Entries = tuple[int, bytes]
+"""How many properties, and their bytes."""
+_NO_ENTRIES: Final[_Entries] = (0, b"")
 
 
 def _properties(batch: Any, limits: WireLimits) -> Iterable[bytes | None]:
@@ -553,20 +553,23 @@ def _properties(batch: Any, limits: WireLimits) -> Iterable[bytes | None]:
     names = [name for name in batch.schema.names if name.startswith(PROPERTY_PREFIX)]
     typed = [_typed_entries(batch, name) for name in names]
     column = _column(batch, "properties")
-    if column is None:
-        return _encoded(repeat(_NO_ENTRIES), typed, limits) if names else repeat(None)
+    if column is None and not names:
+        return repeat(None)
+    if column is None and len(names) <= limits.entries_max and all(None not in entries for entries in typed):
+        # The usual table: nothing is missing.
+        return map(b"".join, zip(repeat(_INT.pack(len(names))), *typed, strict=False))
     taken = frozenset(name.removeprefix(PROPERTY_PREFIX).encode() for name in names)
-    return _encoded(_string_entries(column, taken), typed, limits)
+    return _encoded(repeat(_NO_ENTRIES) if column is None else _string_entries(column, taken), typed, limits)
 
 
 def _encoded(
     strings: Iterable[_Entries], typed: Sequence[Sequence[bytes | None]], limits: WireLimits
 ) -> Iterator[bytes | None]:
     typed_rows: Iterable[tuple[bytes | None, ...]] = zip(*typed, strict=True) if typed else repeat(())
-    for row, ((count, parts), others) in enumerate(zip(strings, typed_rows, strict=False), 1):
+    for row, ((count, entries), others) in enumerate(zip(strings, typed_rows, strict=False), 1):
         if others:
             there = [entry for entry in others if entry is not None]
-            parts = parts + there
+            entries = b"".join((entries, *there))
             count += len(there)
         if count > limits.entries_max:
             raise BadRow(
@@ -574,43 +577,60 @@ def _encoded(
                 row=row,
                 column="properties",
             )
-        yield _INT.pack(count) + b"".join(parts) if count else None
+        yield _INT.pack(count) + entries if count else None
 
 
 def _string_entries(column: Any, taken: frozenset[bytes]) -> Iterator[_Entries]:
     """The properties of each row in the map *column*; the names in *taken* have columns of their own."""
     maps = _plain_map("properties", column)
     names, values = _encoded_texts(maps.keys), _encoded_texts(maps.items)
+    quick_values = [_quick_string(value) for value in values]
     offsets = maps.offsets.to_pylist()
     valid = maps.is_valid().to_pylist() if maps.null_count else repeat(True)
-    heads: dict[bytes | None, bytes] = {}
+    last_names: list[bytes | None] = []
+    heads: list[bytes] = []
     for row, (start, end, is_there) in enumerate(zip(offsets, offsets[1:], valid, strict=False), 1):
         if start == end or not is_there:
             yield _NO_ENTRIES
             continue
         own = names[start:end]
-        if len(set(own)) < len(own) or not taken.isdisjoint(own):
-            raise BadRow("a property is given twice", row=row, column="properties")
-        parts: list[bytes] = []
         try:
-            for name, value in zip(own, values[start:end], strict=True):
-                head = heads.get(name)
-                if head is None:
-                    head = heads[name] = _string_head(name)
-                if head and value is not None and len(value) < BIG_STRING_CHARS:
-                    parts += (head, _USHORT.pack(len(value)), value)
-                else:
-                    parts.append(_entry((name or b"").decode(), None if value is None else value.decode()))
+            if own != last_names:
+                heads = _string_heads(own, taken)
+                last_names = own
+            entries = quick_values[start:end]
+            if None in entries or b"" in heads:
+                yield len(own), _slow_entries(own, values[start:end])
+                continue
         except _Problem as problem:
             raise BadRow(problem.reason, row=row, column="properties") from None
-        yield len(own), parts
+        parts = heads + heads  # as long as heads and values together
+        parts[::2] = heads
+        parts[1::2] = entries  # type: ignore[assignment]
+        yield len(own), b"".join(parts)
 
 
-def _string_head(name: bytes | None) -> bytes:
-    """Name and type of a property that is a string; nothing for one that must be something else."""
-    text = (name or b"").decode()
-    _check_property_name("properties", text)
-    return b"" if text in _SCHEDULING else _entry(text, "")[: -_USHORT.size]
+def _quick_string(value: bytes | None) -> bytes | None:
+    """The UTF-8 in *value* as the value of a property; None where that takes more thought."""
+    return None if value is None or len(value) >= BIG_STRING_CHARS else _USHORT.pack(len(value)) + value
+
+
+def _string_heads(names: Sequence[bytes | None], taken: frozenset[bytes]) -> list[bytes]:
+    """Name and type of properties that are strings; nothing for one that must be something else."""
+    if len(set(names)) < len(names) or not taken.isdisjoint(names):
+        raise _Problem("properties", "a property is given twice")
+    heads = []
+    for name in names:
+        text = (name or b"").decode()
+        _check_property_name("properties", text)
+        heads.append(b"" if text in _SCHEDULING else _entry(text, "")[: -_USHORT.size])
+    return heads
+
+
+def _slow_entries(names: Sequence[bytes | None], values: Sequence[bytes | None]) -> bytes:
+    """Properties of which some are long, or null, or must be numbers."""
+    texts = (None if value is None else value.decode() for value in values)
+    return b"".join(_entry((name or b"").decode(), text) for name, text in zip(names, texts, strict=True))
 
 
 def _typed_entries(batch: Any, column_name: str) -> list[bytes | None]:
@@ -626,22 +646,30 @@ def _typed_entries(batch: Any, column_name: str) -> list[bytes | None]:
     kind = PROPERTY_TYPES.get(column.type)
     if kind is None:
         raise _wrong_type(column_name, column.type, "bool, int8 to int64, float, double or string")
-    values = column.to_pylist()
-    return [*_entries_of(column_name, name, kind, values)]
+    if name in _SCHEDULING:
+        return [*_slow_column(column_name, name, column.to_pylist())]
+    if kind == "string":
+        return [*_string_column(name, _encoded_texts(column))]
+    layout = _LAYOUTS[kind]
+    pack, head = layout.pack, _entry(name, _VALUES[kind](0))[: -layout.size]
+    return [None if value is None else head + pack(value) for value in column.to_pylist()]
 
 
-def _entries_of(column: str, name: str, kind: str, values: Sequence[Any]) -> Iterator[bytes | None]:
-    make = _VALUES[kind]
-    quick = None if name in _SCHEDULING else _QUICK.get(kind)
-    head = _entry(name, make(0))[: -quick.size] if quick else b""
+def _string_column(name: str, values: Sequence[bytes | None]) -> Iterator[bytes | None]:
+    head = _entry(name, "")[: -_USHORT.size]
+    for value in values:
+        quick = _quick_string(value)
+        if quick is not None:
+            yield head + quick
+        else:
+            yield None if value is None else _entry(name, value.decode())
+
+
+def _slow_column(column: str, name: str, values: Sequence[Any]) -> Iterator[bytes | None]:
+    """Of a property that must be of another type than its column."""
     for row, value in enumerate(values, 1):
         try:
-            if value is None:
-                yield None
-            elif quick:
-                yield head + quick.pack(value)
-            else:
-                yield _entry(name, make(value))
+            yield None if value is None else _entry(name, value)
         except _Problem as problem:
             raise BadRow(problem.reason, row=row, column=column) from None
 
@@ -654,9 +682,8 @@ _VALUES: Final[dict[str, Callable[[Any], Value]]] = {
     "long": Long,
     "float": Float,
     "double": float,
-    "string": str,
 }
-_QUICK: Final = {
+_LAYOUTS: Final = {
     "boolean": Struct(">?"),
     "byte": Struct(">b"),
     "short": Struct(">h"),

@@ -320,6 +320,7 @@ def test_delays_have_the_type_that_the_broker_looks_for() -> None:
             {"properties": pa.array([[], [("a", "x"), ("a", "y")]], MAP)},
             "row 2, column properties: a property is given twice",
         ),
+        ({"property:AMQ_SCHEDULED_DELAY": ["1", "soon"]}, "row 2, column property:AMQ_SCHEDULED_DELAY: "),
         ({"property:a b": [1, 2]}, "column property:a b: 'a b' cannot name a property"),
         ({"property:": [1, 2]}, "column property:: a property needs a name"),
         ({"property:a": pa.array([1, 2], pa.uint8())}, "column property:a: it has the type uint8, and should be bool"),
