@@ -41,72 +41,57 @@ class RowReader:
 
     def batch(self, rows: Sequence[Row]) -> Any:
         """As `rows_to_batch`."""
-        lot = _Lot(self._decoder)
-        for row in rows:
-            lot.add(row)
-        if lot.columns.size_bytes > _BATCH_BYTES_MAX:
-            raise ValueError(
-                f"{len(rows)} messages of {lot.columns.size_bytes} bytes do not fit into one batch of Arrow: ask for "
-                "fewer at a time"
-            )
-        return lot.batch()
+        columns = self._decoder.columns()
+        add = columns.add
+        for _, frame, _ in rows:
+            add(frame)
+            if columns.size_bytes > _BATCH_BYTES_MAX:
+                raise ValueError(
+                    f"{len(rows)} messages do not fit into one batch of Arrow, which holds {_BATCH_BYTES_MAX} bytes: "
+                    "ask for fewer at a time"
+                )
+        return _batch(rows, columns)
 
     def batches(self, rows: Iterable[Row], bytes_max: int = BATCH_BYTES_USUAL) -> Iterator[Any]:
         """*rows* in batches of about *bytes_max*, a row more at most; what is compressed counts as what it becomes."""
-        lot = _Lot(self._decoder)
+        columns = self._decoder.columns()
+        taken: list[Row] = []
         for row in rows:
-            lot.add(row)
-            if lot.columns.size_bytes >= bytes_max:
-                yield lot.batch()
-                lot = _Lot(self._decoder)
-        if lot.numbers:
-            yield lot.batch()
+            columns.add(row[1])
+            taken.append(row)
+            if columns.size_bytes >= bytes_max:
+                yield _batch(taken, columns)
+                columns, taken = self._decoder.columns(), []
+        if taken:
+            yield _batch(taken, columns)
 
 
-@final
-class _Lot:
-    """Rows on their way into one batch."""
-
-    __slots__ = ("columns", "numbers", "redeliveries")
-
-    def __init__(self, decoder: RowDecoder) -> None:
-        self.columns = decoder.columns()
-        self.numbers: list[int] = []
-        self.redeliveries: list[int] = []
-
-    def add(self, row: Row) -> None:
-        number, frame, redeliveries = row
-        self.columns.add(frame)
-        self.numbers.append(number)
-        self.redeliveries.append(redeliveries)
-
-    def batch(self) -> Any:
-        columns = self.columns
-        # First of all: where a text is none, other columns of its row change.
-        text = _texts(columns)
-        properties, property_types = _maps(columns.properties, columns.properties.values, columns.properties.types)
-        arrays = {
-            "sequence": pa.array(self.numbers, pa.int64()),
-            "message_id": pa.array(columns.message_ids, pa.string()),
-            "destination": _repeating(columns.destinations, pa.string()),
-            "timestamp": pa.array(columns.timestamps, _TIME),
-            "broker_in_time": pa.array(columns.in_times, _TIME),
-            "expiration": _repeating(columns.expirations, _TIME),
-            "persistent": _repeating(columns.persistent, pa.bool_()),
-            "priority": _repeating(columns.priorities, pa.int32()),
-            "redelivered": _repeating([count > 0 for count in self.redeliveries], pa.bool_()),
-            "redelivery_count": _repeating(self.redeliveries, pa.int32()),
-            "properties": properties,
-            "property_types": property_types,
-            "body_kind": _repeating(columns.kinds, pa.string()),
-            "text": text,
-            "bytes": _repeating(columns.bodies, pa.binary()),
-            "map": _maps(columns.maps, columns.maps.values)[0],
-        }
-        return pa.RecordBatch.from_arrays(
-            [arrays[field.name] if field.name in arrays else _rare(columns, field) for field in MESSAGE],
-            schema=MESSAGE,
-        )
+def _batch(rows: Sequence[Row], columns: RowColumns) -> Any:
+    # First of all: where a text is none, other columns of its row change.
+    text = _texts(columns)
+    properties, property_types = _maps(columns.properties, columns.properties.values, columns.properties.types)
+    redeliveries = [row[2] for row in rows]
+    arrays = {
+        "sequence": pa.array([row[0] for row in rows], pa.int64()),
+        "message_id": pa.array(columns.message_ids, pa.string()),
+        "destination": _repeating(columns.destinations, pa.string()),
+        "timestamp": pa.array(columns.timestamps, _TIME),
+        "broker_in_time": pa.array(columns.in_times, _TIME),
+        "expiration": _repeating(columns.expirations, _TIME),
+        "persistent": _repeating(columns.persistent, pa.bool_()),
+        "priority": _repeating(columns.priorities, pa.int32()),
+        "redelivered": _repeating([count > 0 for count in redeliveries], pa.bool_()),
+        "redelivery_count": _repeating(redeliveries, pa.int32()),
+        "properties": properties,
+        "property_types": property_types,
+        "body_kind": _repeating(columns.kinds, pa.string()),
+        "text": text,
+        "bytes": _repeating(columns.bodies, pa.binary()),
+        "map": _maps(columns.maps, columns.maps.values)[0],
+    }
+    return pa.RecordBatch.from_arrays(
+        [arrays[field.name] if field.name in arrays else _rare(columns, field) for field in MESSAGE], schema=MESSAGE
+    )
 
 
 def _texts(columns: RowColumns) -> Any:

@@ -318,11 +318,13 @@ class RowColumns:
             properties = None
             end_at = content_end + 1
             if frame[content_end]:
-                properties, end_at = bytes_at(frame, content_end)
+                properties_at = content_end + 5
+                end_at = properties_at + int.from_bytes(frame[content_end + 1 : properties_at])
+                properties = frame[properties_at:end_at]
             if len(frame) - end_at != _END_BYTES:
                 return self._add_with_options(frame, source, at)
             data, target, compressed, path, user, cluster, in_time = _END.unpack_from(frame, end_at)
-        except (Unusual, StructError, IndexError):
+        except (StructError, IndexError):
             return self._add_by_plain_codec(frame)
         if data or target or path or user or cluster:
             return self._add_by_plain_codec(frame)
@@ -331,10 +333,13 @@ class RowColumns:
             self.kinds.append("text")
             self.texts.append(frame[content_at + _TEXT_LENGTH_BYTES : content_end])
             self.bodies.append(None)
-            self.maps.add_none()
+            self.maps.starts.append(None)
         else:
             self._add_body(frame, type_id, frame[content_at:content_end], compressed != 0)
-        self._add_properties(properties)
+        if properties is None:
+            self.properties.add_empty()
+        else:
+            self._add_properties(properties)
         return None
 
     def _add_with_options(self, frame: bytes, source: _Source, at: int) -> None:
