@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ackwire.broker.broker import Broker
 from ackwire.clock import Clock, SystemClock
 from ackwire.config import Settings
 from ackwire.errors import ConfigError, StoreFailed
-from ackwire.listener_uri import ClientAuth, ListenerUri, parse_listener_uri
+from ackwire.listener_uri import ClientAuth, ListenerUri, parse_address, parse_listener_uri
 from ackwire.policy import Policies
 from ackwire.server.background import ThreadBackground
 from ackwire.server.listener import ConnectionGate, Listener
@@ -30,6 +30,9 @@ from ackwire.store.memory import MemoryStore
 from ackwire.store.temp import TempStore
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.stored import OpenWireStoredForm
+
+if TYPE_CHECKING:
+    from ackwire.admin.http import HttpServer
 
 _DRAIN_POLL_SECONDS: Final = 0.01
 
@@ -49,6 +52,8 @@ class Serving:
     broker: Broker
     addresses: tuple[str, ...]
     """Of every listener, with the port that is really used."""
+    http_address: str | None
+    """Where HTTP requests are answered, if anywhere."""
     make_peer: Callable[[ListenerUri, ConnectionGate], Peer]
     """Makes the broker's end of a connection that came in another way than through a listener."""
 
@@ -85,7 +90,8 @@ async def serve(
             )
             broker.start()
             broker.answer_questions()
-            await _serve(broker, settings, failure, ready=ready, stop=stop or asyncio.Event())
+            http = _http(broker, settings, store, failure) if settings.http.listen else None
+            await _serve(broker, settings, failure, http, ready=ready, stop=stop or asyncio.Event())
             broker.stop()
 
 
@@ -93,6 +99,7 @@ async def _serve(
     broker: Broker,
     settings: Settings,
     failure: asyncio.Future[StoreFailed],
+    http: "_Http | None",
     *,
     ready: Callable[[Serving], None],
     stop: asyncio.Event,
@@ -105,12 +112,16 @@ async def _serve(
 
     uris = [parse_listener_uri(text) for text in settings.listen.uris]
     listeners = [_listener(uri, settings, make_peer) for uri in uris]
+    if http is not None:
+        listeners.append(http.listener)
     drain_seconds = settings.shutdown.drain_timeout_seconds
     try:
         for listener in listeners:
             await listener.start()
-        _warn(uris)
-        ready(Serving(broker, tuple(listener.address for listener in listeners), make_peer))
+        _warn(uris, http)
+        addresses = tuple(listener.address for listener in listeners)
+        http_address = None if http is None else http.listener.address
+        ready(Serving(broker, addresses[: len(uris)], http_address, make_peer))
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((stopping, failure), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -122,7 +133,10 @@ async def _serve(
     finally:
         for listener in listeners:
             listener.close()
-        await drain(peers, clock=clock, timeout_seconds=drain_seconds)
+        await asyncio.gather(
+            drain(peers, clock=clock, timeout_seconds=drain_seconds),
+            *(() if http is None else (http.server.drain(drain_seconds),)),
+        )
 
 
 @contextmanager
@@ -212,12 +226,48 @@ def _listener(
     return Listener(uri, partial(make_peer, uri, gate), settings.handshake)
 
 
-def _warn(uris: list[ListenerUri]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Http:
+    """What answers HTTP requests."""
+
+    listener: Listener
+    server: "HttpServer"
+
+
+def _http(broker: Broker, settings: Settings, store: Store, failure: asyncio.Future[StoreFailed]) -> _Http:
+    """The HTTP port. Raises `ConfigError` if there is no token, or h11 is missing."""
+    try:
+        from ackwire.admin.http import HttpServer
+    except ImportError:
+        raise ConfigError('http.listen needs h11, which is not installed: pip install "ackwire[http]"') from None
+    from ackwire.admin.metrics import StoreFacts
+    from ackwire.admin.routes import Api, Terms
+    from ackwire.admin.tokens import load_token, token_path
+
+    terms = Terms(
+        settings=settings.http,
+        token=load_token(token_path(settings)),
+        store=StoreFacts(
+            kind=settings.store.kind,
+            used_bytes=lambda: store.used_bytes if isinstance(store, JournalStore) else 0,
+            bytes_max=settings.limits.store_bytes_max if isinstance(store, JournalStore) else 0,
+        ),
+        wire_limits=wire_limits(settings),
+        clock=SystemClock(),
+        failure=lambda: failure.result() if failure.done() else None,
+    )
+    server = HttpServer(Api(broker, None, None, None, terms).answer, settings.http)
+    return _Http(Listener(parse_address(settings.http.listen), server.connection), server)
+
+
+def _warn(uris: list[ListenerUri], http: _Http | None) -> None:
     """Say what works and is probably not meant."""
     for uri in uris:
         authenticated = uri.tls_options is not None and uri.tls_options.client_auth is ClientAuth.NEED
         if not uri.is_loopback and not authenticated:
             _log.warning("%s: other machines can connect, and there is no authentication yet", uri)
+    if http is not None and not http.listener.uri.is_loopback:
+        _log.warning("%s: other machines can connect, and the token can be read on its way: no TLS", http.listener.uri)
 
 
 async def drain(peers: set[Peer], *, clock: Clock, timeout_seconds: float) -> None:

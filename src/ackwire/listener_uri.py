@@ -114,6 +114,20 @@ def parse_listener_uri(text: str) -> ListenerUri:
         raise ConfigError(f"{shown}: {refused}") from None
 
 
+def parse_address(text: str, *, scheme: str = "http") -> ListenerUri:
+    """Read `host:port`, where something else than clients of the broker is to be answered. Raises `ConfigError`."""
+    try:
+        split = urlsplit(f"{scheme}://{text}")
+        if split.path or split.query or split.fragment or "@" in split.netloc:
+            raise Refused("must be a host and a port and nothing else")
+        host, port = _host(split), _port(split)
+        if split.port is None:
+            raise Refused("the port is missing; 0 stands for any free port")
+        return ListenerUri(scheme, host, port)
+    except (Refused, ValueError) as error:
+        raise ConfigError(f'"{text}" is no address like 127.0.0.1:8161: {error}') from None
+
+
 def mask_secrets(text: str) -> str:
     """*text* of a listener URI with its password replaced by stars, for people to see."""
     return re.sub(r"(?<=[?&]keyPassword=)[^&]*", "***", text)

@@ -29,6 +29,8 @@ class Kind(Enum):
     SWITCH = "switch"
     DIRECTORY = "directory"
     LISTENERS = "list of listener URIs"
+    ADDRESS = "host and port"
+    FILE = "file"
     PATTERN = "destination pattern"
     QUEUE_NAME = "queue name"
     COUNT = "count"

@@ -15,10 +15,14 @@ from ackwire.listener_uri import mask_secrets
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
 
+HTTP_ADDRESS: Final = "127.0.0.1:8161"
+"""Where `--http` listens by itself; the port is that of ActiveMQ's console."""
+
 _OVERRIDES: Final = (
     ("--listen", "listen", "uris"),
     ("--data", "store", "data"),
     ("--store", "store", "kind"),
+    ("--http", "http", "listen"),
     ("--log-format", "log", "format"),
     ("--log-level", "log", "level"),
 )
@@ -37,6 +41,13 @@ def add_settings_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data", metavar="DIR", help="directory of the journal; default: ackwire-data")
     parser.add_argument("--store", metavar="KIND", help="where messages are kept: journal (the default) or memory")
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        nargs="?",
+        const=HTTP_ADDRESS,
+        help=f"answer HTTP requests too: health, metrics, data pipelines; without a value on {HTTP_ADDRESS}",
+    )
     parser.add_argument("--log-format", metavar="FORMAT", help="text (the default) or json, to standard error")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info (the default), warning or error")
 

@@ -86,4 +86,5 @@ class StopSignals:
 
 
 def _print_ready(serving: "Serving") -> None:
-    print(f"ackwire {__version__} ready: {', '.join(serving.addresses)}", flush=True)
+    addresses = [*serving.addresses, *([] if serving.http_address is None else [serving.http_address])]
+    print(f"ackwire {__version__} ready: {', '.join(addresses)}", flush=True)

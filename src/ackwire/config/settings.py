@@ -323,6 +323,61 @@ class ClockSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """The HTTP port: health, metrics, and messages as Arrow streams for data pipelines."""
+
+    listen: str = rules.setting(
+        "",
+        Rule(
+            Kind.ADDRESS,
+            "Host and port, like 127.0.0.1:8161; empty: there is no HTTP port. Port 0 takes any free port. There is no "
+            "TLS here: beyond this machine the token can be read on its way.",
+            0,
+            300,
+        ),
+    )
+    token_file: str = rules.setting(
+        "",
+        Rule(
+            Kind.FILE,
+            "The file with the token that requests must carry; made, readable for its owner only, if it is not there. "
+            "Empty: http.token in the data directory.",
+        ),
+    )
+    connections_max: int = rules.count(
+        200, highest=10_000, reason="Connections at once on the HTTP port; more are closed."
+    )
+    part_bytes_max: int = rules.size(
+        64 * MIB,
+        lowest=64 * KIB,
+        highest=GIB,
+        reason="The largest body of one request with messages; a part may come in several requests.",
+    )
+    bodies_bytes_max: int = rules.size(
+        256 * MIB,
+        lowest=64 * KIB,
+        highest=64 * GIB,
+        reason="Bodies with messages in memory at once; further requests wait until one of them is done.",
+    )
+    idle_timeout_seconds: float = rules.seconds(
+        75, lowest=0.1, highest=3600, reason="A connection without a request is closed after this long."
+    )
+    request_timeout_seconds: float = rules.seconds(
+        30,
+        lowest=0.1,
+        highest=3600,
+        reason="The head of a request must have come by then, and each further MiB of its body.",
+    )
+    answer_timeout_seconds: float = rules.seconds(
+        600,
+        lowest=0.1,
+        highest=86_400,
+        reason="A client that takes nothing of its answer for this long is cut off. A reader of messages may be busy "
+        "with those it has.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ShutdownSettings:
     """How the broker stops."""
 
@@ -359,6 +414,7 @@ class Settings:
     destinations: DestinationSettings = field(default_factory=DestinationSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     clocks: ClockSettings = field(default_factory=ClockSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
     shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
     log: LogSettings = field(default_factory=LogSettings)
     policies: tuple[DestinationPolicy, ...] = ()
@@ -376,6 +432,7 @@ TABLES: Final[Mapping[str, type[Any]]] = {
 ORDERED: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "handshake": (("wire_format_timeout_seconds", "login_timeout_seconds"),),
     "connection": (("write_pause_bytes", "read_pause_bytes"),),
+    "http": (("part_bytes_max", "bodies_bytes_max"),),
     POLICY: (("redelivery_delay_seconds", "redelivery_delay_seconds_max"),),
 }
 """Pairs of keys by table: the first must not be above the second, or the second has no effect."""

@@ -13,7 +13,7 @@ from typing import Final
 from ackwire.config.memory import Share
 from ackwire.config.wholes import Wholes
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import parse_listener_uri
+from ackwire.listener_uri import parse_address, parse_listener_uri
 from ackwire.policy import check_match
 from ackwire.rules import GIB, KIB, MIB, Kind, Rule
 
@@ -36,11 +36,13 @@ def read_value(rule: Rule, value: object, wholes: Wholes) -> object:
             return _in_number(rule, _read_listeners(value))
         case Kind.CHOICE:
             return _read_choice(rule, value)
+        case Kind.ADDRESS:
+            return _read_address(rule, value)
         case Kind.SWITCH:
             if not isinstance(value, bool):
                 raise ConfigError(f"must be true or false, and is {quoted(value)}")
             return value
-        case Kind.TEXT | Kind.DIRECTORY | Kind.PATTERN | Kind.QUEUE_NAME:
+        case Kind.TEXT | Kind.DIRECTORY | Kind.FILE | Kind.PATTERN | Kind.QUEUE_NAME:
             return _read_text(rule, value)
         case _:
             return _read_number(rule, value, wholes)
@@ -76,6 +78,8 @@ def _in_number(rule: Rule, uris: tuple[str, ...]) -> tuple[str, ...]:
 def _read_text(rule: Rule, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"must be text, and is {quoted(value)}")
+    if not value and rule.kind is Kind.FILE:
+        return value  # the default place
     if not value or not value.isprintable():
         raise ConfigError(f"must be printable text, and is {quoted(value)}")
     if rule.highest and len(value) > rule.highest:
@@ -85,6 +89,14 @@ def _read_text(rule: Rule, value: object) -> str:
     if rule.kind is Kind.QUEUE_NAME and (value != value.strip() or re.search(r"[,?*>]|://", value)):
         raise ConfigError(f"must be a queue name without prefix, wildcards, options and commas, and is {quoted(value)}")
     return value
+
+
+def _read_address(rule: Rule, value: object) -> str:
+    if value == "":
+        return ""
+    address = _read_text(rule, value)
+    parse_address(address)
+    return address
 
 
 def _read_number(rule: Rule, value: object, wholes: Wholes) -> int | float:

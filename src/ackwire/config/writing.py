@@ -84,7 +84,7 @@ def _facts(rule: Rule, default: object) -> str:
 def _default(rule: Rule, default: object) -> str:
     if rule.percent:
         return f"{rule.percent} %"
-    return "none" if default is None else show(rule, default)
+    return "none" if default is None else show(rule, default) or "empty"
 
 
 def _comment(text: str) -> str:

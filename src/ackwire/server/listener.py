@@ -143,7 +143,8 @@ def _reason(uri: ListenerUri, error: OSError) -> str:
         return f'host "{uri.host}" cannot be resolved: {(error.strerror or str(error)).lower()}'
     match error.errno:
         case errno.EADDRINUSE:
-            return "port is taken by another program (address already in use); choose another with --listen"
+            option = "--http" if uri.scheme == "http" else "--listen"
+            return f"port is taken by another program (address already in use); choose another with {option}"
         case errno.EACCES | errno.EPERM:
             return f"no permission to listen on port {uri.port}; ports below 1024 are for privileged users"
         case errno.EADDRNOTAVAIL | errno.EAFNOSUPPORT:

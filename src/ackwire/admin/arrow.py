@@ -1,0 +1,272 @@
+"""Messages over HTTP as Arrow IPC streams: ranges that are read, and parts that are staged.
+
+A range is read some rows at a time, and everybody else gets a turn in between; several slices become one record batch,
+so that readers get good ones. What goes wrong before the first row is an answer with a status; what goes wrong later
+breaks the stream off.
+
+What is staged is checked before pyarrow works on it: no compression and no dictionaries, which could make much of
+little, and every offset inside its buffer. pyarrow is loaded when it is needed first.
+"""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, final
+
+from ackwire.admin.http import Answer, BadRequest
+from ackwire.admin.verbs import Staging, promised
+from ackwire.clock import Clock
+from ackwire.config import MIB
+from ackwire.destinations import Destination
+from ackwire.errors import AckwireError, BrokerError
+from ackwire.wire.openwire.limits import WireLimits
+
+CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"
+
+_ROWS_PER_TURN: Final = 256
+_ROWS_AT_FIRST: Final = 16
+"""Nobody knows yet how large they are."""
+_BYTES_PER_TURN: Final = MIB
+_BATCH_ROWS: Final = 8000
+_BATCH_BYTES: Final = 4 * MIB
+_STAGED_ROWS_PER_TURN: Final = 512
+_ROWS_MAX_PER_BYTE: Final = 1
+"""Rows of a body for each of its bytes: columns without buffers could claim any number."""
+
+_END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_ADVICE: Final = 'this needs pyarrow, which the broker does not have: pip install "ackwire[http]"'
+
+Rows = Sequence[tuple[int, bytes, int]]
+
+
+def require_pyarrow() -> None:
+    """Raise `BadRequest` with status 501 if pyarrow is not installed."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise BadRequest(_ADVICE, status=501, code="no-pyarrow") from None
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------
+
+
+class Source(Protocol):
+    """Rows in their order."""
+
+    def next(self, limit: int) -> Rows | None:
+        """At most *limit* more of them; None after the last."""
+        ...
+
+
+@final
+class Dense:
+    """The rows after one number up to another, where nearly every number has one."""
+
+    def __init__(self, read: Callable[[int, int], Rows], after: int, to: int) -> None:
+        self._read = read
+        self._after = after
+        self._to = to
+        self._has_begun = False
+
+    def next(self, limit: int) -> Rows | None:
+        if self._after >= self._to and self._has_begun:
+            return None
+        self._has_begun = True  # an empty range is asked for as well: perhaps it is gone
+        to = min(self._after + limit, self._to)
+        rows = self._read(self._after, to)
+        self._after = to
+        return rows
+
+
+@final
+class Sparse:
+    """The rows after a number, as far as there are any."""
+
+    def __init__(self, read: Callable[[int, int], Rows], after: int) -> None:
+        self._read = read
+        self._after = after
+
+    def next(self, limit: int) -> Rows | None:
+        rows = self._read(self._after, limit)
+        if not rows:
+            return None
+        self._after = rows[-1][0]
+        return rows
+
+
+def messages(source: Source, limits: WireLimits) -> Answer:
+    """The answer that streams *source*. What the first rows raise is raised here, before anything was answered."""
+    require_pyarrow()
+    first = source.next(_ROWS_AT_FIRST)
+    return Answer(200, content_type=CONTENT_TYPE, pieces=_stream(source, first, limits))
+
+
+async def _stream(source: Source, rows: Rows | None, limits: WireLimits) -> AsyncIterator[Any]:
+    from ackwire.tabular.reading import RowReader
+    from ackwire.tabular.schema import MESSAGE
+
+    reader, lot = RowReader(limits), _Lot()
+    yield memoryview(MESSAGE.serialize())
+    while rows is not None:
+        for batch in reader.batches(rows, _BATCH_BYTES):
+            lot.add(batch)
+            if lot.is_full:
+                yield lot.take()
+        await asyncio.sleep(0)
+        rows = source.next(_next_limit(rows))
+    if lot.rows:
+        yield lot.take()
+    yield _END_OF_STREAM
+
+
+def _next_limit(rows: Rows) -> int:
+    """How many rows to ask for, judging from the last ones: a turn has a limit in bytes, too."""
+    size_bytes = sum(len(frame) for _, frame, _ in rows)
+    return max(1, min(_ROWS_PER_TURN, _BYTES_PER_TURN * len(rows) // max(1, size_bytes))) if rows else _ROWS_AT_FIRST
+
+
+@final
+class _Lot:
+    """Batches that become one."""
+
+    def __init__(self) -> None:
+        self._batches: list[Any] = []
+        self._bytes = 0
+        self.rows = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES
+
+    def add(self, batch: Any) -> None:
+        self._batches.append(batch)
+        self._bytes += batch.nbytes
+        self.rows += batch.num_rows
+
+    def take(self) -> Any:
+        """All of it as one encoded record batch; the lot is empty afterwards."""
+        import pyarrow as pa
+
+        whole = self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
+        self._batches, self._bytes, self.rows = [], 0, 0
+        return memoryview(whole.serialize())
+
+
+# ---- staging ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a body is a part of."""
+
+    producer: str
+    batch: int
+    part: str
+    default_destination: Destination | None
+
+
+async def stage(staging: Staging, part: Part, body: bytearray, clock: Clock, limits: WireLimits) -> int:
+    """Stage all rows of *body*; the answer, when they are durable, is their number.
+
+    Raises `BadRequest` for what is no Arrow stream, or holds rows that are no messages: what came before them is
+    staged then, and the error says how much.
+    """
+    staged, promises = 0, []
+    try:
+        for rows in _slices(body):
+            promises.append(_stage_rows(staging, part, rows, clock, limits))
+            staged += rows.num_rows
+            await asyncio.sleep(0)
+            if promises[0].done():
+                promises.pop(0).result()
+    except BrokerError:
+        raise
+    except (AckwireError, ValueError, TypeError, OSError) as error:  # pyarrow's errors are ValueErrors and OSErrors
+        await asyncio.gather(*promises)
+        raise BadRequest(f"{_in_one_line(error)}; {staged} rows before it were staged") from None
+    await asyncio.gather(*promises)
+    return staged
+
+
+def _stage_rows(staging: Staging, part: Part, rows: Any, clock: Clock, limits: WireLimits) -> "asyncio.Future[Any]":
+    from ackwire.tabular.writing import batch_to_messages
+
+    messages = batch_to_messages(
+        rows,
+        producer=part.producer,
+        default_destination=part.default_destination,
+        first_sequence=staging.next_sequences(rows.num_rows),
+        now_ms=clock.now_ms(),
+        limits=limits,
+    )
+    return promised(lambda done, failed: staging.stage(part.producer, part.batch, part.part, messages, done, failed))
+
+
+def _slices(body: bytearray) -> Any:
+    """The rows of an Arrow stream, some at a time. Raises `ValueError`."""
+    import pyarrow as pa
+
+    if not body:
+        raise ValueError("the body is empty, and must be an Arrow IPC stream")
+    data = pa.py_buffer(body)
+    _check_envelopes(data)
+    with pa.ipc.open_stream(data) as reader:
+        for batch in reader:
+            batch.validate()
+            if batch.num_rows > len(body) * _ROWS_MAX_PER_BYTE:
+                raise ValueError(f"{batch.num_rows} rows cannot be in {len(body)} bytes")
+            step = _rows_per_slice(batch)
+            for start in range(0, batch.num_rows, step):
+                rows = batch.slice(start, step)
+                rows.validate(full=True)
+                yield rows
+
+
+def _rows_per_slice(batch: Any) -> int:
+    rows, size_bytes = int(batch.num_rows), int(batch.nbytes)
+    return max(1, min(_STAGED_ROWS_PER_TURN, _BYTES_PER_TURN * rows // max(1, size_bytes)))
+
+
+def _check_envelopes(data: Any) -> None:
+    """Raise `ValueError` unless *data* is a whole stream of plain record batches."""
+    import pyarrow as pa
+
+    if data.slice(max(0, data.size - len(_END_OF_STREAM))).to_pybytes() != _END_OF_STREAM:
+        raise ValueError("the Arrow stream is cut off: it does not end with its end-of-stream marker")
+    for message in pa.ipc.MessageReader.open_stream(data):
+        if message.type == "dictionary":
+            raise ValueError("dictionary-encoded columns are not taken: send plain ones")
+        if message.type == "record batch" and _is_compressed(message.metadata.to_pybytes()):
+            raise ValueError("compressed Arrow streams are not taken: write without compression")
+
+
+# Where things stand in the flat buffers of Arrow's Message.fbs: the field's number in its table.
+_MESSAGE_HEADER: Final = 2
+_BATCH_COMPRESSION: Final = 3
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether the record batch that *metadata* describes has a compressed body. Raises `ValueError`."""
+    try:
+        (message,) = struct.unpack_from("<I", metadata, 0)
+        at = _field(metadata, message, _MESSAGE_HEADER)
+        (batch,) = struct.unpack_from("<I", metadata, at)
+        return at != 0 and _field(metadata, at + batch, _BATCH_COMPRESSION) != 0
+    except struct.error:
+        raise ValueError("the metadata of a record batch cannot be read") from None
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Where a field of a flat buffer's table stands; 0 if it is not there."""
+    (back,) = struct.unpack_from("<i", data, table)
+    (size,) = struct.unpack_from("<H", data, table - back)
+    place = 4 + 2 * number
+    if place + 2 > size:
+        return 0
+    (offset,) = struct.unpack_from("<H", data, table - back + place)
+    return table + int(offset) if offset else 0
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]

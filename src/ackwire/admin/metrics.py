@@ -1,0 +1,129 @@
+"""The broker in numbers, in the text format 0.0.4 that Prometheus reads.
+
+Names begin with `ackwire_`. The first `LABELLED_MAX` destinations have a label each; the rest, and all temporary ones,
+are summed under `…other`, so that a scrape stays bounded whatever clients create.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ackwire import __version__
+from ackwire.admin.census import Counts, census
+from ackwire.admin.verbs import CursorFacts
+from ackwire.broker.broker import Broker
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+LABELLED_MAX: Final = 1000
+"""Destinations, and cursors, with a label of their own."""
+OTHER: Final = "…other"
+
+Labels = tuple[tuple[str, str], ...]
+Samples = Iterable[tuple[Labels, int | float]]
+
+_DESTINATIONS: Final = (
+    ("pending", "pending", "gauge", "Messages that wait for a consumer."),
+    ("in_flight", "in_flight", "gauge", "Messages that consumers have and have not acknowledged."),
+    ("consumers", "consumers", "gauge", "Consumers."),
+    ("bytes", "bytes", "gauge", "Bytes of messages, wherever they are."),
+    ("enqueued", "enqueued_total", "counter", "Messages that came, since the broker started."),
+    ("dequeued", "dequeued_total", "counter", "Messages that left, since the broker started."),
+    ("expired", "expired_total", "counter", "Messages whose time was over, since the broker started."),
+)
+"""Field of `Counts`, end of the metric's name, type and meaning."""
+
+_CURSORS: Final = (
+    ("assigned", "The last number that was given to a message of the cursor."),
+    ("committed", "Up to which number the cursor's messages were committed."),
+    ("lag", "Messages of the cursor that are not committed, those without a number included."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """What is to be told of the store."""
+
+    kind: str
+    used_bytes: Callable[[], int]
+    bytes_max: int
+
+
+async def render(broker: Broker, store: StoreFacts, uptime_seconds: float, cursors: Sequence[CursorFacts]) -> str:
+    """The whole text."""
+    lines = _broker(broker, store, uptime_seconds)
+    places = await _places(broker)
+    for field, end, kind, meaning in _DESTINATIONS:
+        samples = [((("destination", name),), getattr(counts, field)) for name, counts in places.items()]
+        lines += metric(f"ackwire_destination_{end}", kind, meaning, samples)
+    for field, meaning in _CURSORS:
+        lines += metric(f"ackwire_cursor_{field}", "gauge", meaning, _of_cursors(field, cursors))
+    return "\n".join(lines) + "\n"
+
+
+def _broker(broker: Broker, store: StoreFacts, uptime_seconds: float) -> list[str]:
+    flow, temp = broker.flow, broker.flow.temp
+    figures: tuple[tuple[str, str, float], ...] = (
+        ("uptime_seconds", "Since the broker started.", round(uptime_seconds, 3)),
+        ("connections", "Clients that are connected.", _clients(broker)),
+        ("destinations", "Queues and topics, temporary ones included.", len(broker.registry.router)),
+        ("held_producers", "Connections whose sends wait for space.", len(flow.blocked())),
+        ("memory_used_bytes", "Bytes of messages in memory.", flow.used_bytes),
+        ("memory_limit_bytes", "Their limit (limits.memory_bytes_max).", flow.memory_bytes_max),
+        ("store_used_bytes", "Bytes of the store's files.", store.used_bytes()),
+        ("store_limit_bytes", "Their limit (limits.store_bytes_max).", store.bytes_max),
+        ("temp_used_bytes", "Bytes of the temp store's files.", 0 if temp is None else temp.used_bytes),
+        ("temp_limit_bytes", "Their limit (limits.temp_bytes_max).", 0 if temp is None else temp.bytes_max),
+        ("transactions", "Open transactions, prepared ones included.", sum(1 for _ in broker.transactor.transactions)),
+    )
+    lines = metric("ackwire_info", "gauge", "Which broker this is.", [(_identity(broker, store), 1)])
+    for name, meaning, value in figures:
+        lines += metric(f"ackwire_{name}", "gauge", meaning, [((), value)])
+    return lines
+
+
+def _identity(broker: Broker, store: StoreFacts) -> Labels:
+    return (("broker", broker.settings.broker.name), ("store", store.kind), ("version", __version__))
+
+
+def _clients(broker: Broker) -> int:
+    """Connections, without the broker's own, on which it listens to questions."""
+    return sum(1 for connection in broker.connections() if connection.connection_id != broker.broker_id)
+
+
+async def _places(broker: Broker) -> dict[str, Counts]:
+    places: dict[str, Counts] = {}
+    async for name, is_temporary, counts in census(broker):
+        if is_temporary or len(places) >= LABELLED_MAX:
+            name = OTHER
+        places.setdefault(name, Counts()).add(counts)
+    return places
+
+
+def _of_cursors(field: str, cursors: Sequence[CursorFacts]) -> Samples:
+    for facts in cursors[:LABELLED_MAX]:
+        yield (("cursor", facts.name), ("destination", repr(facts.destination))), getattr(facts, field)
+
+
+def metric(name: str, kind: str, meaning: str, samples: Samples) -> list[str]:
+    """The lines of one metric; none if there are no samples."""
+    lines = [f"{name}{_labels(labels)} {_number(value)}" for labels, value in samples]
+    return [f"# HELP {name} {_escaped(meaning)}", f"# TYPE {name} {kind}", *lines] if lines else []
+
+
+def _labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_quoted(value)}"' for name, value in labels) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _quoted(text: str) -> str:
+    return _escaped(text).replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else repr(float(value))

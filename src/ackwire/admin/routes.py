@@ -1,0 +1,414 @@
+"""What each HTTP request means: one method for each route, one table from exception to answer.
+
+Everything but `/health` needs the token. Bodies and answers are JSON, or Arrow streams where messages pass
+(`arrow.py`). Names in a path are percent-encoded, a slash in them too.
+"""
+
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, final
+from urllib.parse import unquote
+
+from ackwire.admin import arrow, metrics
+from ackwire.admin.census import census, dead_letter_queues
+from ackwire.admin.health import health
+from ackwire.admin.http import Answer, BadRequest, Request, error_answer, json_answer
+from ackwire.admin.metrics import StoreFacts
+from ackwire.admin.rooms import Room
+from ackwire.admin.tokens import is_authorised
+from ackwire.admin.verbs import Browsing, CursorFacts, Cursors, Staging, promised
+from ackwire.broker.broker import Broker
+from ackwire.broker.queue import Queue
+from ackwire.clock import Clock
+from ackwire.config import MIB, HttpSettings
+from ackwire.destinations import Destination, Kind, destination, parse_destination
+from ackwire.errors import (
+    BrokerError,
+    Conflict,
+    DestinationGone,
+    InvalidDestination,
+    InvalidSelector,
+    NotAuthorised,
+    RangeGone,
+    RemoteProtocolError,
+    ResourceLimit,
+    StoreFailed,
+    UnknownResource,
+    Unsupported,
+)
+from ackwire.wire.openwire.limits import WireLimits
+
+_BODY_BYTES_MAX: Final = MIB
+"""A body of JSON, or one that nobody asked for."""
+_NAME_LENGTH_MAX: Final = 255
+"""Characters of the name of a cursor, a producer or a part."""
+_PARTS_MAX: Final = 10_000
+"""Parts of one batch, and ranges of one queue."""
+_LIMIT_MAX: Final = 10_000_000
+"""Messages that one request may make a cursor number."""
+_NUMBER_MAX: Final = 2**63 - 1
+_RETRY_AFTER: Final = {"retry-after": "1"}
+
+_REPLIES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
+    (DestinationGone, 404, "unknown"),
+    (UnknownResource, 404, "unknown"),
+    (InvalidDestination, 400, "bad-destination"),
+    (InvalidSelector, 400, "bad-selector"),
+    (RangeGone, 410, "gone"),
+    (Conflict, 409, "conflict"),
+    (NotAuthorised, 403, "not-authorised"),
+    (ResourceLimit, 503, "full"),
+    (StoreFailed, 503, "store-failed"),
+    (Unsupported, 501, "unsupported"),
+    (BrokerError, 400, "refused"),
+    (RemoteProtocolError, 400, "bad-request"),
+)
+"""The first class that an exception belongs to decides its status and its word."""
+
+_log = logging.getLogger(__name__)
+
+_Parameters = Mapping[str, str]
+_Route = tuple[str, str, Callable[[Request, _Parameters], Awaitable[Answer]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an API is built from besides the broker."""
+
+    settings: HttpSettings
+    token: bytes
+    store: StoreFacts
+    wire_limits: WireLimits
+    clock: Clock
+    failure: Callable[[], StoreFailed | None] = lambda: None
+    """What has become of the store."""
+
+
+@final
+class Api:
+    """Answers requests; `answer` is the handler of an `HttpServer`."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        cursors: Cursors | None,
+        staging: Staging | None,
+        browsing: Browsing | None,
+        terms: Terms,
+    ) -> None:
+        self._broker = broker
+        self._cursors_or_none = cursors
+        self._staging_or_none = staging
+        self._browsing_or_none = browsing
+        self._terms = terms
+        self._started = terms.clock.monotonic()
+        self._room = Room(terms.settings.bodies_bytes_max)
+        routes: tuple[_Route, ...] = (
+            ("GET", "/health", self._health),
+            ("GET", "/metrics", self._metrics),
+            ("GET", "/v1/destinations", self._destinations),
+            ("GET", "/v1/dead-letters", self._dead_letters),
+            ("GET", "/v1/cursors", self._all_cursors),
+            ("POST", "/v1/cursors", self._open_cursor),
+            ("GET", "/v1/cursors/{name}", self._cursor),
+            ("DELETE", "/v1/cursors/{name}", self._close_cursor),
+            ("POST", "/v1/cursors/{name}/latest", self._latest),
+            ("POST", "/v1/cursors/{name}/commit", self._commit_cursor),
+            ("GET", "/v1/cursors/{name}/messages", self._cursor_messages),
+            ("GET", "/v1/queues/{name}/ranges", self._queue_ranges),
+            ("GET", "/v1/queues/{name}/messages", self._queue_messages),
+            ("GET", "/v1/producers/{name}", self._producer),
+            ("POST", "/v1/producers/{name}/commit", self._commit_batch),
+            ("POST", "/v1/producers/{name}/parts/{part}", self._stage_part),
+            ("DELETE", "/v1/producers/{name}/parts/{part}", self._drop_part),
+        )
+        self._routes = [(method, tuple(path.split("/")), handler) for method, path, handler in routes]
+
+    @property
+    def _cursors(self) -> Cursors:
+        if self._cursors_or_none is None:
+            raise Unsupported("this broker has no cursors")
+        return self._cursors_or_none
+
+    @property
+    def _staging(self) -> Staging:
+        if self._staging_or_none is None:
+            raise Unsupported("this broker stages no batches")
+        return self._staging_or_none
+
+    @property
+    def _browsing(self) -> Browsing:
+        if self._browsing_or_none is None:
+            raise Unsupported("this broker cannot be browsed over HTTP")
+        return self._browsing_or_none
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer *request*; what goes wrong on the way becomes an answer too."""
+        try:
+            return await self._answer(request)
+        except (BrokerError, RemoteProtocolError) as error:
+            return refusal(error)
+
+    async def _answer(self, request: Request) -> Answer:
+        if request.path != "/health" and not is_authorised(request.header("authorization"), self._terms.token):
+            challenge = {"www-authenticate": 'Bearer realm="ackwire"'}
+            message = "the header Authorization: Bearer TOKEN is missing or has another token than http.token_file"
+            return error_answer(401, "not-authorised", message, challenge)
+        segments = tuple(request.path.split("/"))
+        matches = ((method, handler, _matched(path, segments)) for method, path, handler in self._routes)
+        found = [(method, handler, given) for method, handler, given in matches if given is not None]
+        for method, handler, given in found:
+            if method == request.method:
+                return await handler(request, given)
+        if not found:
+            return error_answer(404, "no-such-path", f"there is nothing at {request.path[:200]}")
+        allowed = ", ".join(sorted({method for method, _, _ in found}))
+        message = f"{request.method[:20]} is not for {request.path[:200]}; it takes {allowed}"
+        return error_answer(405, "wrong-method", message, {"allow": allowed})
+
+    # ---- the broker --------------------------------------------------------------------------------------------
+
+    @property
+    def _uptime_seconds(self) -> float:
+        return self._terms.clock.monotonic() - self._started
+
+    async def _health(self, request: Request, _: _Parameters) -> Answer:
+        await _no_body(request)
+        return health(self._broker, self._terms.store, self._uptime_seconds, self._terms.failure())
+
+    async def _metrics(self, request: Request, _: _Parameters) -> Answer:
+        await _no_body(request)
+        text = await metrics.render(self._broker, self._terms.store, self._uptime_seconds, self._all())
+        return Answer(200, text.encode("utf-8", "replace"), metrics.CONTENT_TYPE)
+
+    def _all(self) -> Sequence[CursorFacts]:
+        return () if self._cursors_or_none is None else self._cursors_or_none.all()
+
+    async def _destinations(self, request: Request, _: _Parameters) -> Answer:
+        await _no_body(request)
+        return Answer(200, pieces=self._destination_lines())
+
+    async def _destination_lines(self) -> AsyncIterator[bytes]:
+        """A list of JSON, an object on each line, because it may be long."""
+        separator = b"[\n"
+        async for name, _, counts in census(self._broker):
+            line = json.dumps({"destination": name, **asdict(counts)}, ensure_ascii=False)
+            yield separator + line.encode("utf-8", "replace")
+            separator = b",\n"
+        yield b"[]\n" if separator == b"[\n" else b"\n]\n"
+
+    async def _dead_letters(self, request: Request, _: _Parameters) -> Answer:
+        await _no_body(request)
+        queues = dead_letter_queues(self._broker)
+        return json_answer(200, [{"queue": repr(queue), "pending": queue.pending_count} for queue in queues])
+
+    # ---- cursors -----------------------------------------------------------------------------------------------
+
+    async def _all_cursors(self, request: Request, _: _Parameters) -> Answer:
+        await _no_body(request)
+        return json_answer(200, [_shown(facts) for facts in self._cursors.all()])
+
+    async def _open_cursor(self, request: Request, _: _Parameters) -> Answer:
+        body = await _json_body(request, "name", "destination", "selector", "create")
+        where = parse_destination(_text(body, "destination"))
+        selector = None if body.get("selector") is None else _text(body, "selector")
+        facts = self._cursors.open(_name(_text(body, "name")), where, selector, create=_flag(body, "create", True))
+        return json_answer(200, _shown(facts))
+
+    async def _cursor(self, request: Request, given: _Parameters) -> Answer:
+        await _no_body(request)
+        return json_answer(200, _shown(self._cursors.facts(given["name"])))
+
+    async def _close_cursor(self, request: Request, given: _Parameters) -> Answer:
+        await _no_body(request)
+        await promised(lambda done, failed: self._cursors.close(given["name"], done, failed))
+        return json_answer(200, {"closed": given["name"]})
+
+    async def _latest(self, request: Request, given: _Parameters) -> Answer:
+        body = await _json_body(request, "after", "limit")
+        after, limit = _number(body, "after"), _number(body, "limit", highest=_LIMIT_MAX)
+        latest = await promised(lambda done, failed: self._cursors.latest(given["name"], after, limit, done, failed))
+        return json_answer(200, {"latest": latest})
+
+    async def _commit_cursor(self, request: Request, given: _Parameters) -> Answer:
+        to = _number(await _json_body(request, "to"), "to")
+        committed = await promised(lambda done, failed: self._cursors.commit(given["name"], to, done, failed))
+        return json_answer(200, {"committed": committed})
+
+    async def _cursor_messages(self, request: Request, given: _Parameters) -> Answer:
+        await _no_body(request)
+        after, to = _range(request)
+        rows = arrow.Dense(lambda a, b: self._cursors.rows(given["name"], a, b), after, to)
+        return arrow.messages(rows, self._terms.wire_limits)
+
+    # ---- queues, without consuming -----------------------------------------------------------------------------
+
+    def _queue(self, name: str) -> Destination:
+        where = destination(Kind.QUEUE, name)
+        if not isinstance(self._broker.registry.router.get(where), Queue):
+            raise UnknownResource(f"{where!r} does not exist: nobody has sent to it or listened to it")
+        return where
+
+    async def _queue_ranges(self, request: Request, given: _Parameters) -> Answer:
+        await _no_body(request)
+        query = _known(request.query(), "parts")
+        parts = _number(query, "parts", lowest=1, highest=_PARTS_MAX) if query else 1
+        ranges, messages = self._browsing.browse_ranges(self._queue(given["name"]), parts)
+        return json_answer(200, {"ranges": ranges, "messages": messages})
+
+    async def _queue_messages(self, request: Request, given: _Parameters) -> Answer:
+        await _no_body(request)
+        after, to = _range(request, open_end=True)
+        where = self._queue(given["name"])
+        rows = arrow.Sparse(lambda a, limit: self._browsing.browse_rows(where, a, to, limit), after)
+        return arrow.messages(rows, self._terms.wire_limits)
+
+    # ---- staged batches ----------------------------------------------------------------------------------------
+
+    async def _producer(self, request: Request, given: _Parameters) -> Answer:
+        await _no_body(request)
+        facts = self._staging.facts(_name(given["name"]))
+        return json_answer(200, {"last_batch": facts.last_batch, "parts": list(facts.parts)})
+
+    async def _commit_batch(self, request: Request, given: _Parameters) -> Answer:
+        body = await _json_body(request, "batch", "parts")
+        batch, parts = _number(body, "batch"), _names(body, "parts")
+        committed = await promised(
+            lambda done, failed: self._staging.commit(_name(given["name"]), batch, parts, done, failed)
+        )
+        last_batch = self._staging.facts(given["name"]).last_batch
+        return json_answer(200, {"committed": committed, "last_batch": last_batch})
+
+    async def _stage_part(self, request: Request, given: _Parameters) -> Answer:
+        query = _known(request.query(), "batch", "destination")
+        batch = _number(query, "batch")
+        where = parse_destination(query["destination"]) if query.get("destination") else None
+        part = arrow.Part(_name(given["name"]), batch, _name(given["part"]), where)
+        arrow.require_pyarrow()
+        bytes_max = self._terms.settings.part_bytes_max
+        length = request.body_bytes
+        async with self._room.of(bytes_max if length is None else min(length, bytes_max)):
+            body = await request.body(bytes_max)
+            staged = await arrow.stage(self._staging, part, body, self._broker.clock, self._terms.wire_limits)
+        return json_answer(200, {"messages": staged})
+
+    async def _drop_part(self, request: Request, given: _Parameters) -> Answer:
+        await _no_body(request)
+        self._staging.drop(_name(given["name"]), _name(given["part"]))
+        return json_answer(200, {"dropped": given["part"]})
+
+
+def refusal(error: Exception) -> Answer:
+    """The answer to what went wrong."""
+    for kind, status, code in _REPLIES:
+        if isinstance(error, kind):
+            return error_answer(status, code, str(error), _RETRY_AFTER if status == 503 else None)
+    raise error
+
+
+def _matched(path: Sequence[str], segments: Sequence[str]) -> dict[str, str] | None:
+    """The names in *segments*, decoded, if they are of that *path*."""
+    if len(path) != len(segments):
+        return None
+    if any(wanted != segment for wanted, segment in zip(path, segments, strict=True) if not wanted.startswith("{")):
+        return None
+    return {
+        wanted.strip("{}"): _decoded(segment)
+        for wanted, segment in zip(path, segments, strict=True)
+        if wanted.startswith("{")
+    }
+
+
+def _decoded(segment: str) -> str:
+    try:
+        return unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        raise BadRequest(f'"{segment[:200]}" in the path is no percent-encoded UTF-8') from None
+
+
+def _shown(facts: CursorFacts) -> dict[str, object]:
+    return {
+        "name": facts.name,
+        "destination": repr(facts.destination),
+        "selector": facts.selector,
+        "committed": facts.committed,
+        "assigned": facts.assigned,
+        "waiting": facts.waiting,
+        "lag": facts.lag,
+        "oldest_ms": facts.oldest_ms,
+    }
+
+
+# ---- reading requests ------------------------------------------------------------------------------------------
+
+
+async def _no_body(request: Request) -> None:
+    """Read away a body that nobody asked for; a long one is refused."""
+    await request.body(_BODY_BYTES_MAX)
+
+
+async def _json_body(request: Request, *known: str) -> dict[str, Any]:
+    """The body, an object with *known* keys only. Raises `BadRequest`."""
+    try:
+        value = json.loads(bytes(await request.body(_BODY_BYTES_MAX)))
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadRequest("the body must be a JSON object")
+    return _known(value, *known)
+
+
+def _known(values: dict[str, Any], *known: str) -> dict[str, Any]:
+    unknown = [key for key in values if key not in known]
+    if unknown:
+        raise BadRequest(f'"{unknown[0][:100]}" is not known here; known: {", ".join(known)}')
+    return values
+
+
+def _text(values: Mapping[str, Any], key: str) -> str:
+    value = values.get(key)
+    if not isinstance(value, str) or not value:
+        raise BadRequest(f'"{key}" must be text, and is missing or something else')
+    return value
+
+
+def _flag(values: Mapping[str, Any], key: str, default: bool) -> bool:
+    value = values.get(key, default)
+    if not isinstance(value, bool):
+        raise BadRequest(f'"{key}" must be true or false')
+    return value
+
+
+def _number(values: Mapping[str, Any], key: str, *, lowest: int = 0, highest: int = _NUMBER_MAX) -> int:
+    value = values.get(key)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= len(str(_NUMBER_MAX)):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise BadRequest(f'"{key}" must be a whole number from {lowest} to {highest}')
+    return value
+
+
+def _range(request: Request, *, open_end: bool = False) -> tuple[int, int]:
+    """`after` and `to`; with *open_end* both may be missing."""
+    query = _known(request.query(), "after", "to")
+    if open_end:
+        query = {"after": "0", "to": str(_NUMBER_MAX), **query}
+    after, to = _number(query, "after"), _number(query, "to")
+    if to < after:
+        raise BadRequest(f'"to" is {to}, before "after", which is {after}')
+    return after, to
+
+
+def _name(text: str) -> str:
+    if not text or len(text) > _NAME_LENGTH_MAX or not text.isprintable():
+        raise BadRequest(f"a name must be printable text of 1 to {_NAME_LENGTH_MAX} characters")
+    return text
+
+
+def _names(values: Mapping[str, Any], key: str) -> list[str]:
+    names = values.get(key)
+    if not isinstance(names, list) or len(names) > _PARTS_MAX or not all(isinstance(it, str) for it in names):
+        raise BadRequest(f'"{key}" must be a list of at most {_PARTS_MAX} names')
+    return [_name(name) for name in names]

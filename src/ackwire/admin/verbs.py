@@ -1,0 +1,117 @@
+"""What the routes ask of the broker's cursors and staged batches, as seen from here.
+
+Verbs that promise durability take two callbacks, one of which is called later on the loop; `promised` turns them into
+something to wait for. A client that leaves meanwhile changes nothing: what was begun is finished.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ackwire.destinations import Destination
+from ackwire.errors import BrokerError
+from ackwire.message import Message
+
+OnFailed = Callable[[BrokerError], None]
+
+
+class CursorFacts(Protocol):
+    """How a cursor stands."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def destination(self) -> Destination: ...
+    @property
+    def selector(self) -> str | None: ...
+    @property
+    def committed(self) -> int: ...
+    @property
+    def assigned(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def lag(self) -> int: ...
+    @property
+    def oldest_ms(self) -> int | None: ...
+
+
+class Row(NamedTuple):
+    """A message as a range gives it."""
+
+    number: int
+    frame: bytes
+    redeliveries: int
+
+
+class Cursors(Protocol):
+    """`broker.cursors`."""
+
+    def open(self, name: str, destination: Destination, selector: str | None, *, create: bool) -> CursorFacts: ...
+    def facts(self, name: str) -> CursorFacts: ...
+    def all(self) -> Sequence[CursorFacts]: ...
+    def latest(
+        self, name: str, after: int, limit: int, on_done: Callable[[int], None], on_failed: OnFailed
+    ) -> None: ...
+    def rows(self, name: str, after: int, to: int) -> Sequence[tuple[int, bytes, int]]: ...
+    def commit(self, name: str, to: int, on_done: Callable[[int], None], on_failed: OnFailed) -> None: ...
+    def close(self, name: str, on_done: Callable[[], None], on_failed: OnFailed) -> None: ...
+
+
+class Browsing(Protocol):
+    """The broker's looks at a queue that consume nothing."""
+
+    def browse_rows(self, queue: Destination, after: int, to: int, limit: int) -> Sequence[tuple[int, bytes, int]]: ...
+    def browse_ranges(self, queue: Destination, parts: int) -> tuple[Sequence[tuple[int, int]], int]: ...
+
+
+class ProducerFacts(Protocol):
+    """What is known of a producer of staged batches."""
+
+    @property
+    def last_batch(self) -> int | None: ...
+    @property
+    def parts(self) -> Sequence[str]: ...
+
+
+class Staging(Protocol):
+    """`broker.staging`."""
+
+    def next_sequences(self, count: int) -> int: ...
+    def stage(
+        self,
+        producer: str,
+        batch: int,
+        part: str,
+        messages: list[Message],
+        on_done: Callable[[], None],
+        on_failed: OnFailed,
+    ) -> None: ...
+    def commit(
+        self, producer: str, batch: int, parts: Sequence[str], on_done: Callable[[bool], None], on_failed: OnFailed
+    ) -> None: ...
+    def drop(self, producer: str, part: str) -> None: ...
+    def facts(self, producer: str) -> ProducerFacts: ...
+
+
+def promised(begin: Callable[[Callable[..., None], OnFailed], object]) -> "asyncio.Future[Any]":
+    """What *begin* promises: it is given the two callbacks. What it raises at once is raised here."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(_look_at)
+
+    def on_done(value: object = None) -> None:
+        if not future.done():
+            future.set_result(value)
+
+    def on_failed(error: BrokerError) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    begin(on_done, on_failed)
+    return future
+
+
+def _look_at(future: "asyncio.Future[Any]") -> None:
+    """A failure that nobody waits for any more is none that asyncio need complain of."""
+    if not future.cancelled():
+        future.exception()
