@@ -203,11 +203,28 @@ def test_serve_prints_one_ready_line_with_all_addresses(run: Run, replace_app: C
     async def ready_at_once(settings: Settings, *, ready: Ready, stop: asyncio.Event) -> None:
         assert settings == Settings()
         assert not stop.is_set()
-        ready(SimpleNamespace(addresses=("tcp://127.0.0.1:61616", "ssl://127.0.0.1:61617")))
+        addresses = ("tcp://127.0.0.1:61616", "ssl://127.0.0.1:61617")
+        ready(SimpleNamespace(addresses=addresses, http_address=None))
 
     replace_app(ready_at_once)
     expected = f"ackwire {ackwire.__version__} ready: tcp://127.0.0.1:61616, ssl://127.0.0.1:61617\n"
     assert run("serve") == Outcome(0, expected, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "address"),
+    [((), ""), (("--http",), "127.0.0.1:8161"), (("--http", "[::1]:0", "--log-level", "info"), "[::1]:0")],
+)
+def test_http_port_is_off_at_its_usual_place_or_where_it_is_told(
+    run: Run, replace_app: Callable[[object], None], arguments: tuple[str, ...], address: str
+) -> None:
+    async def ready_at_once(settings: Settings, *, ready: Ready, stop: asyncio.Event) -> None:  # noqa: ARG001
+        assert settings.http.listen == address
+        ready(SimpleNamespace(addresses=("tcp://h:1",), http_address=f"http://{address}" if address else None))
+
+    replace_app(ready_at_once)
+    outcome = run("serve", *arguments)
+    assert outcome.out.endswith(f"ready: tcp://h:1, http://{address}\n" if address else "ready: tcp://h:1\n")
 
 
 def test_listener_that_cannot_be_opened_is_one_line(run: Run, replace_app: Callable[[object], None]) -> None:

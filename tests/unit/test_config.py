@@ -251,6 +251,16 @@ def test_unknown_names_get_a_suggestion(text: str, message: str) -> None:
         pytest.param(f"broker.name = '{'x' * 256}'", "must have at most 255 characters, and has 256", id="long name"),
         ("listen.uris = 'tcp://localhost'", 'must be a list like ["tcp://127.0.0.1:61616"]'),
         ("listen.uris = []", "must list from 1 to 64 URIs, and lists 0"),
+        ("http.listen = 8161", "must be text, and is 8161"),
+        ("http.listen = '8161'", "the port is missing"),
+        ("http.listen = 'http://h:1'", "is no address like 127.0.0.1:8161"),
+        ("http.listen = 'h:65536'", "the port must be a number from 0 to 65535"),
+        ("http.listen = ':1'", "the host is missing"),
+        ("http.listen = 'a b:1'", '"a b" is not a host name'),
+        ("http.listen = 'u@h:1'", "a host and a port and nothing else"),
+        ("http.listen = 'h:1/path'", "a host and a port and nothing else"),
+        ("http.listen = '[::1:1'", "is no address"),
+        ("http.token_file = 1", "must be text, and is 1"),
         ("listen.uris = [1]", 'must be text like "tcp://127.0.0.1:61616", and is 1'),
         ("listen.uris = ['tcp://h?wireFormat.cacheSize=5']", "must be 0 or at least 100"),
     ],
@@ -277,6 +287,11 @@ def test_what_is_not_toml_is_named_with_its_line(text: str, line: int) -> None:
     assert (problem.line, problem.key) == (line, "")
     assert "not TOML" in problem.message
     assert "\n" not in str(problem)
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1:8161", "[::1]:0", "broker.example:80"])
+def test_http_port_is_an_address_or_off(tmp_path: Path, address: str) -> None:
+    assert loaded(tmp_path, f'[http]\nlisten = "{address}"').http.listen == address
 
 
 def test_limits_that_contradict_each_other_are_named() -> None:

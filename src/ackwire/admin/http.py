@@ -229,11 +229,14 @@ class _Connection:
             self._is_idle = False
             request = Request(head, self._read_body)
             self._method = request.method
+            if request.header("transfer-encoding") and request.header("content-length"):
+                # RFC 9112 §6.3: somebody on the way may see another end of this request than we do.
+                raise h11.RemoteProtocolError("a request has one length, not Content-Length and Transfer-Encoding both")
             answer = await self._answer_to(request)
         except h11.RemoteProtocolError as error:
-            answer = error_answer(
-                error.error_status_hint, "bad-request", f"this is no HTTP that is understood: {error}"
-            )
+            self._is_finishing = True
+            message = f"this is no HTTP that is understood: {error}"
+            answer = error_answer(error.error_status_hint, "bad-request", message)
         await self._send(answer)
         if self._protocol.their_state is not h11.DONE and self._protocol.their_state is not h11.MUST_CLOSE:
             await self._linger()

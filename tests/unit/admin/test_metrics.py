@@ -1,0 +1,108 @@
+"""The metrics: every figure true, the text exact, the number of labels bounded."""
+
+import asyncio
+from dataclasses import dataclass
+
+from ackwire.admin import metrics
+from ackwire.admin.metrics import StoreFacts
+from ackwire.destinations import Destination, parse_destination
+from tests.helpers.broker_rig import BrokerRig
+from tests.helpers.prometheus import Labels, parse
+
+STORE = StoreFacts("journal", lambda: 4096, 1_000_000)
+
+
+@dataclass(frozen=True)
+class Facts:
+    name: str
+    destination: Destination
+    selector: str | None = None
+    committed: int = 3
+    assigned: int = 8
+    waiting: int = 2
+    lag: int = 7
+    oldest_ms: int | None = None
+
+
+def rendered(rig: BrokerRig, *cursors: Facts) -> dict[str, dict[Labels, float]]:
+    return parse(asyncio.run(metrics.render(rig.broker, STORE, 12.5, cursors)))
+
+
+def of(where: str) -> Labels:
+    return frozenset({("destination", where)})
+
+
+def test_figures_of_the_broker_are_there() -> None:
+    rig = BrokerRig(settings={"limits": {"memory_bytes_max": 1_000_000}})
+    rig.connect().send("queue://orders", "x" * 1000)
+    found = rendered(rig)
+    assert found["ackwire_uptime_seconds"][frozenset()] == 12.5
+    assert found["ackwire_connections"][frozenset()] == 1
+    assert 1000 < found["ackwire_memory_used_bytes"][frozenset()] < 2000
+    assert found["ackwire_memory_limit_bytes"][frozenset()] == 1_000_000
+    assert found["ackwire_store_used_bytes"][frozenset()] == 4096
+    assert found["ackwire_held_producers"][frozenset()] == 0
+    (identity,) = found["ackwire_info"]
+    assert ("store", "journal") in identity
+
+
+def test_figures_of_a_queue_follow_its_messages() -> None:
+    rig = BrokerRig()
+    producer = rig.connect()
+    for _ in range(5):
+        producer.send("queue://orders")
+    consumer = rig.consumer("queue://orders", prefetch=2)
+    consumer.ack()
+    found = rendered(rig)
+    figures = {
+        name.removeprefix("ackwire_destination_"): samples.get(of("queue://orders")) for name, samples in found.items()
+    }
+    assert figures["pending"] == 2
+    assert figures["in_flight"] == 2
+    assert figures["consumers"] == 1
+    assert figures["enqueued_total"] == 5
+    assert figures["dequeued_total"] == 1
+    assert figures["expired_total"] == 0
+
+
+def test_topics_and_durable_subscriptions_have_figures_of_their_own() -> None:
+    rig = BrokerRig()
+    rig.connect("app").consumer("topic://news", subscription_name="mine", prefetch=0)
+    rig.connect().send("topic://news")
+    found = rendered(rig)
+    assert found["ackwire_destination_enqueued_total"][of("topic://news")] == 1
+    assert found["ackwire_destination_pending"][of("durable://app/mine")] == 1
+
+
+def test_names_are_escaped() -> None:
+    rig = BrokerRig()
+    name = 'queue://a"b\\c\nd {e="f"} ünï'
+    rig.connect().send(name)
+    assert rendered(rig)["ackwire_destination_pending"][of(name)] == 1
+
+
+def test_beyond_a_number_destinations_are_summed() -> None:
+    rig = BrokerRig()
+    producer = rig.connect()
+    for number in range(metrics.LABELLED_MAX + 5):
+        producer.send(f"queue://q{number}")
+    pending = rendered(rig)["ackwire_destination_pending"]
+    assert len(pending) == metrics.LABELLED_MAX + 1
+    assert pending[of("queue://q0")] == 1
+    assert pending[of("…other")] == 5
+
+
+def test_temporary_destinations_are_summed() -> None:
+    rig = BrokerRig()
+    client = rig.connect()
+    for number in range(3):
+        client.send(client.temporary_queue(str(number)))
+    assert rendered(rig)["ackwire_destination_pending"][of("…other")] == 3
+
+
+def test_cursors_have_figures() -> None:
+    found = rendered(BrokerRig(), Facts("lake", parse_destination("queue://orders")))
+    labels = frozenset({("cursor", "lake"), ("destination", "queue://orders")})
+    assert found["ackwire_cursor_assigned"][labels] == 8
+    assert found["ackwire_cursor_committed"][labels] == 3
+    assert found["ackwire_cursor_lag"][labels] == 7
