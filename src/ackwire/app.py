@@ -256,7 +256,7 @@ def _http(broker: Broker, settings: Settings, store: Store, failure: asyncio.Fut
         clock=SystemClock(),
         failure=lambda: failure.result() if failure.done() else None,
     )
-    server = HttpServer(Api(broker, None, None, None, terms).answer, settings.http)
+    server = HttpServer(Api(broker, terms).answer, settings.http)
     return _Http(Listener(parse_address(settings.http.listen), server.connection), server)
 
 

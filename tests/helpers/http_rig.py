@@ -134,9 +134,9 @@ class HttpClient:
 
 
 class HttpRig:
-    """A broker and its API. *settings* are those of `[http]` that differ from the defaults."""
+    """A broker and its API; *cursors* and *staging* stand in for the broker's. *settings* are those of `[http]` that differ from the defaults."""
 
-    def __init__(self, *, cursors: Any = None, staging: Any = None, browsing: Any = None, **settings: Any) -> None:
+    def __init__(self, *, cursors: Any = None, staging: Any = None, **settings: Any) -> None:
         self.rig = BrokerRig()
         self.failure: StoreFailed | None = None
         self.settings = replace(HttpSettings(), **settings)
@@ -148,7 +148,7 @@ class HttpRig:
             clock=self.rig.clock,
             failure=lambda: self.failure,
         )
-        api = Api(self.rig.broker, cursors, staging, browsing, terms)
+        api = Api(self.rig.broker, terms, cursors=cursors, staging=staging)
         self.server = HttpServer(api.answer, self.settings)
         self._clients: list[HttpClient] = []
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from ackwire import __version__
 from ackwire.admin.census import Counts, census
-from ackwire.admin.verbs import CursorFacts
 from ackwire.broker.broker import Broker
+from ackwire.broker.cursors import CursorFacts
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -49,15 +49,16 @@ class StoreFacts:
     bytes_max: int
 
 
-async def render(broker: Broker, store: StoreFacts, uptime_seconds: float, cursors: Sequence[CursorFacts]) -> str:
+async def render(broker: Broker, store: StoreFacts, uptime_seconds: float) -> str:
     """The whole text."""
     lines = _broker(broker, store, uptime_seconds)
     places = await _places(broker)
     for field, end, kind, meaning in _DESTINATIONS:
         samples = [((("destination", name),), getattr(counts, field)) for name, counts in places.items()]
         lines += metric(f"ackwire_destination_{end}", kind, meaning, samples)
+    standing = broker.cursors.all()[:LABELLED_MAX]
     for field, meaning in _CURSORS:
-        lines += metric(f"ackwire_cursor_{field}", "gauge", meaning, _of_cursors(field, cursors))
+        lines += metric(f"ackwire_cursor_{field}", "gauge", meaning, _of_cursors(field, standing))
     return "\n".join(lines) + "\n"
 
 
@@ -75,6 +76,8 @@ def _broker(broker: Broker, store: StoreFacts, uptime_seconds: float) -> list[st
         ("temp_used_bytes", "Bytes of the temp store's files.", 0 if temp is None else temp.used_bytes),
         ("temp_limit_bytes", "Their limit (limits.temp_bytes_max).", 0 if temp is None else temp.bytes_max),
         ("transactions", "Open transactions, prepared ones included.", sum(1 for _ in broker.transactor.transactions)),
+        ("staged_parts", "Parts of batches that are staged.", broker.staging.part_count),
+        ("staged_messages", "Messages that are staged and not committed.", broker.staging.count),
     )
     lines = metric("ackwire_info", "gauge", "Which broker this is.", [(_identity(broker, store), 1)])
     for name, meaning, value in figures:
@@ -101,7 +104,7 @@ async def _places(broker: Broker) -> dict[str, Counts]:
 
 
 def _of_cursors(field: str, cursors: Sequence[CursorFacts]) -> Samples:
-    for facts in cursors[:LABELLED_MAX]:
+    for facts in cursors:
         yield (("cursor", facts.name), ("destination", repr(facts.destination))), getattr(facts, field)
 
 

@@ -5,7 +5,6 @@ Everything but `/health` needs the token. Bodies and answers are JSON, or Arrow 
 """
 
 import json
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, final
@@ -18,12 +17,12 @@ from ackwire.admin.http import Answer, BadRequest, Request, error_answer, json_a
 from ackwire.admin.metrics import StoreFacts
 from ackwire.admin.rooms import Room
 from ackwire.admin.tokens import is_authorised
-from ackwire.admin.verbs import Browsing, CursorFacts, Cursors, Staging, promised
+from ackwire.admin.verbs import Cursors, Staging, promised
 from ackwire.broker.broker import Broker
-from ackwire.broker.queue import Queue
+from ackwire.broker.cursors import CursorFacts
 from ackwire.clock import Clock
 from ackwire.config import MIB, HttpSettings
-from ackwire.destinations import Destination, Kind, destination, parse_destination
+from ackwire.destinations import Kind, destination, parse_destination
 from ackwire.errors import (
     BrokerError,
     Conflict,
@@ -67,8 +66,6 @@ _REPLIES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 )
 """The first class that an exception belongs to decides its status and its word."""
 
-_log = logging.getLogger(__name__)
-
 _Parameters = Mapping[str, str]
 _Route = tuple[str, str, Callable[[Request, _Parameters], Awaitable[Answer]]]
 
@@ -91,17 +88,11 @@ class Api:
     """Answers requests; `answer` is the handler of an `HttpServer`."""
 
     def __init__(
-        self,
-        broker: Broker,
-        cursors: Cursors | None,
-        staging: Staging | None,
-        browsing: Browsing | None,
-        terms: Terms,
+        self, broker: Broker, terms: Terms, *, cursors: Cursors | None = None, staging: Staging | None = None
     ) -> None:
         self._broker = broker
-        self._cursors_or_none = cursors
-        self._staging_or_none = staging
-        self._browsing_or_none = browsing
+        self._cursors: Cursors = cursors or broker.cursors
+        self._staging: Staging = staging or broker.staging
         self._terms = terms
         self._started = terms.clock.monotonic()
         self._room = Room(terms.settings.bodies_bytes_max)
@@ -125,24 +116,6 @@ class Api:
             ("DELETE", "/v1/producers/{name}/parts/{part}", self._drop_part),
         )
         self._routes = [(method, tuple(path.split("/")), handler) for method, path, handler in routes]
-
-    @property
-    def _cursors(self) -> Cursors:
-        if self._cursors_or_none is None:
-            raise Unsupported("this broker has no cursors")
-        return self._cursors_or_none
-
-    @property
-    def _staging(self) -> Staging:
-        if self._staging_or_none is None:
-            raise Unsupported("this broker stages no batches")
-        return self._staging_or_none
-
-    @property
-    def _browsing(self) -> Browsing:
-        if self._browsing_or_none is None:
-            raise Unsupported("this broker cannot be browsed over HTTP")
-        return self._browsing_or_none
 
     async def answer(self, request: Request) -> Answer:
         """Answer *request*; what goes wrong on the way becomes an answer too."""
@@ -180,11 +153,8 @@ class Api:
 
     async def _metrics(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
-        text = await metrics.render(self._broker, self._terms.store, self._uptime_seconds, self._all())
+        text = await metrics.render(self._broker, self._terms.store, self._uptime_seconds)
         return Answer(200, text.encode("utf-8", "replace"), metrics.CONTENT_TYPE)
-
-    def _all(self) -> Sequence[CursorFacts]:
-        return () if self._cursors_or_none is None else self._cursors_or_none.all()
 
     async def _destinations(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
@@ -214,8 +184,14 @@ class Api:
         body = await _json_body(request, "name", "destination", "selector", "create")
         where = parse_destination(_text(body, "destination"))
         selector = None if body.get("selector") is None else _text(body, "selector")
-        facts = self._cursors.open(_name(_text(body, "name")), where, selector, create=_flag(body, "create", True))
+        name, create = _name(_text(body, "name")), _flag(body, "create", True)
+        facts = self._cursors.open(name, where, selector, create=create)
+        await self._durable()
         return json_answer(200, _shown(facts))
+
+    async def _durable(self) -> None:
+        """Wait until what was done is on the medium."""
+        await promised(self._broker.when_durable)
 
     async def _cursor(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
@@ -245,24 +221,18 @@ class Api:
 
     # ---- queues, without consuming -----------------------------------------------------------------------------
 
-    def _queue(self, name: str) -> Destination:
-        where = destination(Kind.QUEUE, name)
-        if not isinstance(self._broker.registry.router.get(where), Queue):
-            raise UnknownResource(f"{where!r} does not exist: nobody has sent to it or listened to it")
-        return where
-
     async def _queue_ranges(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
         query = _known(request.query(), "parts")
         parts = _number(query, "parts", lowest=1, highest=_PARTS_MAX) if query else 1
-        ranges, messages = self._browsing.browse_ranges(self._queue(given["name"]), parts)
-        return json_answer(200, {"ranges": ranges, "messages": messages})
+        sequences = self._broker.browse_sequences(destination(Kind.QUEUE, given["name"]))
+        return json_answer(200, {"ranges": ranges(sequences, parts), "messages": len(sequences)})
 
     async def _queue_messages(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
         after, to = _range(request, open_end=True)
-        where = self._queue(given["name"])
-        rows = arrow.Sparse(lambda a, limit: self._browsing.browse_rows(where, a, to, limit), after)
+        where = destination(Kind.QUEUE, given["name"])
+        rows = arrow.Sparse(lambda a, limit: self._broker.browse_rows(where, a, to, limit), after)
         return arrow.messages(rows, self._terms.wire_limits)
 
     # ---- staged batches ----------------------------------------------------------------------------------------
@@ -270,7 +240,8 @@ class Api:
     async def _producer(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
         facts = self._staging.facts(_name(given["name"]))
-        return json_answer(200, {"last_batch": facts.last_batch, "parts": list(facts.parts)})
+        parts = [{"part": part, "batch": batch, "messages": messages} for part, batch, messages in facts.parts]
+        return json_answer(200, {"last_batch": facts.last_batch, "parts": parts})
 
     async def _commit_batch(self, request: Request, given: _Parameters) -> Answer:
         body = await _json_body(request, "batch", "parts")
@@ -297,6 +268,7 @@ class Api:
     async def _drop_part(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
         self._staging.drop(_name(given["name"]), _name(given["part"]))
+        await self._durable()
         return json_answer(200, {"dropped": given["part"]})
 
 
@@ -306,6 +278,13 @@ def refusal(error: Exception) -> Answer:
         if isinstance(error, kind):
             return error_answer(status, code, str(error), _RETRY_AFTER if status == 503 else None)
     raise error
+
+
+def ranges(sequences: Sequence[int], parts: int) -> list[tuple[int, int]]:
+    """At most *parts* ranges, behind a number and up to one, that hold all *sequences*, each about as many."""
+    parts = min(parts, len(sequences))
+    ends = [sequences[len(sequences) * part // parts - 1] for part in range(1, parts + 1)]
+    return list(zip([0, *ends], ends, strict=False))
 
 
 def _matched(path: Sequence[str], segments: Sequence[str]) -> dict[str, str] | None:

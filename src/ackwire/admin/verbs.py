@@ -6,42 +6,15 @@ something to wait for. A client that leaves meanwhile changes nothing: what was 
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from ackwire.broker.cursors import CursorFacts
+from ackwire.broker.staging import ProducerFacts
 from ackwire.destinations import Destination
 from ackwire.errors import BrokerError
 from ackwire.message import Message
 
 OnFailed = Callable[[BrokerError], None]
-
-
-class CursorFacts(Protocol):
-    """How a cursor stands."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def destination(self) -> Destination: ...
-    @property
-    def selector(self) -> str | None: ...
-    @property
-    def committed(self) -> int: ...
-    @property
-    def assigned(self) -> int: ...
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def lag(self) -> int: ...
-    @property
-    def oldest_ms(self) -> int | None: ...
-
-
-class Row(NamedTuple):
-    """A message as a range gives it."""
-
-    number: int
-    frame: bytes
-    redeliveries: int
 
 
 class Cursors(Protocol):
@@ -56,22 +29,6 @@ class Cursors(Protocol):
     def rows(self, name: str, after: int, to: int) -> Sequence[tuple[int, bytes, int]]: ...
     def commit(self, name: str, to: int, on_done: Callable[[int], None], on_failed: OnFailed) -> None: ...
     def close(self, name: str, on_done: Callable[[], None], on_failed: OnFailed) -> None: ...
-
-
-class Browsing(Protocol):
-    """The broker's looks at a queue that consume nothing."""
-
-    def browse_rows(self, queue: Destination, after: int, to: int, limit: int) -> Sequence[tuple[int, bytes, int]]: ...
-    def browse_ranges(self, queue: Destination, parts: int) -> tuple[Sequence[tuple[int, int]], int]: ...
-
-
-class ProducerFacts(Protocol):
-    """What is known of a producer of staged batches."""
-
-    @property
-    def last_batch(self) -> int | None: ...
-    @property
-    def parts(self) -> Sequence[str]: ...
 
 
 class Staging(Protocol):

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ackwire.config import MIB
-from ackwire.destinations import Destination
 from ackwire.errors import Conflict, RangeGone, ResourceLimit
 from ackwire.message import Message
 from tests.helpers.broker_rig import BrokerRig, text_of
@@ -51,9 +50,6 @@ class CursorsStandIn:
         if self._lost is not None and to >= self._lost:
             raise RangeGone(f"message {self._lost} is lost")
         return self._rows[after:to]
-
-    def browse_rows(self, _: Destination, after: int, to: int, limit: int) -> list[Row]:
-        return [(n * 10, frame, r) for n, frame, r in self._rows if after < n * 10 <= to][:limit]
 
 
 def table(body: bytes) -> Any:
@@ -143,13 +139,16 @@ def test_others_get_their_turn_while_a_range_is_read() -> None:
 
 def test_queue_is_read_without_consuming() -> None:
     async def test(client: HttpClient, http: HttpRig) -> None:
-        http.rig.connect().send("queue://orders")
+        producer = http.rig.connect()
+        sequences = [producer.send("queue://orders", f"order {number}").sequence for number in range(1000)]
+        http.rig.consumer("queue://orders", prefetch=10)
         everything = table((await client.get("/v1/queues/orders/messages")).body)
-        assert everything["sequence"].to_pylist() == list(range(10, 10_010, 10))
-        some = table((await client.get("/v1/queues/orders/messages?after=20&to=50")).body)
-        assert some["sequence"].to_pylist() == [30, 40, 50]
+        assert everything["sequence"].to_pylist() == sequences
+        assert everything["text"].to_pylist()[:2] == ["order 0", "order 1"]
+        some = await client.get(f"/v1/queues/orders/messages?after={sequences[1]}&to={sequences[4]}")
+        assert table(some.body)["sequence"].to_pylist() == sequences[2:5]
 
-    with_client(test, browsing=CursorsStandIn(1000))
+    with_client(test)
 
 
 # --- staging -------------------------------------------------------------------------------------------
@@ -338,7 +337,7 @@ def test_damaged_stream_is_staged_or_refused_and_nothing_worse(seed: int, caplog
         ]
     )
 
-    async def test(client: HttpClient, _: HttpRig) -> None:
+    async def test(client: HttpClient, http: HttpRig) -> None:  # noqa: ARG001
         for _ in range(30):
             body = bytearray(good)
             for _ in range(chance.randrange(1, 4)):
@@ -361,3 +360,49 @@ def test_without_pyarrow_there_is_advice(monkeypatch: pytest.MonkeyPatch) -> Non
             assert 'pip install "ackwire[http]"' in reply.json["error"]
 
     with_client(test, cursors=CursorsStandIn(10), staging=StagingStandIn())
+
+
+# --- the whole way -------------------------------------------------------------------------------------
+
+
+def test_what_is_staged_is_invisible_until_its_batch_is_committed_and_then_read_by_a_cursor() -> None:
+    async def test(client: HttpClient, http: HttpRig) -> None:
+        assert (await client.post("/v1/cursors", {"name": "lake", "destination": "orders"})).status == 200
+        for part in ("p1", "p2"):
+            target = f"/v1/producers/job/parts/{part}?batch=1&destination=orders"
+            assert (await client.post(target, body=stream([texts(700, part)]))).json == {"messages": 700}
+        assert table((await client.get("/v1/queues/orders/messages")).body).num_rows == 0
+        assert (await client.post("/v1/cursors/lake/latest", {"after": 0, "limit": 5000})).json == {"latest": 0}
+        terms = {"batch": 1, "parts": ["p1", "p2"]}
+        assert (await client.post("/v1/producers/job/commit", terms)).json == {"committed": True, "last_batch": 1}
+        assert (await client.post("/v1/producers/job/commit", terms)).json == {"committed": False, "last_batch": 1}
+        latest = asyncio.ensure_future(client.post("/v1/cursors/lake/latest", {"after": 0, "limit": 5000}))
+        while not latest.done():
+            await asyncio.sleep(0)
+            http.rig.clock.advance(0)  # lets the broker go on with its next turn
+        assert latest.result().json == {"latest": 1400}
+        for _ in range(2):
+            found = table((await client.get("/v1/cursors/lake/messages?after=0&to=1400")).body)
+            assert found["sequence"].to_pylist() == list(range(1, 1401))
+            assert found["text"].to_pylist() == [f"{part} {n}" for part in ("p1", "p2") for n in range(700)]
+        assert (await client.post("/v1/cursors/lake/commit", {"to": 1000})).json == {"committed": 1000}
+        assert (await client.get("/v1/cursors/lake/messages?after=0&to=1400")).error == (410, "gone")
+        assert (await client.get("/v1/cursors/lake/messages?after=1400&to=1500")).error == (409, "conflict")
+        assert (await client.get("/v1/cursors/lake")).json["lag"] == 400
+        assert (await client.delete("/v1/cursors/lake")).status == 200
+        assert (await client.get("/v1/cursors/lake")).error == (404, "unknown")
+
+    with_client(test)
+
+
+def test_part_is_dropped_and_an_unknown_one_is_told() -> None:
+    async def test(client: HttpClient, _: HttpRig) -> None:
+        await client.post(PART, body=stream([texts(3)]))
+        parts = [{"part": "p1", "batch": 7, "messages": 3}]
+        assert (await client.get("/v1/producers/job")).json == {"last_batch": None, "parts": parts}
+        assert (await client.delete("/v1/producers/job/parts/p1")).status == 200
+        assert (await client.delete("/v1/producers/job/parts/p1")).error == (404, "unknown")
+        reply = await client.post("/v1/producers/job/commit", {"batch": 7, "parts": ["p1"]})
+        assert reply.error == (409, "conflict")
+
+    with_client(test)

@@ -1,31 +1,22 @@
 """The metrics: every figure true, the text exact, the number of labels bounded."""
 
 import asyncio
-from dataclasses import dataclass
 
 from ackwire.admin import metrics
 from ackwire.admin.metrics import StoreFacts
-from ackwire.destinations import Destination, parse_destination
+from ackwire.destinations import parse_destination
 from tests.helpers.broker_rig import BrokerRig
 from tests.helpers.prometheus import Labels, parse
 
 STORE = StoreFacts("journal", lambda: 4096, 1_000_000)
 
 
-@dataclass(frozen=True)
-class Facts:
-    name: str
-    destination: Destination
-    selector: str | None = None
-    committed: int = 3
-    assigned: int = 8
-    waiting: int = 2
-    lag: int = 7
-    oldest_ms: int | None = None
+def rendered(rig: BrokerRig) -> dict[str, dict[Labels, float]]:
+    return parse(asyncio.run(metrics.render(rig.broker, STORE, 12.5)))
 
 
-def rendered(rig: BrokerRig, *cursors: Facts) -> dict[str, dict[Labels, float]]:
-    return parse(asyncio.run(metrics.render(rig.broker, STORE, 12.5, cursors)))
+def raise_(error: Exception) -> None:
+    raise error
 
 
 def of(where: str) -> Labels:
@@ -101,8 +92,27 @@ def test_temporary_destinations_are_summed() -> None:
 
 
 def test_cursors_have_figures() -> None:
-    found = rendered(BrokerRig(), Facts("lake", parse_destination("queue://orders")))
+    rig = BrokerRig()
+    cursors = rig.broker.cursors
+    cursors.open("lake", parse_destination("queue://orders"))
+    for _ in range(8):
+        rig.connect().send("queue://orders")
+    numbers: list[int] = []
+    cursors.latest("lake", 0, 5, numbers.append, raise_)
+    cursors.commit("lake", 3, numbers.append, raise_)
+    found = rendered(rig)
     labels = frozenset({("cursor", "lake"), ("destination", "queue://orders")})
-    assert found["ackwire_cursor_assigned"][labels] == 8
+    assert found["ackwire_cursor_assigned"][labels] == 5
     assert found["ackwire_cursor_committed"][labels] == 3
-    assert found["ackwire_cursor_lag"][labels] == 7
+    assert found["ackwire_cursor_lag"][labels] == 5
+
+
+def test_staged_messages_are_counted() -> None:
+    rig = BrokerRig()
+    message = rig.connect().message("queue://orders")
+    message.sequence = rig.broker.staging.next_sequences(1)
+    rig.broker.staging.stage("job", 1, "p", [message], lambda: None, raise_)
+    found = rendered(rig)
+    assert found["ackwire_staged_parts"][frozenset()] == 1
+    assert found["ackwire_staged_messages"][frozenset()] == 1
+    assert found["ackwire_destination_pending"][of("queue://orders")] == 0

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from ackwire.admin.routes import refusal
+from ackwire.broker.cursors import CursorFacts
+from ackwire.broker.staging import ProducerFacts
 from ackwire.destinations import Destination, parse_destination
 from ackwire.errors import (
     BrokerError,
@@ -26,37 +28,29 @@ from ackwire.errors import (
 from tests.helpers.http_rig import HttpClient, HttpRig
 
 
-@dataclass(frozen=True)
-class Facts:
-    name: str
-    destination: Destination
-    selector: str | None = None
-    committed: int = 0
-    assigned: int = 0
-    waiting: int = 0
-    lag: int = 0
-    oldest_ms: int | None = None
+def new_facts(name: str, destination: Destination, selector: str | None = None) -> CursorFacts:
+    return CursorFacts(name, destination, selector, committed=0, assigned=0, waiting=0, oldest_ms=None)
 
 
 @dataclass
 class CursorsStandIn:
     """Remembers what it was asked, and answers later, as a disk would."""
 
-    known: dict[str, Facts] = field(default_factory=dict)
+    known: dict[str, CursorFacts] = field(default_factory=dict)
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     error: BrokerError | None = None
     answers: bool = True
 
-    def open(self, name: str, destination: Destination, selector: str | None, *, create: bool) -> Facts:
+    def open(self, name: str, destination: Destination, selector: str | None, *, create: bool) -> CursorFacts:
         self.asked.append(("open", name, destination, selector, create))
-        return self.known.setdefault(name, Facts(name, destination, selector))
+        return self.known.setdefault(name, new_facts(name, destination, selector))
 
-    def facts(self, name: str) -> Facts:
+    def facts(self, name: str) -> CursorFacts:
         if name not in self.known:
             raise UnknownResource(f"cursor {name} does not exist")
         return self.known[name]
 
-    def all(self) -> list[Facts]:
+    def all(self) -> list[CursorFacts]:
         return list(self.known.values())
 
     def latest(self, name: str, after: int, limit: int, on_done: Any, on_failed: Any) -> None:
@@ -79,12 +73,6 @@ class CursorsStandIn:
             loop.call_soon(on_done, *value)
 
 
-@dataclass(frozen=True)
-class Producer:
-    last_batch: int | None
-    parts: tuple[str, ...]
-
-
 @dataclass
 class StagingStandIn:
     asked: list[tuple[Any, ...]] = field(default_factory=list)
@@ -97,13 +85,8 @@ class StagingStandIn:
     def drop(self, producer: str, part: str) -> None:
         self.asked.append(("drop", producer, part))
 
-    def facts(self, _: str) -> Producer:
-        return Producer(4, ("p1",))
-
-
-class BrowsingStandIn:
-    def browse_ranges(self, _: Destination, parts: int) -> tuple[list[tuple[int, int]], int]:
-        return [(0, 10 * parts)], 3
+    def facts(self, producer: str) -> ProducerFacts:
+        return ProducerFacts(producer, 4, (("p1", 5, 70),))
 
 
 def with_client(test: Callable[[HttpClient, HttpRig], Coroutine[Any, Any, None]], **parts: Any) -> None:
@@ -206,7 +189,7 @@ def test_cursor_is_opened_on_its_terms() -> None:
 
 
 def test_cursor_is_read_committed_and_closed_by_name() -> None:
-    cursors = CursorsStandIn({"a/b c": Facts("a/b c", parse_destination("orders"))})
+    cursors = CursorsStandIn({"a/b c": new_facts("a/b c", parse_destination("orders"))})
 
     async def test(client: HttpClient, _: HttpRig) -> None:
         assert (await client.get("/v1/cursors/a%2Fb%20c")).json["name"] == "a/b c"
@@ -288,16 +271,28 @@ def test_name_in_a_path_that_is_no_utf8_is_refused() -> None:
 # --- queues --------------------------------------------------------------------------------------------
 
 
-def test_ranges_of_a_queue_that_exists() -> None:
+def test_ranges_of_a_queue_hold_all_its_messages() -> None:
     async def test(client: HttpClient, http: HttpRig) -> None:
-        http.rig.connect().send("queue://a/b")
-        assert (await client.get("/v1/queues/a%2Fb/ranges?parts=2")).json == {"ranges": [[0, 20]], "messages": 3}
-        assert (await client.get("/v1/queues/a%2Fb/ranges")).json["ranges"] == [[0, 10]]
+        producer = http.rig.connect()
+        sequences = [producer.send("queue://a/b").sequence for _ in range(10)]
+        one = await client.get("/v1/queues/a%2Fb/ranges")
+        assert one.json == {"ranges": [[0, sequences[-1]]], "messages": 10}
+        four = (await client.get("/v1/queues/a%2Fb/ranges?parts=4")).json["ranges"]
+        assert [sum(1 for it in sequences if after < it <= to) for after, to in four] == [2, 3, 2, 3]
+        assert len((await client.get("/v1/queues/a%2Fb/ranges?parts=100")).json["ranges"]) == 10
         assert (await client.get("/v1/queues/a%2Fb/ranges?parts=0")).error == (400, "bad-request")
+
+    with_client(test)
+
+
+def test_empty_queue_has_no_ranges_and_an_unknown_one_is_an_error() -> None:
+    async def test(client: HttpClient, http: HttpRig) -> None:
+        http.rig.consumer("queue://idle")
+        assert (await client.get("/v1/queues/idle/ranges?parts=3")).json == {"ranges": [], "messages": 0}
         assert (await client.get("/v1/queues/other/ranges")).error == (404, "unknown")
         assert (await client.get("/v1/queues/other/messages")).error == (404, "unknown")
 
-    with_client(test, browsing=BrowsingStandIn())
+    with_client(test)
 
 
 # --- staged batches ------------------------------------------------------------------------------------
@@ -312,7 +307,10 @@ def test_batch_is_committed_with_its_parts() -> None:
         staging.is_repetition = True
         again = await client.post("/v1/producers/job/commit", {"batch": 4, "parts": []})
         assert again.json == {"committed": False, "last_batch": 4}
-        assert (await client.get("/v1/producers/job")).json == {"last_batch": 4, "parts": ["p1"]}
+        assert (await client.get("/v1/producers/job")).json == {
+            "last_batch": 4,
+            "parts": [{"part": "p1", "batch": 5, "messages": 70}],
+        }
         assert (await client.delete("/v1/producers/job/parts/p%2F1")).status == 200
 
     with_client(test, staging=staging)
