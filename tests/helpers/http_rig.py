@@ -134,7 +134,10 @@ class HttpClient:
 
 
 class HttpRig:
-    """A broker and its API; *cursors* and *staging* stand in for the broker's. *settings* are those of `[http]` that differ from the defaults."""
+    """A broker and its API; *cursors* and *staging* stand in for the broker's own.
+
+    *settings* are those of `[http]` that differ from the defaults.
+    """
 
     def __init__(self, *, cursors: Any = None, staging: Any = None, **settings: Any) -> None:
         self.rig = BrokerRig()
