@@ -45,12 +45,16 @@ class Unwritten:
         """It is in the file now."""
 
 
+_GOES_ON: Final = int(Flag.GOES_ON)
+_CONTINUES: Final = int(Flag.CONTINUES)
+
+
 def mark_groups(records: list[Unwritten]) -> None:
     """Set the flags of records that take effect together."""
     for record, following in pairwise(records):
         if record.group and record.group == following.group:
-            record.flags |= Flag.GOES_ON
-            following.flags |= Flag.CONTINUES
+            record.flags |= _GOES_ON
+            following.flags |= _CONTINUES
 
 
 @final
