@@ -30,7 +30,8 @@ from ackwire.spark.session import cores
 _ARROW_END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """The last bytes of a complete Arrow stream."""
 
-_READ_ALL_MAX: Final = 2**31 - 1
+_NUMBERED_AT_ONCE_MAX: Final = 10_000_000
+"""How many messages one request may make a cursor number."""
 
 _log: Final = logging.getLogger("ackwire.spark")
 
@@ -226,8 +227,7 @@ class CursorReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position = read_offset(start, self._cursor).number
         after = self._available_start(position)
         self._commit(after)  # asked for more, Spark has written down that all before is done
-        room = self._room(after, limit)
-        latest = self._broker().latest(self._cursor, after, room) if room > 0 else after
+        latest = self._latest(after, after + self._room(after, limit))
         self._assigned = max(self._assigned, latest)
         if latest == position:
             return start
@@ -294,11 +294,20 @@ class CursorReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._broker().cursor(self._cursor).end - after
         if self._target is not None:
             rows = min(rows, self._target - after)
-        return min(rows, _READ_ALL_MAX)
+        return max(rows, 0)
+
+    def _latest(self, after: int, wanted: int) -> int:
+        """How far the cursor can be read, up to *wanted*."""
+        latest, is_more = after, True
+        while is_more and latest < wanted:
+            limit = min(wanted - latest, _NUMBERED_AT_ONCE_MAX)
+            before, latest = latest, self._broker().latest(self._cursor, latest, limit)
+            is_more = latest - before == limit
+        return latest
 
     def _commit(self, to: int) -> None:
         self._opened()
-        if to > self._committed:
+        if self._committed < to <= self._assigned:  # beyond: an offset from before a gap that was accepted
             self._committed = self._broker().commit_cursor(self._cursor, to)
 
     def _available_start(self, number: int) -> int:
@@ -327,7 +336,7 @@ def _loss(cursor: str, number: int, committed: int, assigned: int) -> str:
 
 def _what_to_do(cursor: str) -> str:
     return (
-        "Use the checkpoint that belongs to it, or give each query a cursor of its own; to go on without those "
-        "messages, set option failOnDataLoss to false, or start with a new checkpointLocation, which begins where cursor "
+        "Use the checkpoint that belongs to it, or give each query a cursor of its own; to go on without those, set "
+        "option failOnDataLoss to false, or start with a new checkpointLocation, which begins where cursor "
         f"{cursor!r} is"
     )

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import ackwire
 from ackwire.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _prepare_workers() -> None:
     """Workers are the same Python, and find the same Ackwire."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    here = str(Path(__file__).resolve().parents[2])
+    here = str(Path(ackwire.__file__).absolute().parents[1])
     known = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     if here not in known and here not in (*site.getsitepackages(), site.getusersitepackages()):
         os.environ["PYTHONPATH"] = os.pathsep.join([here, *known])
