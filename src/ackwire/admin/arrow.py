@@ -27,8 +27,6 @@ CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"
 _ROWS_PER_TURN: Final = 256
 _ROWS_AT_FIRST: Final = 16
 """Nobody knows yet how large they are."""
-_ROWS_SKIPPED_MAX: Final = 4096
-"""Unreadable messages of a queue in a row that a look at it passes over."""
 _BYTES_PER_TURN: Final = MIB
 _BATCH_ROWS: Final = 8000
 _BATCH_BYTES: Final = 4 * MIB
@@ -90,8 +88,7 @@ class Sparse:
         self._after = after
 
     def next(self, limit: int) -> Rows | None:
-        # Those that cannot be read are left out, and a whole slice of them is not the end yet.
-        rows = self._read(self._after, limit) or self._read(self._after, _ROWS_SKIPPED_MAX)
+        rows = self._read(self._after, limit)
         if not rows:
             return None
         self._after = rows[-1][0]

@@ -540,7 +540,15 @@ class Queue:
         return sorted(found)
 
     def look(self, after: int, to: int, limit: int) -> list[tuple[int, bytes, int]]:
-        """Sequence, bytes and redeliveries of the next messages behind *after*, up to *to*, at most *limit*."""
+        """Sequence, bytes and redeliveries of the next messages behind *after*, up to *to*, at most *limit*; none means
+        that there are no more. What cannot be read is left out, and has been reported."""
+        while True:
+            rows, last = self._look(after, to, limit)
+            if rows or last is None:
+                return rows
+            after = last
+
+    def _look(self, after: int, to: int, limit: int) -> tuple[list[tuple[int, bytes, int]], int | None]:
         found: dict[int, Message | PagedOut | int] = {}
         for number, level in enumerate(self._levels):
             found.update((it.sequence, it.entry) for it in level.between(after, to, limit, NO_LIMIT))
@@ -556,7 +564,7 @@ class Queue:
                 rows.append((sequence, entry.frame, entry.redelivery_counter))
             elif (frame := read[sequence]) is not None:
                 rows.append((sequence, *frame))
-        return rows
+        return rows, shown[-1] if shown else None
 
     # ---- cursors and staged batches ----------------------------------------------------------------------------
 
