@@ -71,7 +71,12 @@ def send_all(producer: socket.socket, data: bytes) -> None:
 
 
 def encoded_messages(numbers: range) -> bytes:
-    frame = bytearray(Codec(samples.LOOSE).encode(samples.text_message(MARKER)))
+    return encoded(Codec(samples.LOOSE).encode(samples.text_message(MARKER)), numbers)
+
+
+def encoded(template: bytes, numbers: range) -> bytes:
+    """A frame for each of *numbers*, like *template*, whose number is `MARKER`."""
+    frame = bytearray(template)
     place = frame.index(_NUMBER.pack(MARKER))
     out = bytearray()
     for number in numbers:

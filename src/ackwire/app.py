@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ackwire.audit.opening import opened_audit
 from ackwire.broker.broker import Broker
 from ackwire.clock import Clock, SystemClock
 from ackwire.config import Settings
@@ -28,7 +29,7 @@ from ackwire.store.index import LmdbIndex
 from ackwire.store.journal.recovery import UnusableStore
 from ackwire.store.memory import MemoryStore
 from ackwire.store.temp import TempStore
-from ackwire.wire.openwire.editor import OpenWireEditor
+from ackwire.wire.openwire.editor import OpenWireEditor, producer_text, transaction_text
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ async def serve(
         editor = OpenWireEditor(
             f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
         )
-        with _temp_store(settings) as temp:
+        with (
+            opened_audit(settings, clock, producer_text=producer_text, transaction_text=transaction_text) as audit,
+            _temp_store(settings) as temp,
+        ):
             broker = Broker(
                 clock=clock,
                 store=store,
@@ -87,7 +91,12 @@ async def serve(
                 settings=settings,
                 policies=Policies(settings.policies),
                 temp=temp,
+                audit=audit,
             )
+            if audit is not None:
+                audit.join(broker.flow.on_audit_full)
+                if isinstance(store, JournalStore):
+                    store.before_write = audit.flush
             broker.start()
             broker.answer_questions()
             http = _http(broker, settings, store, failure) if settings.http.listen else None

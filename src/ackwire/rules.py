@@ -57,6 +57,8 @@ class Rule:
     choices: tuple[str, ...] = ()
     enum: type[Enum] | None = None
     """The choices are the values of this enum, and the setting is one of its members."""
+    may_be_empty: bool = False
+    """An empty text says: none."""
     percent: int = 0
     """Above 0: bytes may also be a percentage, and by default they are this one."""
     percent_of: Whole = Whole.MEMORY

@@ -14,6 +14,8 @@ from typing import final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
+from ackwire.broker.auditing import Audit
+from ackwire.broker.census import Census
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.cursors import CURSOR_CLIENT_ID, Cursors, Row
 from ackwire.broker.handover import Desk
@@ -57,8 +59,11 @@ class Broker:
         settings: Settings,
         policies: Policies | None = None,
         temp: Spill | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self.clock = clock
+        self.audit = audit
+        """Is told what happens to every message, if anybody wants to know."""
         self.editor = editor
         self.broker_id = f"ID:{settings.broker.name}-{clock.now_ms()}"
         """This run of this broker, for clients that ask whom they talk to."""
@@ -78,6 +83,7 @@ class Broker:
         self.cursors = Cursors(self, store)
         self.staging = Staging(self, store)
         self._questions = Questions(self)
+        self._census = Census(self)
 
     def _has_undecided_acks(self, connection: Connection) -> bool:
         return any(transaction.acks for transaction in self.transactor.transactions.of_connection(connection))
@@ -310,8 +316,11 @@ class Broker:
 
     def start(self) -> None:
         """Bring back what the store has kept, and begin the work that time triggers."""
-        restore(self, self._store)
+        untold = None if self.audit is None else self.audit.started(self._store.last_sequence())
+        restore(self, self._store, untold)
         self.staging.start()
+        if self.audit is not None:
+            self._census.begin(self.audit)
         self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
 
     def stop(self) -> None:
@@ -320,6 +329,8 @@ class Broker:
         self.staging.stop()
         for queue in self.registry.queues():
             queue.stop()
+        if self.audit is not None:
+            self._census.end(self.audit, self._store)
 
     def answer_questions(self) -> None:
         """Listen to clients that ask why (`questions.py`)."""

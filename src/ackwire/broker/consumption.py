@@ -1,19 +1,21 @@
 """How messages go out: subscriptions of every kind, acks, pulls, dead letters (SEMANTICS A3, C, D, E, F)."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.acks import AckKind, InFlight
+from ackwire.broker.auditing import Event
 from ackwire.broker.queue import Queue
 from ackwire.broker.redelivery import (
     CAUSE_PROPERTY,
     DELAY_PROPERTY,
     ORIGINAL_DELIVERY_MODE_PROPERTY,
     ORIGINAL_EXPIRATION_PROPERTY,
+    Verdict,
     judge,
     redelivery_delay_seconds,
 )
@@ -45,6 +47,9 @@ _CONSUMED_PARTS_MAX: Final = 256
 
 _PULLS_MAX: Final = 1000
 """Pulls of one consumer that may wait; clients have one."""
+
+_REJECTED: Final = "rejected by the consumer"
+_TOO_SLOW: Final = "the subscriber is too slow"
 
 _log = logging.getLogger(__name__)
 
@@ -168,6 +173,7 @@ class Consumption:
             pending_bytes_max=self._broker.settings.destinations.topic_pending_bytes_max,
             pending_messages_max=_lower(request.pending_messages_max, policy.topic_pending_messages_max),
             eviction=policy.eviction,
+            audit=self._broker.audit,
         )
         connection.subscriptions[request.consumer_id] = subscription
         self._topics[subscription] = {}
@@ -358,9 +364,9 @@ class Consumption:
         match kind:
             case AckKind.STANDARD | AckKind.UNMATCHED:
                 messages = in_flight.take_range(first, last, count)
-                self._finish_or_collect(subscription, messages, transaction)
+                self._finish_or_collect(subscription, messages, transaction, kind)
             case AckKind.INDIVIDUAL:
-                self._finish_or_collect(subscription, [in_flight.take_one(last)], transaction)
+                self._finish_or_collect(subscription, [in_flight.take_one(last)], transaction, kind)
             case AckKind.DELIVERED:
                 subscription.extend(last)
                 self.pump(subscription)
@@ -375,43 +381,61 @@ class Consumption:
         """What most acks ask for, on the shortest way: one message of a consumer of one queue is done."""
         attached = self._attached[subscription]
         if len(attached) > 1:
-            self._finish_or_collect(subscription, [subscription.in_flight.take_one(key)], None)
+            self._finish_or_collect(subscription, [subscription.in_flight.take_one(key)], None, AckKind.STANDARD)
             return
         (queue,) = attached.values()
-        queue.finish([subscription.in_flight.take_one(key)])
+        message = subscription.in_flight.take_one(key)
+        if queue.audit is not None:
+            queue.audit.acked(queue, message, subscription)
+        queue.finish([message])
         subscription.finished(1)
         queue.resume(subscription)
 
     def _finish_or_collect(
-        self, subscription: QueueSubscription, messages: list[Message], transaction: Transaction | None
+        self,
+        subscription: QueueSubscription,
+        messages: list[Message],
+        transaction: Transaction | None,
+        kind: AckKind,
     ) -> None:
         if transaction is None:
             for queue, theirs in self._by_queue(subscription, messages):
+                if queue.audit is not None:
+                    queue.audit.acked_all(queue, theirs, subscription, kind, None)
                 queue.finish(theirs)
         else:
-            self._collect(subscription, messages, transaction)
+            self._collect(subscription, messages, transaction, kind)
         subscription.finished(len(messages))
         self.pump(subscription)
 
-    def _collect(self, subscription: QueueSubscription, messages: list[Message], transaction: Transaction) -> None:
+    def _collect(
+        self, subscription: QueueSubscription, messages: list[Message], transaction: Transaction, kind: AckKind
+    ) -> None:
         """Leave the end of *messages* to *transaction*; the queues are noted now: the consumer may be gone by then."""
         by_queue = self._by_queue(subscription, messages)
         subscription.in_flight.expect_back(messages)
+        as_acked = (kind, transaction.transaction_id)
         transaction.acks.append(
             AckedMessages(
                 subscription,
                 messages,
                 by_queue,
-                finish=lambda: self._finish(subscription, messages, by_queue),
+                finish=lambda: self._finish(subscription, messages, by_queue, as_acked),
                 undo=lambda: self._undo(subscription, messages, by_queue),
             )
         )
 
     def _finish(
-        self, subscription: QueueSubscription, messages: list[Message], by_queue: "list[tuple[Queue, list[Message]]]"
+        self,
+        subscription: QueueSubscription,
+        messages: list[Message],
+        by_queue: "list[tuple[Queue, list[Message]]]",
+        as_acked: tuple[AckKind, Hashable],
     ) -> None:
         """A committed ack."""
         for queue, theirs in by_queue:
+            if queue.audit is not None:
+                queue.audit.acked_all(queue, theirs, subscription, *as_acked)
             queue.finish(theirs)
         subscription.in_flight.decide(messages)
         if subscription in self._attached:
@@ -425,9 +449,11 @@ class Consumption:
         if subscription in self._attached:
             subscription.in_flight.put_back_first(messages)
             return
-        for message in messages:
-            message.redelivery_counter += 1
         for queue, theirs in by_queue:
+            for message in theirs:
+                message.redelivery_counter += 1
+                if queue.audit is not None:
+                    queue.audit.happened(Event.REDELIVERED, queue, message, subscription)
             queue.put_back(theirs)
 
     def _by_queue(
@@ -451,14 +477,19 @@ class Consumption:
                 delay = redelivery_delay_seconds(queue.policy, message.redelivery_counter)
                 if delay is None:
                     with self._store.atomically():
-                        self.dead_letter(queue, message, cause or "rejected by the consumer", expired=False)
+                        verdict = self.dead_letter(queue, message, cause or _REJECTED, expired=False)
+                        if queue.audit is not None:
+                            event = Event.DISCARDED if verdict.queue is None else Event.DEAD_LETTERED
+                            queue.audit.happened(event, queue, message, subscription, verdict.reason)
                         queue.finish([message])
                 else:
-                    self._redeliver_later(queue, message, delay)
+                    again = self._redeliver_later(queue, message, delay)
+                    if queue.audit is not None:
+                        queue.audit.happened(Event.REDELIVERED, queue, again, subscription, cause or _REJECTED)
         subscription.finished(len(messages))
         self.pump(subscription)
 
-    def _redeliver_later(self, queue: Queue, message: Message, delay_seconds: float) -> None:
+    def _redeliver_later(self, queue: Queue, message: Message, delay_seconds: float) -> Message:
         """Offer *message* again after a while, marked: the Java client lets it pass though it gave it up once."""
         delay: dict[str, Value] = {DELAY_PROPERTY: Long(round(delay_seconds * 1000))}
         again = self._broker.editor.readdressed(message, message.destination, properties=delay)
@@ -466,6 +497,7 @@ class Consumption:
         again.redelivery_counter = message.redelivery_counter + 1
         queue.replace(message, again)
         self._broker.clock.call_later(delay_seconds, lambda: queue.put_back([again]))
+        return again
 
     def _expire_at_client(self, subscription: QueueSubscription, messages: list[Message]) -> None:
         """EXPIRED: the client found them too old. By our clock they may not be (N1): they are kept as dead letters."""
@@ -474,14 +506,15 @@ class Consumption:
         subscription.finished(len(messages))
         self.pump(subscription)
 
-    def dead_letter(self, queue: Queue, message: Message, cause: str, *, expired: bool) -> None:
-        """Move a copy of *message* to where dead letters go, with the cause (F4)."""
+    def dead_letter(self, queue: Queue, message: Message, cause: str, *, expired: bool) -> Verdict:
+        """Move a copy of *message* to where dead letters go, with the cause (F4); the answer is what became of it."""
         is_topic = isinstance(queue.place, DurableKey)
         verdict = judge(queue.policy, message, is_topic=is_topic, expired=expired, cause=cause)
         if verdict.queue is None or verdict.queue == message.destination:
             _log.info("a message of %r was discarded: %s", queue, verdict.reason)
-            return
+            return Verdict(None, verdict.reason)
         self._keep_dead_letter(message, verdict.queue, cause)
+        return verdict
 
     def _keep_dead_letter(self, message: Message, where: Destination, cause: str) -> None:
         added: dict[str, Value] = {CAUSE_PROPERTY: cause, ORIGINAL_EXPIRATION_PROPERTY: Long(message.expiration)}
@@ -542,6 +575,9 @@ class Consumption:
     def on_discarded(self, topic: Topic, subscription: TopicSubscription, messages: list[Message]) -> None:
         if subscription.dropped == len(messages):
             _log.warning("%r is too slow: its oldest waiting messages are dropped", subscription)
+        if topic.audit is not None:
+            for message in messages:
+                topic.audit.happened(Event.DISCARDED, topic, message, subscription, _TOO_SLOW)
         for count, message in enumerate(messages, subscription.dropped - len(messages) + 1):
             self._broker.advisories.discarded(topic.destination, message, subscription, count)
 
@@ -574,9 +610,16 @@ class Consumption:
                 queue.resume(subscription)
         elif isinstance(subscription, TopicSubscription):
             for message in subscription.pump(self._broker.clock.now_ms()):
+                self._tell_expired_copy(subscription, message)
                 self._broker.advisories.expired(message.destination, message)
         elif isinstance(subscription, BrowserSubscription):
             self._show(subscription)
+
+
+    def _tell_expired_copy(self, subscription: TopicSubscription, message: Message) -> None:
+        topic = self._broker.registry.router.get(message.destination)
+        if isinstance(topic, Topic) and topic.audit is not None:
+            topic.audit.happened(Event.EXPIRED, topic, message, subscription)
 
 
 def _lower(asked: int, limit: int | None) -> int | None:

@@ -36,6 +36,7 @@ class Intake:
     def __init__(self, broker: "Broker", store: Store) -> None:
         self._broker = broker
         self._store = store
+        self._audit = broker.audit
         self._sequences = itertools.count(1)
         self._repetitions = Repetitions(store)
 
@@ -200,6 +201,8 @@ class Intake:
         # `mentions_scheduler`, written out: every message with properties passes here.
         if offset and message.frame.find(SCHEDULER_MARK, offset) >= 0 and self._broker.scheduler.take(message):
             return
+        if self._audit is not None:
+            self._audit.coming = message
         self.put(connection, message)
 
     def _refuse_advisories(self, where: Destination) -> None:
@@ -216,11 +219,17 @@ class Intake:
             parts = self.parts(where)
             for part in parts:
                 self._broker.registry.get_or_make(part)  # all of them, or none
+            self.tell_sent(message)
             with self._store.atomically():  # all of them after a crash too, or a repetition would not bring the rest
                 for part in parts:
                     self._put(connection, self.copy_for(message, part, original=where), part)
         else:
             self._put(connection, message, where)
+
+    def tell_sent(self, message: Message) -> None:
+        """Let the audit know that *message* was taken, if it was and that was not told yet."""
+        if self._audit is not None and self._audit.coming is message:
+            self._audit.sent(message)
 
     def copy_for(self, message: Message, where: Destination, *, original: Destination) -> Message:
         """A copy of *message*, sent to *original*, for one of the destinations that this stands for."""
@@ -233,6 +242,7 @@ class Intake:
         if isinstance(target, Queue):
             self.enqueue(target, message)
             return
+        self.tell_sent(message)
         has_expired = 0 < message.expiration <= self._broker.clock.now_ms()
         if has_expired:
             self._broker.advisories.expired(where, message)

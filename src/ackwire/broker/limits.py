@@ -87,6 +87,7 @@ class FlowControl:
         """Bytes of messages in memory: what is paged out takes none."""
         self.uncommitted_bytes = 0
         """The part of them that was sent in open transactions."""
+        self._audit_is_full: str | None = None
         store.on_room(self.release)
 
     @property
@@ -116,10 +117,18 @@ class FlowControl:
 
     def is_full(self) -> str | None:
         """Why nothing of any kind should be added now, or None."""
-        return self._store.full() or self.memory_is_full()
+        return self._audit_is_full or self._store.full() or self.memory_is_full()
+
+    def on_audit_full(self, why: str | None) -> None:
+        """The audit has no room for what would happen next, or has it again: None."""
+        self._audit_is_full = why
+        if why is None:
+            self.release()
 
     def no_space(self, message: Message) -> str | None:
         """Why there is no space for *message*, as a sentence with the limit; None if there is."""
+        if self._audit_is_full is not None:
+            return self._audit_is_full
         if message.persistent and not message.destination.kind.is_temporary:
             full = self._store.full()
             if full is not None or self._store.pages:
@@ -131,6 +140,7 @@ class FlowControl:
         """Whether any send can go on at once: nobody waits, and nothing is full."""
         return (
             not self._held
+            and self._audit_is_full is None
             and self.used_bytes - self.uncommitted_bytes < self.memory_bytes_max
             and self._store.full() is None
         )

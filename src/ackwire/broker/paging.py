@@ -104,13 +104,13 @@ class Pager:
 class QueuePages:
     """What one queue has out of memory, and how it gets it back."""
 
-    def __init__(self, place: Place, pager: Pager, *, is_stored: bool, on_lost: Callable[[int], None]) -> None:
+    def __init__(self, place: Place, pager: Pager, *, is_stored: bool, on_lost: Callable[[int, int], None]) -> None:
         self._place = place
         self._pager = pager
         self._flow = pager.flow
         self._is_stored = is_stored
         self._on_lost = on_lost
-        """Told the size of a message that cannot be brought back."""
+        """Told sequence and size of a message that cannot be brought back."""
 
     @property
     def is_tight(self) -> bool:
@@ -196,7 +196,7 @@ class QueuePages:
         _log.error("message %d of %r is lost: it cannot be read again", sequence, self._place)
         if isinstance(ticket, int) and ticket:
             self._pager.free([ticket])
-        self._on_lost(size_bytes)
+        self._on_lost(sequence, size_bytes)
 
     # ---- a look at what is there -------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ count: some 30 bytes for each, so that millions may wait.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import Final, NamedTuple, final
@@ -101,6 +101,11 @@ class PendingList:
     def sequences(self) -> list[int]:
         """Of all that are here, in order."""
         return [it for it, entry in zip(self._sequences, self._items, strict=True) if entry is not None]
+
+    def entries(self) -> Iterator[tuple[Entry, int]]:
+        """Everything that is here, in order, each with its sequence."""
+        pairs = islice(zip(self._items, self._sequences, strict=True), self._head, None)
+        return ((entry, sequence) for entry, sequence in pairs if entry is not None)
 
     @property
     def first_position(self) -> int:

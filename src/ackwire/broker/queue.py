@@ -14,7 +14,9 @@ The same class serves durable subscriptions: each is a queue with at most one co
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, final
+from urllib.parse import quote
 
+from ackwire.broker.auditing import Audit, Event
 from ackwire.broker.browsing import Snapshot
 from ackwire.broker.dispatch import Lane
 from ackwire.broker.groups import MessageGroups
@@ -40,6 +42,8 @@ _RESERVED_PER_TURN: Final = 20_000
 """Messages given to a cursor before others get their turn, where nobody has to look at them."""
 _EXPIRED_PER_TURN: Final = 2000
 """Expired messages that are dealt with before others get their turn."""
+_DELETED: Final = "its queue or subscription was deleted"
+_UNREADABLE: Final = "lost: it cannot be read again"
 
 
 class QueueEvents(Protocol):
@@ -77,8 +81,10 @@ class Queue:
         events: QueueEvents,
         pager: Pager,
         desk: Desk,
+        audit: Audit | None = None,
     ) -> None:
         self.place = place
+        self.audit = audit
         self.policy = policy
         self._store = store
         self._clock = clock
@@ -117,6 +123,25 @@ class Queue:
         return f"{self.place!r}"
 
     # ---- what is there -----------------------------------------------------------------------------------------
+
+    @property
+    def audit_name(self) -> str:
+        if isinstance(self.place, Destination):
+            return repr(self.place)
+        return f"durable://{quote(self.place.client_id, safe=' :@')}/{self.place.name}"
+
+    @property
+    def is_gone(self) -> bool:
+        """It was deleted; what transactions have of it ends with them."""
+        return self._is_gone
+
+    @property
+    def held_count(self) -> int:
+        """All its messages, those aside that wait for the end of a transaction."""
+        in_flight = sum(
+            sum(map(self.owns, s.in_flight)) if s.has_several_queues else len(s.in_flight) for s in self.subscriptions()
+        )
+        return self.pending_count + in_flight + len(self._set_aside)
 
     @property
     def pending_count(self) -> int:
@@ -199,6 +224,33 @@ class Queue:
             level.restore(mine)
         self.size_bytes += sum(level.paged_bytes for level in self._levels) - before
 
+    def tell_restored(self, sequences: Iterable[int], why: str) -> None:
+        """Let the audit know what an earlier run has left, as far as it may not know."""
+        if self.audit is not None:
+            self.audit.happened_to(Event.RESTORED, self, sequences, why)
+
+    def tell_not_kept(self, why: str, *, keeps_persistent: bool) -> int:
+        """The broker ends: let the audit know what ends with it. The answer is how many messages are kept."""
+        assert self.audit is not None
+        kept = 0
+        for entry, sequence in self._waiting_entries():
+            is_persistent = entry.persistent if isinstance(entry, Message) else not entry
+            if is_persistent and keeps_persistent and self.is_stored:
+                kept += 1
+            elif isinstance(entry, Message):
+                self.audit.happened(Event.DISCARDED, self, entry, None, why)
+            else:
+                self.audit.happened_to(Event.DISCARDED, self, (sequence,), why)
+        return kept + len(self._set_aside)
+
+    def _waiting_entries(self) -> Iterator[tuple[Message | int, int]]:
+        """Everything that waits, with its sequence; a ticket stands for what is paged out."""
+        for level in self._levels:
+            yield from level.entries()
+        for subscription in self.subscriptions():
+            for it, _ in subscription.waiting_in.get(self.place, ()):
+                yield (it.ticket if isinstance(it, PagedOut) else it), it.sequence
+
     def restore_handed_out(self, sequence: int) -> None:
         """Messages up to *sequence* may have reached consumers in an earlier run."""
         self._handover.restore(sequence)
@@ -223,6 +275,8 @@ class Queue:
         self._flow.used_bytes += size_bytes
         if message.group_id is None and message.expiration == 0 and self._deliver_directly(message):
             return
+        if self.audit is not None:
+            self.audit.stored(self, message)
         pending = self._levels[self._level_of(message)]
         pending.append(message)
         self.dispatch()
@@ -241,6 +295,8 @@ class Queue:
         subscription = lane.rotation.next(self.place)
         if subscription is None or message.key in subscription.in_flight:
             return False
+        if self.audit is not None:
+            self.audit.arrived(self, message, subscription)
         subscription.in_flight.add(message)
         self._handover.hand_over(subscription, message, False)
         return True
@@ -381,6 +437,8 @@ class Queue:
             if message.group_sequence < 0:
                 self._groups.close(message.group_id)
                 self._look_at_all_again()
+        if self.audit is not None:
+            self.audit.dispatched(self, message, owner)
         owner.in_flight.add(message)
         self._handover.hand_over(owner, message, first)
 
@@ -444,8 +502,11 @@ class Queue:
         in_flight = [message for message in subscription.in_flight if self.owns(message)]
         for message in in_flight:
             subscription.in_flight.take_one(message.key)
-            if was_delivered(message):
+            is_seen = was_delivered(message)
+            if is_seen:
                 message.redelivery_counter += 1
+            if self.audit is not None:
+                self.audit.happened(Event.REDELIVERED if is_seen else Event.RETURNED, self, message, subscription)
         returned = in_flight + [entry for entry, _ in subscription.waiting_in.pop(self.place, ())]
         if subscription is self._exclusive:
             self._choose_exclusive()
@@ -455,10 +516,13 @@ class Queue:
     def put_back(self, messages: list[Message]) -> None:
         """Messages return to their places and are offered again."""
         self._set_aside.difference_update(message.sequence for message in messages)
-        if self._is_gone:
-            self._forget(messages)
-        else:
+        if not self._is_gone:
             self._return(messages)
+            return
+        if self.audit is not None:
+            for message in messages:
+                self.audit.happened(Event.DISCARDED, self, message, None, _DELETED)
+        self._forget(messages)
 
     def _return(self, messages: Sequence[Message | PagedOut]) -> None:
         for level, pending in enumerate(self._levels):
@@ -722,8 +786,10 @@ class Queue:
                 self._pages.free((message.ticket,))
         self._flow.release()
 
-    def _lose(self, size_bytes: int) -> None:
+    def _lose(self, sequence: int, size_bytes: int) -> None:
         """A message that waited cannot be read any more; the store has said why."""
+        if self.audit is not None:
+            self.audit.happened_to(Event.DISCARDED, self, (sequence,), _UNREADABLE)
         self.lost += 1
         self.size_bytes -= size_bytes
 
@@ -743,6 +809,8 @@ class Queue:
 
     def _expire(self, message: Message) -> None:
         self.expired += 1
+        if self.audit is not None:
+            self.audit.happened(Event.EXPIRED, self, message)
         with self._store.atomically():  # the dead letter is there before the message has gone
             self._events.on_expired(self, message)
             self._forget([message])
@@ -797,6 +865,8 @@ class Queue:
 
     def purge(self) -> int:
         """Delete all pending messages; the answer is how many. Nothing is read, and the store writes it down once."""
+        if self.audit is not None:
+            self._tell_purged(self.audit)
         cleared = [level.clear() for level in self._levels]
         for subscription in self.subscriptions():
             cleared.append(_cleared([entry for entry, _ in subscription.waiting_in.pop(self.place, ())]))
@@ -809,6 +879,14 @@ class Queue:
             self._pages.free(it.tickets)
         self._flow.release()
         return count
+
+    def _tell_purged(self, audit: Audit) -> None:
+        event, why = (Event.DISCARDED, _DELETED) if self._is_gone else (Event.PURGED, None)
+        for entry, sequence in self._waiting_entries():
+            if isinstance(entry, Message):
+                audit.happened(event, self, entry, None, why)
+            else:
+                audit.happened_to(event, self, (sequence,), why)
 
     def _out_of_reach(self) -> set[int]:
         """The sequences of what does not wait: in flight, acknowledged in open transactions, to be offered later."""

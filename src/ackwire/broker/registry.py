@@ -10,6 +10,7 @@ from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.destinations import Destination, Kind
 from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised, ResourceLimit
 from ackwire.policy import DestinationPolicy, Policies
+from ackwire.question import QUESTIONS
 from ackwire.selector import compile_selector
 from ackwire.store.contract import DurableKey, DurableRecord, Place, Store
 
@@ -118,6 +119,7 @@ class Registry:
             events=self._broker.consumption,
             pager=self._broker.pager,
             desk=self._broker.desk,
+            audit=None if place == QUESTIONS else self._broker.audit,
         )
 
     def _topic(self, destination: Destination) -> Topic:
@@ -127,6 +129,7 @@ class Registry:
             editor=self._broker.editor,
             policy=self._policies.for_destination(destination),
             events=self._broker.consumption,
+            audit=None if is_advisory(destination) else self._broker.audit,
         )
 
     # ---- removing ----------------------------------------------------------------------------------------------

@@ -7,11 +7,13 @@ reach until it is decided.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from ackwire.broker.acks import AckKind
+from ackwire.broker.auditing import Event
 from ackwire.broker.queue import Queue
 from ackwire.broker.transactions import AckedMessages, Transaction, TransactionState
 from ackwire.destinations import Destination
@@ -37,8 +39,11 @@ _PORTION: Final = 65_536
 """Messages that are taken over at once: a long queue need not be in memory twice."""
 
 
-def restore(broker: "Broker", store: Store) -> None:
-    """Bring back everything that *store* has kept. Called once, before any client connects."""
+def restore(broker: "Broker", store: Store, untold: str | None = None) -> None:
+    """Bring back everything that *store* has kept. Called once, before any client connects.
+
+    *untold* is why the audit has to hear of each message, if it has.
+    """
     for record in store.durables():
         broker.registry.durable(record)
     prepared = list(store.prepared())
@@ -59,6 +64,8 @@ def restore(broker: "Broker", store: Store) -> None:
         queue.restore_handed_out(store.handed_out(place))
         while portion := list(islice(waiting, _PORTION)):
             queue.restore(_without(portion, undecided.get(place)))
+            if untold is not None:
+                queue.tell_restored((it.sequence for it in portion), untold)
     broker.intake.restore()
     broker.transactor.transactions.restore_commits(store.commits())
     for transaction in prepared:
@@ -124,15 +131,24 @@ def _transaction(broker: "Broker", kept: PreparedTransaction) -> Transaction:
     for place, message in kept.acks:
         queue = _queue_at(broker, place)
         queue.count_restored(message)
-        transaction.acks.append(_acked(queue, message))
+        transaction.acks.append(_acked(queue, message, kept.transaction_id))
     return transaction
 
 
-def _acked(queue: Queue, message: Message) -> AckedMessages:
+def _acked(queue: Queue, message: Message, transaction_id: Hashable) -> AckedMessages:
     undo: Callable[[], None] = partial(_give_back, queue, message)
-    return AckedMessages(None, [message], [(queue, [message])], finish=partial(queue.finish, [message]), undo=undo)
+    finish = partial(_finish, queue, message, transaction_id)
+    return AckedMessages(None, [message], [(queue, [message])], finish=finish, undo=undo)
+
+
+def _finish(queue: Queue, message: Message, transaction_id: Hashable) -> None:
+    if queue.audit is not None:
+        queue.audit.acked_all(queue, [message], None, AckKind.STANDARD, transaction_id)
+    queue.finish([message])
 
 
 def _give_back(queue: Queue, message: Message) -> None:
     message.redelivery_counter += 1
+    if queue.audit is not None:
+        queue.audit.happened(Event.REDELIVERED, queue, message)
     queue.put_back([message])

@@ -326,6 +326,8 @@ class Scheduler:
         if message.timestamp > 0 and message.expiration > 0 and lifetime_ms > 0:
             # The delay does not count as its life.
             editor.with_expiration(message, min(now_ms + lifetime_ms, LATEST_MS), now_ms)
+        if self._broker.audit is not None:
+            self._broker.audit.coming = message
         try:
             self._broker.intake.put(None, message)
         except BrokerError as error:
@@ -346,6 +348,7 @@ class Scheduler:
             message, verdict.queue, original_destination=where, properties={CAUSE_PROPERTY: cause}, expiration=0
         )
         try:
+            self._broker.intake.tell_sent(message)
             self._broker.intake.put(None, copy)
         except BrokerError as reason:
             _log.error("a message of scheduled job %s is lost: %s", job.job_id, reason)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from ackwire.broker.acks import InFlight
+from ackwire.broker.auditing import Audit, Copy
 from ackwire.broker.pending import PagedOut
 from ackwire.broker.session import Connection, ConsumerPort
 from ackwire.clock import Timer
@@ -157,6 +158,11 @@ class QueueSubscription(Subscription):
         for the end of another copy. Beside each, whether it is the first of its group for this consumer."""
 
     @property
+    def has_several_queues(self) -> bool:
+        """Whether it may hold messages of more than one queue."""
+        return self.request.destination.is_composite or self.request.destination.is_wildcard
+
+    @property
     def waiting_count(self) -> int:
         """How many wait for it alone."""
         return sum(map(len, self.waiting_in.values()))
@@ -180,6 +186,8 @@ class TopicSubscription(Subscription):
     """A non-durable consumer of topics: it sees what is published while it is here."""
 
     __slots__ = (
+        "_audit",
+        "_copies",
         "_dispatched",
         "_fell_behind",
         "dropped",
@@ -200,8 +208,12 @@ class TopicSubscription(Subscription):
         pending_bytes_max: int,
         pending_messages_max: int | None,
         eviction: Eviction,
+        audit: Audit | None = None,
     ) -> None:
         super().__init__(request, connection, port, selector)
+        self._audit = audit
+        self._copies: deque[Copy] = deque()
+        """What it was sent and has not finished, for the audit only: an ack says no more than how many."""
         self.pending: deque[Message] = deque()
         self.pending_bytes = 0
         self.pending_bytes_max = pending_bytes_max
@@ -226,8 +238,7 @@ class TopicSubscription(Subscription):
     def publish(self, message: Message) -> list[Message]:
         """Send *message* now or as soon as there is room; the answer is what it lost to the limit."""
         if not self.pending and self.has_room:
-            self._dispatched += 1
-            self.deliver(message)
+            self._hand_over(message)
             return []
         self.is_slow = True
         self.pending.append(message)
@@ -262,12 +273,21 @@ class TopicSubscription(Subscription):
             if 0 < message.expiration <= now_ms:
                 expired.append(message)
             else:
-                self._dispatched += 1
-                self.deliver(message)
+                self._hand_over(message)
         return expired
+
+    def _hand_over(self, message: Message) -> None:
+        self._dispatched += 1
+        if self._audit is not None:
+            self._audit.published(message, self)
+            self._copies.append((message.origin, message.key, message.sequence))
+        self.deliver(message)
 
     def finished(self, count: int) -> None:
         """*count* messages are done."""
+        if self._audit is not None:
+            done = [self._copies.popleft() for _ in range(min(count, len(self._copies)))]
+            self._audit.copies_acked(done, self)
         self._dispatched = max(0, self._dispatched - count)
         self.extension = max(0, self.extension - count)
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, final
 
+from ackwire.broker.auditing import Audit
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
 from ackwire.broker.subscription import QueueSubscription, Subscription, TopicSubscription
@@ -75,8 +76,10 @@ class Topic:
         editor: MessageEditor,
         policy: DestinationPolicy,
         events: TopicEvents,
+        audit: Audit | None = None,
     ) -> None:
         self.destination = destination
+        self.audit = audit
         self.policy = policy
         self._store = store
         self._editor = editor
@@ -88,6 +91,10 @@ class Topic:
 
     def __repr__(self) -> str:
         return f"{self.destination!r}"
+
+    @property
+    def audit_name(self) -> str:
+        return repr(self.destination)
 
     @property
     def consumer_count(self) -> int:

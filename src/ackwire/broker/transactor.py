@@ -176,6 +176,7 @@ class Transactor:
         try:
             self._broker.intake.route(sender, message)
         except BrokerError as error:
+            self._broker.intake.tell_sent(message)
             self._broker.consumption.dead_letter_unrouted(message, str(error))
 
     def _check_sends(self, transaction: Transaction) -> None:

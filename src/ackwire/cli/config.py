@@ -23,6 +23,7 @@ _OVERRIDES: Final = (
     ("--data", "store", "data"),
     ("--store", "store", "kind"),
     ("--http", "http", "listen"),
+    ("--audit", "audit", "directory"),
     ("--log-format", "log", "format"),
     ("--log-level", "log", "level"),
 )
@@ -48,6 +49,7 @@ def add_settings_options(parser: argparse.ArgumentParser) -> None:
         const=HTTP_ADDRESS,
         help=f"answer HTTP requests too: health, metrics, data pipelines; without a value on {HTTP_ADDRESS}",
     )
+    parser.add_argument("--audit", metavar="DIR", help="write what happens to every message to Parquet files in DIR")
     parser.add_argument("--log-format", metavar="FORMAT", help="text (the default) or json, to standard error")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info (the default), warning or error")
 

@@ -7,6 +7,7 @@ itself. What settings there are: `settings.py` and, for `[[policy]]`, `ackwire/p
 
 from ackwire.config.reading import Problem, load, problems, read_text, with_setting
 from ackwire.config.settings import (
+    AuditSettings,
     BrokerSettings,
     ClockSettings,
     ConnectionSettings,
@@ -28,6 +29,7 @@ __all__ = [
     "GIB",
     "KIB",
     "MIB",
+    "AuditSettings",
     "BrokerSettings",
     "ClockSettings",
     "ConnectionSettings",

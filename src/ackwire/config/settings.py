@@ -378,6 +378,52 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """What happens to every message, written down as Parquet files."""
+
+    directory: str = rules.setting(
+        "",
+        Rule(
+            Kind.DIRECTORY,
+            "Where the events go; made if it is not there. Empty: nothing is written down. Only one broker can use it "
+            "at a time, and nothing in it is ever deleted by the broker.",
+            may_be_empty=True,
+        ),
+    )
+    roll_seconds: float = rules.seconds(
+        5, lowest=0.1, highest=3600, reason="A file ends after this long, and then others can read it."
+    )
+    roll_bytes: int = rules.size(
+        32 * MIB,
+        lowest=64 * KIB,
+        highest=GIB,
+        reason="A file ends when its events took this much of the spool; in Parquet they take a tenth or less.",
+    )
+    census_seconds: float = rules.seconds(
+        60, lowest=1, highest=86_400, reason="How often the messages of every place are counted, to compare with."
+    )
+    buffer_bytes_max: int = rules.size(
+        64 * MIB,
+        lowest=MIB,
+        highest=16 * GIB,
+        reason="Events that wait in memory while the disk takes none; beyond it they are dropped and counted.",
+    )
+    free_bytes_min: int = rules.size(
+        256 * MIB,
+        lowest=0,
+        highest=1024 * GIB,
+        reason="The disk of the audit counts as full when it has less than this left.",
+    )
+    when_full: str = rules.choice(
+        "block",
+        "drop",
+        reason="What happens when the disk of the audit is full or fails. block: sends wait, as for a full store, and "
+        "what consumers do is kept in memory. drop: everything goes on, and events that memory has no room for are "
+        "lost; their numbers are missing.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ShutdownSettings:
     """How the broker stops."""
 
@@ -415,6 +461,7 @@ class Settings:
     limits: LimitSettings = field(default_factory=LimitSettings)
     clocks: ClockSettings = field(default_factory=ClockSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
     shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
     log: LogSettings = field(default_factory=LogSettings)
     policies: tuple[DestinationPolicy, ...] = ()

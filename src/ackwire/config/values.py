@@ -80,6 +80,8 @@ def _read_text(rule: Rule, value: object) -> str:
         raise ConfigError(f"must be text, and is {quoted(value)}")
     if not value and rule.kind is Kind.FILE:
         return value  # the default place
+    if not value and rule.may_be_empty:
+        return value
     if not value or not value.isprintable():
         raise ConfigError(f"must be printable text, and is {quoted(value)}")
     if rule.highest and len(value) > rule.highest:

@@ -146,6 +146,8 @@ class JournalStore:
         self._indexing = indexing
         self._on_failed = on_failed
         self.failure: StoreFailed | None = None
+        self.before_write: Callable[[], None] | None = None
+        """Called before anything is written: who keeps a diary of what happens is never behind."""
         files.make_directory(data / "journal")
         self._lock = self._take_lock(holder)
         try:
@@ -618,6 +620,8 @@ class JournalStore:
 
     def _write(self, first: int | None = None) -> bool:
         """Write what is in the buffer, or the *first* so many; False if that failed."""
+        if self.before_write is not None:
+            self.before_write()
         self._record_sequence(first)
         appended = self._appended_sequence if first is None else self._written[1]
         if first is None:

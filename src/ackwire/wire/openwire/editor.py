@@ -102,6 +102,17 @@ def message_key_from_text(text: str) -> bytes | None:
         return None
 
 
+def producer_text(producer_key: bytes) -> str:
+    """What the message ids of a producer begin with (`Origin.producer_key`); the count of the message follows."""
+    return str(_PLAIN.decode(producer_key[1:]))
+
+
+def transaction_text(transaction_id: object) -> str:
+    """A transaction's id as JMSXProducerTXID has it."""
+    known = transaction_id if isinstance(transaction_id, commands.TransactionId) else None
+    return _transaction_text(known) or str(transaction_id)
+
+
 # ---- what a selector sees --------------------------------------------------------------------------------------
 
 _MESSAGE_HEADERS: Final[dict[str, Callable[[Message], Value]]] = {

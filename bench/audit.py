@@ -1,0 +1,99 @@
+"""What does the audit cost a broker: messages per second and CPU with it, beside the same without?
+
+Two brokers run on this machine, one writes audit events, one does not; they take turns, round by round, because
+neighbours change what a machine can do within seconds. One producer, one consumer, 1 KiB, asynchronous, an ack each:
+four events for each message. The client is `load_client.py`. CPU counts the making of Parquet files, too.
+
+    .venv/bin/python -m bench.audit [--rounds N] [--messages N] [--works nonpersistent persistent]
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from bench import load_client, samples
+from bench.brokers import Broker, Running, scratch_folder
+from bench.measure import Figure, options_parser, progress, show
+from ackwire.wire.openwire.marshal import Codec
+from tests.helpers.processes import ackwire_program
+
+ROUNDS: Final = 5
+MESSAGES: Final = 60_000
+WARM_UP_MESSAGES: Final = 20_000
+PAUSE_SECONDS: Final = 0.5
+EXPECTED: Final = "0.85 at least"
+WORKS: Final = {"nonpersistent": False, "persistent": True}
+
+
+class Contender:
+    """A broker with a producer and a consumer."""
+
+    def __init__(self, stack: ExitStack, folder: Path, *, audited: bool, persistent: bool) -> None:
+        folder.mkdir()
+        argv = [str(ackwire_program()), "serve", "--listen", "tcp://127.0.0.1:0", "--log-level", "warning"]
+        argv += ["--data", str(folder / "data"), *(["--audit", str(folder / "audit")] if audited else [])]
+        self._broker: Running = stack.enter_context(Broker(argv, folder / "log")).start()
+        self._persistent = persistent
+        port = self._broker.ports[0]
+        self._producer = load_client.connect(port, samples.producer_login())
+        self._consumer = load_client.Consumer(load_client.connect(port, samples.consumer_login()))
+        self._next = 1
+        self.rates: list[float] = []
+        self.costs: list[float] = []
+        self.run(WARM_UP_MESSAGES)
+        self.rates.clear()
+        self.costs.clear()
+
+    def run(self, messages: int) -> None:
+        """One round."""
+        data = self._messages(messages)
+        cpu, started = self._broker.cpu_seconds(), time.monotonic()
+        load_client.run(self._producer, self._consumer, data, messages)
+        self.rates.append(messages / (time.monotonic() - started))
+        self.costs.append((self._broker.cpu_seconds() - cpu) / messages * 1e6)
+
+    def _messages(self, count: int) -> bytes:
+        numbers = range(self._next, self._next + count)
+        self._next += count
+        template = replace(samples.text_message(load_client.MARKER), persistent=self._persistent)
+        return load_client.encoded(Codec(samples.LOOSE).encode(template), numbers)
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = options_parser("A broker with and without audit in turn, with the same load.")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--messages", type=int, default=MESSAGES)
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
+    options = parser.parse_args(arguments)
+    figures: list[Figure] = []
+    for work in options.works:
+        figures += measured(work, options.rounds, options.messages)
+    show(f"audit: 1 → 1, asynchronous, 1 KiB, {options.rounds} rounds in turn", figures, options.json)
+
+
+def measured(work: str, rounds: int, messages: int) -> list[Figure]:
+    with scratch_folder(None) as folder, ExitStack() as stack:
+        (folder / work).mkdir()
+        off = Contender(stack, folder / work / "off", audited=False, persistent=WORKS[work])
+        on = Contender(stack, folder / work / "on", audited=True, persistent=WORKS[work])
+        for number in range(rounds):
+            for contender in (off, on) if number % 2 else (on, off):
+                contender.run(messages)
+                time.sleep(PAUSE_SECONDS)
+            progress(f"{work}, round {number + 1}: {off.rates[-1]:,.0f} without, {on.rates[-1]:,.0f} with")
+    ratios = tuple(with_it / without for with_it, without in zip(on.rates, off.rates, strict=True))
+    return [
+        Figure(f"{work}: rate with audit / without", "", ratios, EXPECTED),
+        Figure(f"{work}: without", "msg/s", tuple(off.rates)),
+        Figure(f"{work}: with", "msg/s", tuple(on.rates)),
+        Figure(f"{work}: broker CPU without", "µs", tuple(off.costs)),
+        Figure(f"{work}: broker CPU with", "µs", tuple(on.costs)),
+    ]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,365 @@
+"""The recorder that a broker tells what happens to messages (`broker/auditing.py`).
+
+All of it runs on the broker's loop, so all of it is short: an event becomes one packed record in a list. The list goes
+to the spool (`spool.py`) before the journal writes what the events are about, several times a second in any case, and
+when it is long. Texts become numbers; who is met for the first time in a chunk of the spool is defined there.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Final, final
+
+from ackwire.audit.records import HOT, NO_ACK, NONE, RECORD, UNKNOWN, definition
+from ackwire.audit.spool import Spool
+from ackwire.broker.acks import AckKind
+from ackwire.broker.auditing import AuditedPlace, Copy, Event
+from ackwire.clock import Clock, Timer
+from ackwire.message import Message, Origin
+
+if TYPE_CHECKING:
+    from ackwire.broker.subscription import Subscription
+
+FLUSH_SECONDS: Final = 0.2
+"""How long an event may be in memory only."""
+
+_RECORDS_MAX: Final = 4096
+"""Records in memory: about 256 KiB. More go to the spool at once."""
+
+_TEXTS_MAX: Final = 100_000
+"""Texts that one chunk defines; then the next one begins."""
+
+_TEXT_LENGTH_MAX: Final = 4096
+"""Characters of one text; causes are whatever a client wrote."""
+
+_ADVISORY: Final = "topic://ActiveMQ.Advisory."
+
+_hot: Final = HOT.pack
+_full: Final = RECORD.pack
+_NO_COUNT: Final = bytes(8)
+_SENT: Final = int(Event.SENT)
+_STORED: Final = int(Event.STORED)
+_DISPATCHED: Final = int(Event.DISPATCHED)
+_STORED_NOW: Final = _SENT | _STORED
+_GOES_ON: Final = _STORED | _DISPATCHED
+_GOES_ON_NOW: Final = _SENT | _STORED | _DISPATCHED
+_ACKED: Final = int(Event.ACKED)
+
+_log = logging.getLogger(__name__)
+
+
+def run_name(broker: str, start_ms: int) -> str:
+    """The name of one run of a broker; it is part of file names."""
+    return f"{re.sub('[^A-Za-z0-9._-]', '_', broker)}-{start_ms}"
+
+
+class _Numbers(dict[object, int]):
+    """What was met in this chunk, and its number; who is met first is defined."""
+
+    def __init__(self, define: Callable[[object, int], int]) -> None:
+        super().__init__()
+        self._define = define
+        self.defined = 0
+
+    def __missing__(self, key: object) -> int:
+        number = self[key] = self._define(key, self.defined + 1)
+        if number > self.defined:
+            self.defined = number
+        return number
+
+    def restart(self) -> None:
+        self.clear()
+        self.defined = 0
+
+
+@final
+class AuditLog:
+    """Implements `Audit`."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        *,
+        clock: Clock,
+        now_ns: Callable[[], int],
+        producer_text: Callable[[bytes], str],
+        transaction_text: Callable[[Hashable], str],
+    ) -> None:
+        self.coming: Message | None = None
+        self._spool = spool
+        self._clock = clock
+        self._now_ns = now_ns
+        self._producer_text = producer_text
+        self._transaction_text = transaction_text
+        self._records: list[bytes] = []
+        self._definitions: list[bytes] = []
+        self._places = _Numbers(self._define_place)
+        self._origins = _Numbers(self._define_origin)
+        self._consumers = _Numbers(self._define_consumer)
+        self._words = _Numbers(self._define_word)
+        self._contents: dict[tuple[bytes, str, str | None], int] = {}
+        """Origins by what they say: others of the same content come and go."""
+        self._tables = (self._places, self._origins, self._consumers, self._words)
+        self._advisories: set[int] = set()
+        """Origins whose messages are the broker's own."""
+        self._timer: Timer | None = None
+        self._define_anew()
+
+    def join(self, on_full: Callable[[str | None], None]) -> None:
+        """Tell *on_full* why producers should wait, whenever they should, and None when they need not any more."""
+        self._spool.on_full = on_full
+
+    # ---- what happens ------------------------------------------------------------------------------------------
+
+    def arrived(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
+        if message is self.coming:
+            self.coming = None
+            events, kind = 3, _GOES_ON_NOW
+        else:
+            events, kind = 2, _GOES_ON
+        records = self._records
+        records.append(
+            _hot(
+                events,
+                kind,
+                message.persistent,
+                message.priority,
+                self._places[place],
+                self._origins[message.origin],
+                self._consumers[subscription],
+                len(message.frame),
+                0,
+                message.key[-8:],
+                message.sequence,
+                message.timestamp,
+                self._now_ns(),
+            )
+        )
+        if len(records) >= _RECORDS_MAX:
+            self.flush()
+
+    def acked(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
+        records = self._records
+        records.append(
+            _hot(
+                1,
+                _ACKED,
+                message.persistent,
+                message.priority,
+                self._places[place],
+                self._origins[message.origin],
+                self._consumers[subscription],
+                len(message.frame),
+                message.redelivery_counter,
+                message.key[-8:],
+                message.sequence,
+                message.timestamp,
+                self._now_ns(),
+            )
+        )
+        if len(records) >= _RECORDS_MAX:
+            self.flush()
+
+    def sent(self, message: Message) -> None:
+        self.coming = None
+        self._one(1, _SENT, NONE, message, NONE)
+
+    def stored(self, place: AuditedPlace, message: Message) -> None:
+        if message is self.coming:
+            self.coming = None
+            self._one(2, _STORED_NOW, self._places[place], message, NONE)
+        else:
+            self._one(1, _STORED, self._places[place], message, NONE)
+
+    def dispatched(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
+        self._one(1, _DISPATCHED, self._places[place], message, self._consumers[subscription])
+
+    def published(self, message: Message, subscription: "Subscription") -> None:
+        if self._origins[message.origin] not in self._advisories:
+            self._one(1, _DISPATCHED, NONE, message, self._consumers[subscription])
+
+    def _one(self, events: int, kind: int, place: int, message: Message, consumer: int) -> None:
+        records = self._records
+        records.append(
+            _hot(
+                events,
+                kind,
+                message.persistent,
+                message.priority,
+                place,
+                self._origins[message.origin],
+                consumer,
+                len(message.frame),
+                message.redelivery_counter,
+                message.key[-8:],
+                message.sequence,
+                message.timestamp,
+                self._now_ns(),
+            )
+        )
+        if len(records) >= _RECORDS_MAX:
+            self.flush()
+
+    def acked_all(
+        self,
+        place: AuditedPlace,
+        messages: Iterable[Message],
+        subscription: "Subscription | None",
+        kind: AckKind,
+        transaction: Hashable | None,
+    ) -> None:
+        for message in messages:
+            consumer = NONE if subscription is None else self._consumers[subscription]
+            word = NONE if transaction is None else self._word(self._transaction_text(transaction))
+            self._details(_ACKED, place, message, consumer, ack=kind, transaction=word)
+
+    def copies_acked(self, copies: Iterable[Copy], subscription: "Subscription") -> None:
+        now_ns = self._now_ns()
+        for origin, key, sequence in copies:
+            number = self._origins[origin]
+            if number not in self._advisories:
+                consumer = self._consumers[subscription]
+                fields = (0, NONE, number, consumer, 0, 0, NONE, NONE, key[-8:], sequence, 0, now_ns)
+                self._add(_full(1, _ACKED, AckKind.STANDARD, UNKNOWN, *fields))
+
+    def happened(
+        self,
+        event: Event,
+        place: AuditedPlace,
+        message: Message,
+        subscription: "Subscription | None" = None,
+        cause: str | None = None,
+    ) -> None:
+        consumer = NONE if subscription is None else self._consumers[subscription]
+        self._details(event, place, message, consumer, cause=NONE if cause is None else self._word(cause))
+
+    def happened_to(self, event: Event, place: AuditedPlace, sequences: Iterable[int], cause: str | None) -> None:
+        now_ns = self._now_ns()
+        for sequence in sequences:
+            word = NONE if cause is None else self._word(cause)
+            self._bare(event, self._places[place], word, sequence, now_ns)
+
+    def census(self, place: AuditedPlace, count: int) -> None:
+        self._bare(Event.CENSUS, self._places[place], NONE, count, self._now_ns())
+
+    def _bare(self, event: Event, place: int, cause: int, sequence: int, now_ns: int) -> None:
+        fields = (0, place, NONE, NONE, 0, 0, NONE, cause, _NO_COUNT, sequence, 0, now_ns)
+        self._add(_full(1, event, NO_ACK, UNKNOWN, *fields))
+
+    def _details(
+        self,
+        event: int,
+        place: AuditedPlace,
+        message: Message,
+        consumer: int,
+        *,
+        ack: int = NO_ACK,
+        transaction: int = NONE,
+        cause: int = NONE,
+    ) -> None:
+        record = _full(
+            1,
+            event,
+            ack,
+            message.persistent,
+            message.priority,
+            self._places[place],
+            self._origins[message.origin],
+            consumer,
+            len(message.frame),
+            message.redelivery_counter,
+            transaction,
+            cause,
+            message.key[-8:],
+            message.sequence,
+            message.timestamp,
+            self._now_ns(),
+        )
+        self._add(record)
+
+    def _add(self, record: bytes) -> None:
+        self._records.append(record)
+        if len(self._records) >= _RECORDS_MAX:
+            self.flush()
+
+    # ---- texts -------------------------------------------------------------------------------------------------
+
+    def _word(self, text: str) -> int:
+        return self._words[text[:_TEXT_LENGTH_MAX]]
+
+    def _define_place(self, place: object, number: int) -> int:
+        self._definitions.append(definition("p", number, place.audit_name))  # type: ignore[attr-defined]
+        return number
+
+    def _define_consumer(self, subscription: object, number: int) -> int:
+        consumer: Subscription = subscription  # type: ignore[assignment]
+        connection = consumer.connection
+        facts = (consumer.consumer_id, connection.connection_id, connection.client_id)
+        self._definitions.append(definition("c", number, *facts))
+        return number
+
+    def _define_word(self, word: object, number: int) -> int:
+        self._definitions.append(definition("w", number, word))
+        return number
+
+    def _define_origin(self, key: object, number: int) -> int:
+        origin: Origin = key  # type: ignore[assignment]
+        destination = repr(origin.destination)
+        transaction = None if origin.transaction is None else self._transaction_text(origin.transaction)
+        content = (origin.producer_key, destination, transaction)
+        known = self._contents.setdefault(content, number)
+        if known == number:
+            facts = (self._producer_text(origin.producer_key), destination, transaction, origin.connection_id)
+            self._definitions.append(definition("o", number, *facts))
+            if destination.startswith(_ADVISORY):
+                self._advisories.add(number)
+        return known
+
+    def _define_anew(self) -> None:
+        """A new chunk, or a part of the last one was lost: nothing is known there."""
+        for table in self._tables:
+            table.restart()
+        self._contents.clear()
+        self._advisories.clear()
+        self._definitions = [definition("r", 0)]
+
+    # ---- writing -----------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Give the spool what there is. Called before the journal writes, too."""
+        records = self._records
+        if not records:
+            return
+        is_written = self._spool.write(b"".join(self._definitions), b"".join(records))
+        self._definitions = []
+        records.clear()
+        if self._spool.is_due or sum(map(len, self._tables)) > _TEXTS_MAX:
+            self._spool.roll()
+            self._define_anew()
+        elif not is_written:
+            self._define_anew()
+
+    def _tick(self) -> None:
+        self.flush()
+        if self._spool.tick():
+            self._define_anew()
+        self._timer = self._clock.call_later(FLUSH_SECONDS, self._tick)
+
+    # ---- the run -----------------------------------------------------------------------------------------------
+
+    def started(self, last_sequence: int) -> str | None:
+        self._bare(Event.STARTED, NONE, NONE, 0, self._now_ns())
+        self._tick()
+        return self._spool.why_unknown(last_sequence)
+
+    def stopped(self, last_sequence: int) -> None:
+        self._bare(Event.STOPPED, NONE, NONE, 0, self._now_ns())
+        self.flush()
+        self._spool.note_clean_stop(last_sequence)
+
+    def close(self) -> None:
+        """Write what there is, after a stop of any kind; what is told later is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.flush()
+        self._spool.close()

@@ -1,0 +1,62 @@
+"""Puts the parts of an audit together: spool, recorder, and the thread that makes Parquet files."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ackwire.audit.converter import Converter
+from ackwire.audit.events import AuditLog, run_name
+from ackwire.audit.records import Run
+from ackwire.audit.spool import AuditUnusable, Spool
+from ackwire.clock import Clock, SystemClock
+from ackwire.config import Settings
+from ackwire.errors import ConfigError
+
+_CONVERT_SECONDS_MAX: Final = 60.0
+"""How long a stop waits for the last files."""
+
+
+@contextmanager
+def opened_audit(
+    settings: Settings,
+    clock: Clock,
+    *,
+    producer_text: Callable[[bytes], str],
+    transaction_text: Callable[[Hashable], str],
+) -> Iterator[AuditLog | None]:
+    """The audit that *settings* ask for, or None; closed at the end. Raises `ConfigError` if there can be none."""
+    if not settings.audit.directory:
+        yield None
+        return
+    try:
+        from ackwire.audit.parquet_files import convert
+    except ImportError as error:
+        raise ConfigError(
+            f'audit.directory needs pyarrow and numpy: pip install "ackwire[audit]" ({error})'
+        ) from None
+    directory = Path(settings.audit.directory)
+    converter = Converter(directory, convert)
+    run = Run(run_name(settings.broker.name, clock.now_ms()), settings.broker.name)
+    holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
+    try:
+        spool = Spool(directory, run, settings.audit, clock=SystemClock(), holder=holder, on_chunk=converter.add)
+    except AuditUnusable as error:
+        raise ConfigError(f"the audit cannot be written: {error}") from None
+    log = AuditLog(
+        spool,
+        clock=SystemClock(),
+        now_ns=time.time_ns if isinstance(clock, SystemClock) else lambda: clock.now_ms() * 1_000_000,
+        producer_text=producer_text,
+        transaction_text=transaction_text,
+    )
+    converter.start()
+    try:
+        yield log
+    finally:
+        log.close()
+        converter.stop(_CONVERT_SECONDS_MAX)
+        spool.release()

@@ -1,0 +1,130 @@
+"""What the broker tells of the life of every message, for those who want to prove afterwards where each has gone.
+
+A broker has an `Audit` or none. It is told after a thing was decided and before it has an effect outside of memory, so
+that whoever writes the events down in that order has told of everything that a crash leaves behind. What the broker
+says about itself (advisories, answers to questions) is not told.
+
+Most messages go straight to a consumer when they come: `sent`, `stored` and `dispatched` are told at once then
+(`arrived`). `coming` names the message that a producer has just handed in; who puts it in its first place tells that it
+was sent, too.
+"""
+
+from collections.abc import Hashable, Iterable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ackwire.broker.acks import AckKind
+from ackwire.message import Message, Origin
+
+if TYPE_CHECKING:
+    from ackwire.broker.subscription import Subscription
+
+
+class Event(IntEnum):
+    """What can happen; the first three are bits, because they often happen together."""
+
+    SENT = 1
+    STORED = 2
+    DISPATCHED = 4
+    ACKED = 8
+    REDELIVERED = 9
+    RETURNED = 10
+    """It came back to its place, and its consumer had not seen it: it is not counted as redelivered."""
+    DEAD_LETTERED = 11
+    EXPIRED = 12
+    PURGED = 13
+    DISCARDED = 14
+    RESTORED = 15
+    CENSUS = 16
+    STARTED = 17
+    STOPPED = 18
+
+
+ENDS: Final = frozenset((Event.ACKED, Event.DEAD_LETTERED, Event.EXPIRED, Event.PURGED, Event.DISCARDED))
+"""With one of these a message has left its place for good."""
+
+Copy = tuple[Origin, bytes, int]
+"""What is kept of a message that a topic's subscriber holds: origin, key, sequence."""
+
+
+class AuditedPlace(Protocol):
+    """A queue, a durable subscription or a topic."""
+
+    @property
+    def audit_name(self) -> str:
+        """`queue://orders`, `durable://client/name`, `topic://news`."""
+        ...
+
+
+class Audit(Protocol):
+    """Is told what happens to messages."""
+
+    coming: Message | None
+    """A producer's message that is being put where it belongs, until it was told that it was sent."""
+
+    def sent(self, message: Message) -> None:
+        """A producer's message was taken."""
+        ...
+
+    def stored(self, place: AuditedPlace, message: Message) -> None:
+        """*message* was put on *place*, where it waits."""
+        ...
+
+    def arrived(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
+        """*message* was put on *place* and goes to *subscription* at once."""
+        ...
+
+    def dispatched(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
+        """*message*, which waited, goes to *subscription*."""
+        ...
+
+    def published(self, message: Message, subscription: "Subscription") -> None:
+        """A subscriber of a topic that is not durable is sent its copy."""
+        ...
+
+    def acked(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
+        """The usual ack: one message, at once."""
+        ...
+
+    def acked_all(
+        self,
+        place: AuditedPlace,
+        messages: Iterable[Message],
+        subscription: "Subscription | None",
+        kind: AckKind,
+        transaction: Hashable | None,
+    ) -> None:
+        """Any other ack; *transaction* is the one that has committed it."""
+        ...
+
+    def copies_acked(self, copies: Iterable[Copy], subscription: "Subscription") -> None:
+        """A subscriber of a topic has consumed *copies*."""
+        ...
+
+    def happened(
+        self,
+        event: Event,
+        place: AuditedPlace,
+        message: Message,
+        subscription: "Subscription | None" = None,
+        cause: str | None = None,
+    ) -> None:
+        """Anything else about one message."""
+        ...
+
+    def happened_to(self, event: Event, place: AuditedPlace, sequences: Iterable[int], cause: str | None) -> None:
+        """The same about messages of which only the sequences are known."""
+        ...
+
+    def census(self, place: AuditedPlace, count: int) -> None:
+        """*place* holds *count* messages now."""
+        ...
+
+    def started(self, last_sequence: int) -> str | None:
+        """The broker begins, with a store whose last sequence this is. The answer is why what the store has should be
+        told of (`Event.RESTORED`), or None if all that happened to it was told before."""
+        ...
+
+    def stopped(self, last_sequence: int) -> None:
+        """The broker ends in peace."""
+        ...
