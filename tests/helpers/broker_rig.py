@@ -18,6 +18,7 @@ from itertools import count
 from typing import Any, Final, TypeAlias
 
 from ackwire.broker.acks import AckKind
+from ackwire.broker.auditing import Audit
 from ackwire.broker.broker import Broker
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection, Producer
@@ -37,11 +38,15 @@ from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, destination_to_wi
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.primitives import encode_map
 from tests.helpers.paging_store import FakeSpill, PagingStore
+from tests.helpers.recorded_audit import RecordedAudit
 
 SESSION: Final = 1
 """The session of every producer and consumer of a rig."""
 
 Where: TypeAlias = str | Destination
+
+RIGS: "Final[list[BrokerRig]]" = []
+"""Those of the current test, for who wants to look at them at its end."""
 
 _PLAIN: Final = Codec(CANONICAL)
 _SIZE_PREFIX_BYTES: Final = 4
@@ -278,7 +283,10 @@ class BrokerRig:
         clock: ManualClock | None = None,
         store: MemoryStore | None = None,
         temp: Spill | None = None,
+        audit: Audit | None = None,
     ) -> None:
+        self.audit: Any = audit or RecordedAudit()
+        """What was told of every message; `audit.check(broker)` holds it against what is there."""
         self.clock = clock or ManualClock()
         self.store = store or MemoryStore()
         self.settings = _settings(settings or {})
@@ -291,9 +299,11 @@ class BrokerRig:
             settings=self.settings,
             policies=Policies(policies),
             temp=temp,
+            audit=self.audit,
         )
         self.broker.start()
         self._names = count(1)
+        RIGS.append(self)
 
     def connect(self, name: str | None = None) -> RigClient:
         """A client of its own."""

@@ -130,6 +130,7 @@ class DurableModel(RuleBasedStateMachine):
         if not hasattr(self, "rig"):
             return
         audit(self.rig.broker, self.rig.store)
+        self.rig.audit.check(self.rig.broker)
         durables = self.rig.broker.registry.durables
         assert {key.name for key in durables} == set(self.terms)
         for name, terms in self.terms.items():

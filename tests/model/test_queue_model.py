@@ -338,6 +338,7 @@ class QueueModel(RuleBasedStateMachine):
         if not hasattr(self, "rig"):
             return
         audit(self.rig.broker, self.rig.store)
+        self.rig.audit.check(self.rig.broker)
         expected = sorted(self.pending + [i for c in self.consumers for i in c.held], key=self._order)
         contents = contents_of(self.queue)
         assert [message.sequence for message in contents] == [item.sequence for item in expected]

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from ackwire.broker.auditing import Audit
 from ackwire.broker.broker import Broker
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.clock import Clock, ManualClock
@@ -25,6 +26,7 @@ from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.negotiation import Preferences
 from ackwire.wire.openwire.protocol import Consumer as WireConsumer
 from tests.helpers.paging_store import FakeSpill, PagingStore
+from tests.helpers.recorded_audit import RecordedAudit
 from tests.simulation.audit import Violation, audit
 from tests.simulation.clients import Browser, Client, Consumer, Drain, DurableSubscriber, Producer, Subscriber
 from tests.simulation.ledger import DEAD_LETTERS, Ledger
@@ -111,6 +113,7 @@ class World:
         """Begin a life of the broker with what the store has."""
         self._lives += 1
         self.temp = FakeSpill(self._temp_bytes_max) if self.pages else None
+        self.told = RecordedAudit(ids_are_unique=True)
         self.broker = Broker(
             clock=self._broker_clock(),
             store=self.store,
@@ -118,6 +121,7 @@ class World:
             settings=self.settings,
             policies=self._policies,
             temp=self.temp,
+            audit=self._make_audit(),
         )
         if self.pages:
             self.broker.flow._tight_above_bytes = self._tight_above_bytes
@@ -125,6 +129,10 @@ class World:
         self.broker.start()
         for name in self.queues:
             self.broker.registry.get_or_make(parse_destination(name))
+
+    def _make_audit(self) -> Audit:
+        """Hears of everything that happens to messages in this life."""
+        return self.told
 
     def _watch_desk(self) -> None:
         """What waits for the store before it is delivered was in order when it was chosen."""
@@ -262,6 +270,7 @@ class World:
             link.peer.flush()
         if self.step % self.audited_steps == 0:
             audit(self.broker, self.store)
+            self.told.check(self.broker)
 
     def _cut_something(self) -> None:
         links = [link for link in self._links if link._client is not None]
