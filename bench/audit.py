@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from ackwire.wire.openwire.marshal import Codec
 from bench import load_client, samples
 from bench.brokers import Broker, Running, scratch_folder
 from bench.measure import Figure, options_parser, progress, show
-from ackwire.wire.openwire.marshal import Codec
 from tests.helpers.processes import ackwire_program
 
 ROUNDS: Final = 5

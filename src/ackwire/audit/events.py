@@ -348,9 +348,10 @@ class AuditLog:
     # ---- the run -----------------------------------------------------------------------------------------------
 
     def started(self, last_sequence: int) -> str | None:
+        untold = self._spool.why_unknown(last_sequence)
         self._bare(Event.STARTED, NONE, NONE, 0, self._now_ns())
         self._tick()
-        return self._spool.why_unknown(last_sequence)
+        return untold
 
     def stopped(self, last_sequence: int) -> None:
         self._bare(Event.STOPPED, NONE, NONE, 0, self._now_ns())

@@ -16,7 +16,7 @@ from ackwire.clock import Clock, SystemClock
 from ackwire.config import Settings
 from ackwire.errors import ConfigError
 
-_CONVERT_SECONDS_MAX: Final = 60.0
+_CONVERT_SECONDS_MAX: Final = 15.0
 """How long a stop waits for the last files."""
 
 
@@ -35,9 +35,7 @@ def opened_audit(
     try:
         from ackwire.audit.parquet_files import convert
     except ImportError as error:
-        raise ConfigError(
-            f'audit.directory needs pyarrow and numpy: pip install "ackwire[audit]" ({error})'
-        ) from None
+        raise ConfigError(f'audit.directory needs pyarrow and numpy: pip install "ackwire[audit]" ({error})') from None
     directory = Path(settings.audit.directory)
     converter = Converter(directory, convert)
     run = Run(run_name(settings.broker.name, clock.now_ms()), settings.broker.name)

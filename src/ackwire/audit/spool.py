@@ -23,6 +23,8 @@ from ackwire.clock import Clock
 from ackwire.config import AuditSettings
 from ackwire.store.files import Lock, LockHeld, OsFiles
 
+EVENTS: Final = "events"
+"""Where the Parquet files are."""
 SPOOL: Final = "spool"
 CHUNK_SUFFIX: Final = ".spool"
 _CLEAN_STOP: Final = "clean-stop.json"
@@ -82,7 +84,9 @@ class Spool:
             raise AuditUnusable(f"{self._directory} is in use by {held.holder or 'another process'}") from None
         except OSError as error:
             raise AuditUnusable(f"{self._directory} cannot be used for audit events: {error}") from None
-        for chunk in sorted((self._directory / SPOOL).glob(f"*{CHUNK_SUFFIX}"), key=lambda it: it.stat().st_mtime_ns):
+        left = sorted((self._directory / SPOOL).glob(f"*{CHUNK_SUFFIX}"), key=lambda it: it.stat().st_mtime_ns)
+        self._is_new = not left and not (self._directory / EVENTS).exists()
+        for chunk in left:
             self._on_chunk(chunk)
         return lock
 
@@ -96,8 +100,7 @@ class Spool:
                 facts = json.loads(file.read(_CLEAN_STOP_BYTES_MAX))
             path.unlink()
         except FileNotFoundError:
-            began = (self._directory / "events").exists() or any((self._directory / SPOOL).iterdir())
-            return "the last run ended without a stop" if began else "not audited before"
+            return "not audited before" if self._is_new else "the last run ended without a stop"
         except (OSError, ValueError) as error:
             return f"how the last run ended cannot be read: {error}"
         known = facts.get("last_sequence") if isinstance(facts, dict) else None

@@ -615,7 +615,6 @@ class Consumption:
         elif isinstance(subscription, BrowserSubscription):
             self._show(subscription)
 
-
     def _tell_expired_copy(self, subscription: TopicSubscription, message: Message) -> None:
         topic = self._broker.registry.router.get(message.destination)
         if isinstance(topic, Topic) and topic.audit is not None:

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from ackwire.audit.events import AuditLog, run_name
-from ackwire.audit.parquet_files import EVENTS, convert
+from ackwire.audit.parquet_files import convert
 from ackwire.audit.records import Run
-from ackwire.audit.spool import Spool
+from ackwire.audit.spool import EVENTS, Spool
 from ackwire.clock import ManualClock
 from ackwire.config import AuditSettings
 from ackwire.wire.openwire.editor import producer_text, transaction_text
