@@ -17,6 +17,7 @@ from ackwire.audit.records import (
     Run,
     Texts,
     block_checksum,
+    count_events,
 )
 
 _SECTION_BYTES: Final = 8 << 20
@@ -30,7 +31,8 @@ class Section(NamedTuple):
 
     first_number: int
     texts: Texts
-    records: bytes
+    blocks: list[memoryview]
+    """The records, as they were written together."""
 
 
 def no_texts() -> Texts:
@@ -60,22 +62,22 @@ class Chunk:
     def sections(self) -> Iterator[Section]:
         """All events, in order."""
         texts, first, expected = no_texts(), self.first_number, self.first_number
-        pieces: list[bytes] = []
+        blocks: list[memoryview] = []
         size = 0
         for number, definitions, records in self._blocks():
             if size and (number != expected or size >= _SECTION_BYTES or definitions.startswith(b'["r"')):
-                yield Section(first, texts, b"".join(pieces))
-                pieces, size = [], 0
+                yield Section(first, texts, blocks)
+                blocks, size = [], 0
             if not size:
                 first = number
             texts = _defined(texts, definitions)
-            pieces.append(records)
+            blocks.append(records)
             size += len(records)
-            expected = number + sum(records[:: RECORD.size])
+            expected = number + count_events(records)
         if size:
-            yield Section(first, texts, b"".join(pieces))
+            yield Section(first, texts, blocks)
 
-    def _blocks(self) -> Iterator[tuple[int, bytes, bytes]]:
+    def _blocks(self) -> Iterator[tuple[int, bytes, memoryview]]:
         position, data = self._begin, self._data
         while position < len(data):
             found = self._block(position)
@@ -86,7 +88,7 @@ class Chunk:
             yield found
             position += BLOCK.size + len(definitions) + len(records)
 
-    def _block(self, position: int) -> tuple[int, bytes, bytes] | None:
+    def _block(self, position: int) -> tuple[int, bytes, memoryview] | None:
         data = self._data
         if position + BLOCK.size > len(data):
             return None
@@ -95,7 +97,7 @@ class Chunk:
         middle, end = start + definition_bytes, start + definition_bytes + count * RECORD.size
         if mark != BLOCK_MARK or end - start > BLOCK_BYTES_MAX or end > len(data):
             return None
-        definitions, records = data[start:middle], data[middle:end]
+        definitions, records = data[start:middle], memoryview(data)[middle:end]
         return (number, definitions, records) if block_checksum(definitions, records, number) == checksum else None
 
 

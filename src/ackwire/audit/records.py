@@ -107,6 +107,11 @@ def block(definitions: bytes, records: bytes, first_number: int) -> bytes:
     return BLOCK.pack(BLOCK_MARK, len(definitions), count, first_number, checksum) + definitions + records
 
 
+def count_events(records: bytes | memoryview) -> int:
+    """How many events *records* tell of."""
+    return sum(bytes(records[:: RECORD.size]))
+
+
 def block_checksum(definitions: bytes | memoryview, records: bytes | memoryview, first_number: int) -> int:
     """What tells a whole block from a torn one."""
     return zlib.crc32(records, zlib.crc32(definitions, first_number & 0xFFFFFFFF))

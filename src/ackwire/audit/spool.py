@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
-from ackwire.audit.records import RECORD, Run, block, chunk_header
+from ackwire.audit.records import Run, block, chunk_header, count_events
 from ackwire.clock import Clock
 from ackwire.config import AuditSettings
 from ackwire.store.files import Lock, LockHeld, OsFiles
@@ -118,7 +118,7 @@ class Spool:
     def write(self, definitions: bytes, records: bytes) -> bool:
         """Write events; False if they had to be dropped, and what they define with them."""
         data = block(definitions, records, self.number)
-        events = sum(records[:: RECORD.size])
+        events = count_events(records)
         self.number += events
         if self._unwritten_bytes + len(data) > self._settings.buffer_bytes_max:
             self._drop(events)
