@@ -1,4 +1,4 @@
-"""The thread that turns closed chunks of the spool into Parquet files, one after the other, and then deletes them.
+"""The thread that has closed chunks of the spool into Parquet files, one after the other, and then deletes them.
 
 A chunk whose conversion fails because of the disk stays and is tried again; one that makes no sense is put aside under
 another name and reported. So the spool grows while the disk is in trouble, and nothing is lost by it.

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from ackwire.audit.child import ConvertingChild
 from ackwire.audit.converter import Converter
 from ackwire.audit.events import AuditLog, run_name
 from ackwire.audit.records import Run
@@ -32,17 +33,19 @@ def opened_audit(
     if not settings.audit.directory:
         yield None
         return
+    child = ConvertingChild()
     try:
-        from ackwire.audit.parquet_files import convert
-    except ImportError as error:
+        child.start()
+    except OSError as error:
         raise ConfigError(f'audit.directory needs pyarrow and numpy: pip install "ackwire[audit]" ({error})') from None
     directory = Path(settings.audit.directory)
-    converter = Converter(directory, convert)
+    converter = Converter(directory, child.convert)
     run = Run(run_name(settings.broker.name, clock.now_ms()), settings.broker.name)
     holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
     try:
         spool = Spool(directory, run, settings.audit, clock=SystemClock(), holder=holder, on_chunk=converter.add)
     except AuditUnusable as error:
+        child.stop()
         raise ConfigError(f"the audit cannot be written: {error}") from None
     log = AuditLog(
         spool,
@@ -57,4 +60,5 @@ def opened_audit(
     finally:
         log.close()
         converter.stop(_CONVERT_SECONDS_MAX)
+        child.stop()
         spool.release()

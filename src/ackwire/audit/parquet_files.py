@@ -6,7 +6,7 @@ the directory sees whole files only, and a conversion that is done again after a
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, final
@@ -72,7 +72,7 @@ _SENT, _STORED, _DISPATCHED, _ACKED, _CENSUS = (
 )
 
 
-def convert(path: Path, directory: Path) -> Path | None:
+def convert(path: Path, directory: Path, warn: Callable[[str], None] = _log.warning) -> Path | None:
     """Make the Parquet file of the chunk at *path*, below *directory*; None if nothing was in it.
 
     Raises `OSError` if the disk refuses, and `ValueError` if the chunk makes no sense. The chunk stays.
@@ -85,7 +85,7 @@ def convert(path: Path, directory: Path) -> Path | None:
                 writer = _File(directory, chunk, section)
             writer.write(section_table(chunk.run, section))
         if chunk.unread_bytes:
-            _log.warning("%s ends in the middle of a block: %d bytes are left out", path, chunk.unread_bytes)
+            warn(f"{path} ends in the middle of a block: {chunk.unread_bytes} bytes are left out")
         return None if writer is None else writer.finish()
     except BaseException:
         if writer is not None:

@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from ackwire.audit import converter
+from ackwire.audit.child import ChildFailed, ConvertingChild
 from ackwire.audit.converter import Converter
 from ackwire.audit.parquet_files import convert
+from tests.helpers.broker_rig import BrokerRig
+from tests.unit.audit.rigs import FileAudit, events
 
 
 def chunk_in(folder: Path, name: str = "a.spool") -> Path:
@@ -62,3 +65,41 @@ def test_a_chunk_that_makes_no_sense_is_put_aside_and_the_next_one_is_converted(
     working.add(chunk)
     working.stop(10)
     assert [it.name for it in tmp_path.iterdir()] == ["a.spool.unreadable"]
+
+
+# ---- in a process of its own -----------------------------------------------------------------------------------
+
+
+def test_the_child_makes_the_same_file(tmp_path: Path) -> None:
+    files = FileAudit(tmp_path)
+    rig = BrokerRig(clock=files.clock, audit=files.log)
+    rig.connect("p").send("queue://orders")
+    files.close()
+    (chunk,) = files.chunks
+    child = ConvertingChild()
+    made = child.convert(chunk, tmp_path)
+    there = events(tmp_path)
+    assert files.convert() == [made]
+    assert events(tmp_path) == there
+    child.stop()
+
+
+def test_the_child_says_what_is_wrong(tmp_path: Path) -> None:
+    child = ConvertingChild()
+    with pytest.raises(OSError, match="No such file"):
+        child.convert(tmp_path / "nothing.spool", tmp_path)
+    with pytest.raises(ValueError, match="has no header"):
+        child.convert(chunk_in(tmp_path), tmp_path)
+    child.stop()
+
+
+def test_a_child_that_has_died_is_replaced(tmp_path: Path) -> None:
+    child = ConvertingChild()
+    child.start()
+    assert child._process is not None
+    child._process.kill()
+    with pytest.raises(ChildFailed):
+        child.convert(chunk_in(tmp_path), tmp_path)
+    with pytest.raises(ValueError, match="has no header"):
+        child.convert(chunk_in(tmp_path), tmp_path)
+    child.stop()
