@@ -18,6 +18,7 @@ from ackwire.broker.broker import Broker
 from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import Subscription
 from ackwire.message import Message
+from ackwire.store.contract import WaitingMessage
 
 
 class State(Enum):
@@ -176,6 +177,18 @@ class RecordedAudit:
             else:
                 self._follow(told)
 
+    def cursor(
+        self, event: Event, place: AuditedPlace, sequences: Iterable[int], name: str, cause: str | None = None
+    ) -> None:
+        for sequence in sequences:
+            self._follow(Told(event, place.audit_name, sequence, consumer=f"{_CURSOR}{name}", cause=cause))
+
+    def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer: str) -> None:
+        del producer
+        for it in messages:
+            self.events.append(Told(Event.SENT, sequence=it.sequence))
+            self._begin(Told(Event.STORED, place.audit_name, it.sequence))
+
     def census(self, place: AuditedPlace, count: int) -> None:
         name = place.audit_name
         if count != self.present(name):
@@ -207,8 +220,10 @@ class RecordedAudit:
         assert told.place is not None
         copy = (told.place, told.sequence)
         state = self._states.get(copy)
-        # What a prepared transaction of an earlier run had acknowledged was with a consumer then.
-        of_earlier_run = state is State.WAITING and told.consumer is None and told.event in _DECIDED
+        # What a prepared transaction of an earlier run had acknowledged, or a cursor had, was dispatched then.
+        is_decided = told.consumer is None and told.event in _DECIDED
+        is_of_cursor = told.consumer is not None and told.consumer.startswith(_CURSOR)
+        of_earlier_run = state is State.WAITING and (is_decided or is_of_cursor)
         if state not in BEFORE[told.event] and not of_earlier_run:
             self._refuse(f"{told}, and before it was {state}")
         if state is State.DISPATCHED and told.consumer is not None and self._holders[copy] != told.consumer:
@@ -246,6 +261,7 @@ class RecordedAudit:
         assert there <= told, f"there, and not told of: {sorted(there - told)}"
 
 
+_CURSOR = "cursor:"
 _DECIDED = (Event.ACKED, Event.REDELIVERED)
 
 
@@ -279,5 +295,7 @@ def _there(queue: Queue) -> Iterator[tuple[str, int]]:
     sequences += [it.sequence for s in queue.subscriptions() for it in s.in_flight if queue.owns(it)]
     sequences += [it.sequence for it in queue._events.undecided(queue)]
     sequences += queue._set_aside
+    for holder, held in queue.holders.items():
+        sequences += held() if holder.told_count(queue.place) else ()
     assert len(set(sequences)) == len(sequences), f"{name}: a message is in two places: {sorted(sequences)}"
     return ((name, sequence) for sequence in sequences)

@@ -37,7 +37,9 @@ class ConvertingChild:
         """Start the child and wait until it can work. Raises `ChildFailed` with what it said last."""
         argv = [sys.executable, "-m", "ackwire.audit.child"]
         # A session of its own: signals for the broker's group are not for it, it has its last files to finish.
-        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter and our own module
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
         answer = self._read()
         if answer != _READY:
             raise self._failed(f"it did not start: {answer}")

@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Final, final
 
-from ackwire.audit.records import HOT, NO_ACK, NONE, RECORD, UNKNOWN, definition
+from ackwire.audit.records import ACK_OF_CURSOR, HOT, NO_ACK, NONE, RECORD, UNKNOWN, definition
 from ackwire.audit.spool import Spool
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import AuditedPlace, Copy, Event
 from ackwire.clock import Clock, Timer
 from ackwire.message import Message, Origin
+from ackwire.store.contract import WaitingMessage
 
 if TYPE_CHECKING:
     from ackwire.broker.subscription import Subscription
@@ -239,6 +240,24 @@ class AuditLog:
             word = NONE if cause is None else self._word(cause)
             self._bare(event, self._places[place], word, sequence, now_ns)
 
+    def cursor(
+        self, event: Event, place: AuditedPlace, sequences: Iterable[int], name: str, cause: str | None = None
+    ) -> None:
+        now_ns = self._now_ns()
+        ack = ACK_OF_CURSOR if event is Event.ACKED else NO_ACK
+        for sequence in sequences:
+            word = NONE if cause is None else self._word(cause)
+            texts = (self._places[place], NONE, self._consumers[f"cursor:{name}"])
+            self._add(_full(1, event, ack, UNKNOWN, 0, *texts, 0, 0, NONE, word, _NO_COUNT, sequence, 0, now_ns))
+
+    def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer: str) -> None:
+        now_ns = self._now_ns()
+        origin = (f"ID:{producer}:1:1", place.audit_name)
+        for it in messages:  # each has its sequence as its producer's count
+            texts = (self._places[place], self._origins[origin], NONE)
+            count = it.sequence.to_bytes(8)
+            self._add(_hot(2, _STORED_NOW, True, it.priority, *texts, it.size_bytes, 0, count, it.sequence, 0, now_ns))
+
     def census(self, place: AuditedPlace, count: int) -> None:
         self._bare(Event.CENSUS, self._places[place], NONE, count, self._now_ns())
 
@@ -292,6 +311,9 @@ class AuditLog:
         return number
 
     def _define_consumer(self, subscription: object, number: int) -> int:
+        if isinstance(subscription, str):  # a cursor
+            self._definitions.append(definition("c", number, subscription, None, None))
+            return number
         consumer: Subscription = subscription  # type: ignore[assignment]
         connection = consumer.connection
         facts = (consumer.consumer_id, connection.connection_id, connection.client_id)
@@ -303,6 +325,9 @@ class AuditLog:
         return number
 
     def _define_origin(self, key: object, number: int) -> int:
+        if isinstance(key, tuple):  # of a batch
+            self._definitions.append(definition("o", number, *key, None, None))
+            return number
         origin: Origin = key  # type: ignore[assignment]
         destination = repr(origin.destination)
         transaction = None if origin.transaction is None else self._transaction_text(origin.transaction)

@@ -17,13 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ackwire.audit.chunks import Chunk, Section
-from ackwire.audit.records import RECORD_FIELDS, UNKNOWN, Run
+from ackwire.audit.records import ACK_OF_CURSOR, RECORD_FIELDS, UNKNOWN, Run
 from ackwire.audit.spool import EVENTS
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
 from ackwire.tabular.audit_schema import AUDIT
-
-ACK_OF_CURSOR: Final = 100
 
 _DTYPE: Final = np.dtype(list(RECORD_FIELDS))
 _FIELD_TYPES: Final = {

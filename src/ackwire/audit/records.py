@@ -45,6 +45,8 @@ NONE: Final = 0
 """The index of no text. For a place: the destination of the message, as for subscribers of topics."""
 UNKNOWN: Final = 2
 NO_ACK: Final = 255
+ACK_OF_CURSOR: Final = 100
+"""Beside the kinds of acks that clients send."""
 
 BLOCK: Final = Struct("<4sIIQI")
 """Mark, bytes of definitions, records, number of the first event (at 12), checksum of what follows."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ackwire.broker.acks import AckKind
 from ackwire.message import Message, Origin
+from ackwire.store.contract import WaitingMessage
 
 if TYPE_CHECKING:
     from ackwire.broker.subscription import Subscription
@@ -114,6 +115,16 @@ class Audit(Protocol):
 
     def happened_to(self, event: Event, place: AuditedPlace, sequences: Iterable[int], cause: str | None) -> None:
         """The same about messages of which only the sequences are known."""
+        ...
+
+    def cursor(
+        self, event: Event, place: AuditedPlace, sequences: Iterable[int], name: str, cause: str | None = None
+    ) -> None:
+        """Messages were given to a cursor (dispatched), given back, committed (acked), or ended with it."""
+        ...
+
+    def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer: str) -> None:
+        """Messages that *producer* had staged were committed: they are sent and stored."""
         ...
 
     def census(self, place: AuditedPlace, count: int) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
+from ackwire.broker.auditing import Event
 from ackwire.broker.held import Held
 from ackwire.broker.queue import Queue
 from ackwire.destinations import Destination
@@ -42,6 +43,7 @@ CURSOR_CLIENT_ID: Final = "ackwire.cursor"
 
 _FORGOTTEN_PER_TURN: Final = 2000
 _NAME_LENGTH_MAX: Final = 255
+_CLOSED: Final = "the cursor of a topic was closed"
 
 Failed = Callable[[BrokerError], None]
 
@@ -110,6 +112,14 @@ class Cursor:
     @property
     def assigned(self) -> int:
         return self.removed + len(self.held)
+
+    def told_count(self, _place: Place) -> int:
+        return len(self.held)
+
+    def tell(self, event: Event, start: int, end: int | None = None, cause: str | None = None) -> None:
+        """Let the audit know what happens to what it holds from *start* on, up to *end*."""
+        if self.queue.audit is not None:
+            self.queue.audit.cursor(event, self.queue, self.held.sequences(start, end), self.name, cause)
 
     def note(self) -> CursorNote:
         return CursorNote(
@@ -193,7 +203,10 @@ class Cursors:
         with self._store.atomically():
             self._forget(cursor, cursor.committed - cursor.removed)
             if cursor.destination.kind.is_queue:
+                cursor.tell(Event.RETURNED, 0)
                 cursor.queue.give_back(cursor.held)
+            else:
+                cursor.tell(Event.DISCARDED, 0, cause=_CLOSED)
             cursor.queue.remove_reader(cursor.lane)
             del cursor.queue.holders[cursor]
             self._store.drop_note(cursor.note().key)
@@ -252,7 +265,9 @@ class Cursors:
         if cursor.is_closed:
             on_failed(UnknownResource(f"cursor {cursor.name} was closed meanwhile"))
             return
+        before = len(cursor.held)
         unstored, is_done = cursor.queue.reserve(cursor.lane, wanted - cursor.assigned, cursor.held)
+        cursor.tell(Event.DISPATCHED, before)
         try:
             if unstored:  # others see it again after a crash unless the note is there with it, so both or none
                 with self._store.atomically():
@@ -324,16 +339,19 @@ class Cursors:
                 self._broker.clock.call_later(0, partial(self._forget_on, cursor))
 
     def _forget(self, cursor: Cursor, count: int) -> None:
+        cursor.tell(Event.ACKED, 0, count)
         cursor.queue.finish_held(cursor.held, count)
         cursor.removed += count
 
     # ---- after a restart ---------------------------------------------------------------------------------------
 
-    def restore(self, note: CursorNote, kept: Mapping[int, WaitingMessage]) -> None:
-        """A cursor of an earlier run; *kept* is what the store has of its messages."""
+    def restore(self, note: CursorNote, kept: Mapping[int, WaitingMessage], untold: str | None) -> None:
+        """A cursor of an earlier run; *kept* is what the store has of its messages, which may be *untold*."""
         cursor = Cursor(note.name, note.destination, note.selector, self._restored_queue(note.place))
         cursor.removed, cursor.committed = note.removed, note.committed
         cursor.queue.restore_held(cursor.held, note.held, kept)
+        if untold is not None:
+            cursor.queue.tell_restored(cursor.held.sequences(), untold)
         cursor.held.unsafe.update(sequences_of(note.unsafe))
         cursor.promised = cursor.assigned
         self._add(cursor)

@@ -262,6 +262,8 @@ class Intake:
         topic = self._broker.registry.get_or_make(message.destination)
         assert isinstance(topic, Topic)
         self.stamp(message)
+        if self._audit is not None:
+            self._audit.sent(message)
         topic.accept(message, None, has_expired=0 < message.expiration <= self._broker.clock.now_ms())
 
     def enqueue(self, queue: Queue, message: Message) -> None:

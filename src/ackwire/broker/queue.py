@@ -66,6 +66,14 @@ class QueueEvents(Protocol):
         ...
 
 
+class Holder(Protocol):
+    """Who has messages of a queue that nobody else may have."""
+
+    def told_count(self, place: Place) -> int:
+        """How many messages of *place* it has, as far as anybody was told that they are there."""
+        ...
+
+
 @final
 class Queue:
     """One queue and its consumers."""
@@ -107,7 +115,7 @@ class Queue:
         self._pages = QueuePages(place, pager, is_stored=self.is_stored, on_lost=self._lose)
         self._set_aside: set[int] = set()
         """Sequences of messages that are to be offered again later, and are in nobody's hands until then."""
-        self.holders: dict[object, Callable[[], Iterable[int]]] = {}
+        self.holders: dict[Holder, Callable[[], Iterable[int]]] = {}
         """Who has messages here that nobody else may have, and which: cursors, staged batches."""
         self._has_enough_consumers = policy.consumers_before_dispatch <= 1
         self._wait_for_consumers: Timer | None = None
@@ -141,7 +149,8 @@ class Queue:
         in_flight = sum(
             sum(map(self.owns, s.in_flight)) if s.has_several_queues else len(s.in_flight) for s in self.subscriptions()
         )
-        return self.pending_count + in_flight + len(self._set_aside)
+        held = sum(holder.told_count(self.place) for holder in self.holders)
+        return self.pending_count + in_flight + len(self._set_aside) + held
 
     @property
     def pending_count(self) -> int:
@@ -241,7 +250,7 @@ class Queue:
                 self.audit.happened(Event.DISCARDED, self, entry, None, why)
             else:
                 self.audit.happened_to(Event.DISCARDED, self, (sequence,), why)
-        return kept + len(self._set_aside)
+        return kept + len(self._set_aside) + sum(holder.told_count(self.place) for holder in self.holders)
 
     def _waiting_entries(self) -> Iterator[tuple[Message | int, int]]:
         """Everything that waits, with its sequence; a ticket stands for what is paged out."""

@@ -71,7 +71,7 @@ def restore(broker: "Broker", store: Store, untold: str | None = None) -> None:
     for transaction in prepared:
         broker.transactor.restore(_transaction(broker, transaction))
     broker.scheduler.restore()
-    _restore_notes(broker, notes, kept)
+    _restore_notes(broker, notes, kept, untold)
 
 
 def _reserved(notes: list[Note]) -> dict[Place, set[int]]:
@@ -97,13 +97,15 @@ def _kept_apart(
             yield message
 
 
-def _restore_notes(broker: "Broker", notes: list[Note], kept: dict[Place, dict[int, WaitingMessage]]) -> None:
+def _restore_notes(
+    broker: "Broker", notes: list[Note], kept: dict[Place, dict[int, WaitingMessage]], untold: str | None
+) -> None:
     for note in notes:
         match note:
             case CursorNote():
-                broker.cursors.restore(note, kept.get(note.place, {}))
+                broker.cursors.restore(note, kept.get(note.place, {}), untold)
             case StagedNote():
-                broker.staging.restore_part(note, kept)
+                broker.staging.restore_part(note, kept, untold)
             case BatchNote():
                 broker.staging.restore_batch(note)
     broker.staging.restored()

@@ -77,6 +77,9 @@ class Part:
     def sequences(self, place: Place) -> list[int]:
         return [message.sequence for message in self.messages.get(place, ())]
 
+    def told_count(self, place: Place) -> int:
+        return len(self.messages.get(place, ())) if self.is_committed else 0
+
     def note(self) -> StagedNote:
         held = tuple((place, tuple(runs)) for place, runs in self._runs.items())
         return StagedNote(self.producer, self.name, self.batch, self.since_ms, self.is_committed, held)
@@ -215,11 +218,19 @@ class Staging:
             self._remember(BatchNote(producer, batch, self._broker.clock.now_ms()))
             for part in committed:
                 part.is_committed = True
+                self._tell_stored(part)
                 self._store.put_note(part.note()) if self._has_topics(part) else self._store.drop_note(part.note().key)
             for part in [it for it in self._parts.values() if it.producer == producer and it.batch <= batch]:
                 if not part.is_committed:
                     self._drop(part)
         self._store.when_durable(partial(self._show_all, committed, on_done), on_failed)
+
+    def _tell_stored(self, part: Part) -> None:
+        """Let the audit know what is there from now on; what is for topics is sent when it is published."""
+        for place, messages in part.messages.items():
+            queue = self._queue(place)
+            if queue is not None and queue.audit is not None:
+                queue.audit.batch(queue, messages, part.producer)
 
     def _part_to_commit(self, producer: str, batch: int, name: str) -> Part:
         part = self._parts.get((producer, name))
@@ -339,14 +350,20 @@ class Staging:
     def restore_batch(self, note: BatchNote) -> None:
         self._last[note.producer] = note
 
-    def restore_part(self, note: StagedNote, kept: Mapping[Place, Mapping[int, WaitingMessage]]) -> None:
-        """A part of an earlier run; *kept* is what the store has of its messages."""
+    def restore_part(
+        self, note: StagedNote, kept: Mapping[Place, Mapping[int, WaitingMessage]], untold: str | None
+    ) -> None:
+        """A part of an earlier run; *kept* is what the store has of its messages, which may be *untold*."""
         part = Part(note.producer, note.part, note.batch, note.since_ms, note.committed)
         self._parts[note.producer, note.part] = part
         for place, runs in note.held:
             there = kept.get(place, {})
             self._hold(part, place, [there[it] for it in sequences_of(runs) if it in there])
         if part.is_committed:
+            for place in part.messages if untold is not None else ():
+                queue = self._queue(place)
+                if queue is not None:
+                    queue.tell_restored(part.sequences(place), untold or "")
             self._show(part)
 
     def restored(self) -> None:
