@@ -31,7 +31,8 @@ test: $(READY) ## every test; ARGS="tests/unit -k name" for some, WORKERS=0 for 
 ifdef ARGS
 	$(VENV)/bin/pytest -n $(or $(WORKERS),auto) --dist worksteal $(ARGS)
 else
-	$(VENV)/bin/pytest -n $(or $(WORKERS),4) --dist worksteal -m "not load"
+	$(VENV)/bin/pytest -n $(or $(WORKERS),4) --dist worksteal -m "not load and not spark"
+	$(VENV)/bin/pytest -n 0 -m "spark and not load"
 	$(VENV)/bin/pytest -n 0 -m load || [ $$? -eq 5 ] # 5: there are none
 endif
 

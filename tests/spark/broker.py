@@ -8,7 +8,9 @@ from typing import Any, Self
 
 import ackwire
 from ackwire.spark.http import BrokerApi
+from ackwire.spark.offsets import RangePartition
 from ackwire.spark.options import Use, read_options
+from ackwire.spark.reader import read_rows
 from tests.helpers.processes import READY_LINE, READY_TIMEOUT_SECONDS, ManagedProcess, ackwire_program
 
 _names = itertools.count(1)
@@ -22,6 +24,7 @@ class HttpBroker:
         self._process: ManagedProcess | None = None
         self.port = 0
         self.http_port = 0
+        self._api: BrokerApi | None = None
 
     def start(self) -> None:
         where = ("--listen", f"tcp://127.0.0.1:{self.port}", "--http", f"127.0.0.1:{self.http_port}")
@@ -41,6 +44,8 @@ class HttpBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._api is not None:
+            self._api.close()
         assert self._process is not None
         self._process.stop()
 
@@ -57,8 +62,15 @@ class HttpBroker:
             "retryTimeout": "20s",
         }
 
-    def api(self, **more: str) -> BrokerApi:
-        """The HTTP API; *more* are options."""
+    @property
+    def api(self) -> BrokerApi:
+        """The HTTP API."""
+        if self._api is None:
+            self._api = self.new_api()
+        return self._api
+
+    def new_api(self, **more: str) -> BrokerApi:
+        """Another connection to the HTTP API, for a `with`; *more* are options."""
         return BrokerApi(read_options({**self.options, **more}, Use.WRITE))
 
     def new_name(self, prefix: str = "spark") -> str:
@@ -75,13 +87,15 @@ class HttpBroker:
 
     def drain(self, queue: str) -> list[ackwire.Message]:
         """Consume all messages of *queue*."""
-        messages = []
         with ackwire.connect(self.url) as connection, connection.session() as session:
             consumer = session.consumer(queue)
-            while (message := consumer.receive(1.0)) is not None:
-                messages.append(message)
-        return messages
+            return [message for _ in self.texts(queue) if (message := consumer.receive(10.0)) is not None]
 
-    def bodies(self, queue: str) -> list[Any]:
-        """What all messages of *queue* say; consumes them."""
-        return [message.body for message in self.drain(queue)]
+    def texts(self, queue: str) -> list[Any]:
+        """What the text messages of *queue* say, in order; consumes nothing."""
+        options = read_options({**self.options, "destination": queue}, Use.READ)
+        partitions = [
+            RangePartition(f"/v1/queues/{queue}/messages", after, to) for after, to in self.api.queue_ranges(queue, 1)
+        ]
+        batches = [batch for part in partitions for batch in read_rows(options, part, ("text",), is_dense=False)]
+        return [text for batch in batches for text in batch.column("text").to_pylist()]

@@ -1,7 +1,5 @@
 """Spark tests: one Spark and one broker for all tests of a worker; tests keep apart by names of their own."""
 
-import gc
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,23 +17,16 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'ac
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            # Sockets to the JVM that pyspark leaves to the garbage collector, and its use of what pandas renames.
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
-            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     from ackwire.spark.session import session
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        running = session("tests", "local[2]", **{"spark.sql.streaming.stopTimeout": "30s"})
+    running = session("tests", "local[2]", **{"spark.sql.streaming.stopTimeout": "30s"})
     yield running
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        running.stop()
-        gc.collect()
+    running.stop()
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,7 @@ def test_only_some_columns_are_read_if_a_schema_says_so(spark: "SparkSession", b
 def test_a_range_of_a_cursor_is_read_without_committing_it(broker: HttpBroker, read: Read, queue: str) -> None:
     name = broker.new_name("cursor")
     broker.fill(queue, [str(number) for number in range(1, 101)])
-    api = broker.api()
+    api = broker.api
     api.open_cursor(name, queue, None)
     assert api.latest(name, 0, 80) == 80
     api.commit_cursor(name, 10)

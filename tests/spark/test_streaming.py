@@ -46,7 +46,7 @@ def seen() -> Seen:
 
 @pytest.fixture
 def api(broker: HttpBroker) -> BrokerApi:
-    return broker.api()
+    return broker.api
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_queue_to_queue_moves_every_message_once(
     write_available(stream, destination=f"{queue}.out")
     broker.fill(queue, numbers(400, 301))
     write_available(stream, destination=f"{queue}.out")
-    assert sorted(broker.bodies(f"{queue}.out"), key=int) == numbers(400)
-    assert broker.bodies(queue) == []
+    assert sorted(broker.texts(f"{queue}.out"), key=int) == numbers(400)
+    assert broker.texts(queue) == []
 
 
 def test_a_checkpoint_older_than_the_cursor_is_an_error_or_a_gap(
@@ -183,5 +183,5 @@ def test_a_query_goes_on_when_the_broker_was_killed_and_came_back(
         query.processAllAvailable()
     finally:
         query.stop()
-    assert sorted(broker.bodies(f"{queue}.out"), key=int) == numbers(400)
+    assert sorted(broker.texts(f"{queue}.out"), key=int) == numbers(400)
     assert api.cursor(cursor).assigned == 400

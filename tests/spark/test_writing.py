@@ -61,7 +61,7 @@ def test_each_row_may_name_its_destination(spark: "SparkSession", broker: HttpBr
         [("a", f"{queue}.a"), ("b", f"queue://{queue}.b"), ("c", None)], "value string, destination string"
     )
     write(frame, broker, destination=f"{queue}.default")
-    assert [broker.bodies(f"{queue}.{name}") for name in ("a", "b", "default")] == [["a"], ["b"], ["c"]]
+    assert [broker.texts(f"{queue}.{name}") for name in ("a", "b", "default")] == [["a"], ["b"], ["c"]]
 
 
 def test_many_rows_are_staged_in_several_requests_and_all_arrive(
@@ -84,7 +84,7 @@ def test_a_job_that_fails_sends_nothing(spark: "SparkSession", broker: HttpBroke
     frame = spark.range(1000, numPartitions=2).select(broken.alias("text"))
     with pytest.raises(PySparkException, match="broken row"):
         write(frame, broker, destination=queue)
-    assert broker.bodies(queue) == ["already here"]
+    assert broker.texts(queue) == ["already here"]
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_a_stream_is_written_and_a_repeated_batch_is_not_written_twice(
     forget_last_commit(tmp_path / "checkpoint")
     files_of_one_row(tmp_path / "in", 2, 2)
     query = write_available(lines(spark, tmp_path / "in"), destination=queue)
-    assert sorted(broker.bodies(queue)) == ["line 0", "line 1", "line 2"]
-    assert broker.api().last_batch(query.id) == 2
+    assert sorted(broker.texts(queue)) == ["line 0", "line 1", "line 2"]
+    assert broker.api.last_batch(query.id) == 2
 
 
 def test_a_named_producer_belongs_to_one_checkpoint(
@@ -164,4 +164,4 @@ def test_a_named_producer_belongs_to_one_checkpoint(
     write_available(lines(spark, tmp_path / "in"), **options)
     with pytest.raises(PySparkException, match="belongs to another query, which has written batches to 0"):
         write_available(lines(spark, tmp_path / "in"), checkpoint="another", **options)
-    assert broker.bodies(queue) == ["line 0"]
+    assert broker.texts(queue) == ["line 0"]

@@ -12,7 +12,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from ackwire.spark.errors import BadAnswer, BrokerAway, ConnectorError, Refused
@@ -90,6 +91,14 @@ class BrokerApi:
         self._url_index = 0
         self._connection: http.client.HTTPConnection | None = None
         self._is_fresh = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def url(self) -> str:

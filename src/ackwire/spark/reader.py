@@ -144,8 +144,7 @@ class BatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        api = BrokerApi(self._options)
-        try:
+        with BrokerApi(self._options) as api:
             match self._options.read:
                 case Reading.CURSOR:
                     return self._cursor_partitions(api)
@@ -155,8 +154,6 @@ class BatchReader(DataSourceReader):
                 case _:
                     assert self._options.destination is not None
                     return self._queue_partitions(api, self._options.destination)
-        finally:
-            api.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
