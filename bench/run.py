@@ -39,6 +39,7 @@ BENCHMARKS = {
     "tabular": Benchmark(),
     "hot_path": Benchmark(),
     "loopback": Benchmark(),
+    "audit": Benchmark(),
     "client_versus_stomp": Benchmark(600.0, knows_quick=True),
     "versus_activemq": Benchmark(3600.0, knows_quick=True),
     "restart": Benchmark(3600.0, knows_quick=True, by_name_only=True),

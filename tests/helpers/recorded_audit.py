@@ -183,8 +183,8 @@ class RecordedAudit:
         for sequence in sequences:
             self._follow(Told(event, place.audit_name, sequence, consumer=f"{_CURSOR}{name}", cause=cause))
 
-    def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer: str) -> None:
-        del producer
+    def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer_key: bytes | None) -> None:
+        del producer_key
         for it in messages:
             self.events.append(Told(Event.SENT, sequence=it.sequence))
             self._begin(Told(Event.STORED, place.audit_name, it.sequence))

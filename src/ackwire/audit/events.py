@@ -250,10 +250,10 @@ class AuditLog:
             texts = (self._places[place], NONE, self._consumers[f"cursor:{name}"])
             self._add(_full(1, event, ack, UNKNOWN, 0, *texts, 0, 0, NONE, word, _NO_COUNT, sequence, 0, now_ns))
 
-    def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer: str) -> None:
+    def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer_key: bytes | None) -> None:
         now_ns = self._now_ns()
-        origin = (f"ID:{producer}:1:1", place.audit_name)
-        for it in messages:  # each has its sequence as its producer's count
+        origin = (None if producer_key is None else self._producer_text(producer_key), place.audit_name)
+        for it in messages:
             texts = (self._places[place], self._origins[origin], NONE)
             count = it.sequence.to_bytes(8)
             self._add(_hot(2, _STORED_NOW, True, it.priority, *texts, it.size_bytes, 0, count, it.sequence, 0, now_ns))

@@ -76,8 +76,8 @@ class Texts(NamedTuple):
 class OriginText(NamedTuple):
     """What messages of one producer to one destination have in common."""
 
-    producer: str
-    """What its message ids begin with."""
+    producer: str | None
+    """What its message ids begin with, if that is known."""
     destination: str
     transaction: str | None
     connection: str | None

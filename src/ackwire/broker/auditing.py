@@ -123,8 +123,9 @@ class Audit(Protocol):
         """Messages were given to a cursor (dispatched), given back, committed (acked), or ended with it."""
         ...
 
-    def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer: str) -> None:
-        """Messages that *producer* had staged were committed: they are sent and stored."""
+    def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer_key: bytes | None) -> None:
+        """Staged messages were committed: they are sent and stored. With a *producer_key* they are that producer's,
+        and each has its sequence as its count."""
         ...
 
     def census(self, place: AuditedPlace, count: int) -> None:

@@ -46,6 +46,8 @@ class Part:
     batch: int
     since_ms: int
     is_committed: bool = False
+    producer_key: bytes | None = None
+    """The producer in its messages' ids (`Origin.producer_key`), if each has its sequence as its count there."""
     messages: dict[Place, list[WaitingMessage]] = field(default_factory=dict)
     _runs: dict[Place, list[int]] = field(default_factory=dict)
     """The same as runs of sequences."""
@@ -176,6 +178,8 @@ class Staging:
         self._broker.registry.get_or_make(where)
 
     def _keep(self, part: Part, messages: list[Message]) -> None:
+        if messages and all(it.producer_count == it.sequence for it in (messages[0], messages[-1])):
+            part.producer_key = messages[0].origin.producer_key
         by_destination: dict[Destination, list[Message]] = {}
         for message in messages:
             by_destination.setdefault(message.destination, []).append(message)
@@ -230,7 +234,7 @@ class Staging:
         for place, messages in part.messages.items():
             queue = self._queue(place)
             if queue is not None and queue.audit is not None:
-                queue.audit.batch(queue, messages, part.producer)
+                queue.audit.batch(queue, messages, part.producer_key)
 
     def _part_to_commit(self, producer: str, batch: int, name: str) -> Part:
         part = self._parts.get((producer, name))

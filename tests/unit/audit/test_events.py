@@ -12,6 +12,7 @@ from ackwire.policy import DestinationPolicy
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import producer_text
 from tests.helpers.broker_rig import BrokerRig
+from tests.helpers.bulk import Reader, Writer
 from tests.helpers.recorded_audit import RecordedAudit, Tee, Told
 from tests.simulation.world import World
 from tests.unit.audit.rigs import FileAudit
@@ -229,6 +230,33 @@ def test_a_new_chunk_explains_itself(tmp_path: Path) -> None:
     assert {row["destination"] for row in rows} == {"queue://orders"}
     assert all(row["consumer"] for row in rows if row["event"] == "acked")
     assert len({row["message_id"] for row in rows}) == 3
+
+
+def test_a_cursor_is_a_consumer(rig: AuditedRig) -> None:
+    producer = rig.connect("p")
+    sequences = [producer.send("queue://q").sequence for _ in range(3)]
+    reader = Reader(rig)
+    reader.latest()
+    reader.commit(2)
+    rig.clock.advance(0)
+    rows = rig.rows("dispatched", "acked")
+    assert [(row["event"], row["sequence"]) for row in rows] == [
+        *(("dispatched", it) for it in sequences),
+        *(("acked", it) for it in sequences[:2]),
+    ]
+    assert {row["consumer"] for row in rows} == {f"cursor:{reader.name}"}
+    assert rows[-1]["ack_type"] == "cursor"
+
+
+def test_a_staged_batch_is_sent_and_stored_when_it_is_committed(rig: AuditedRig) -> None:
+    consumer, writer = rig.consumer("queue://q"), Writer(rig)
+    writer.stage(["a", "b"])
+    assert not rig.recorded.of(Event.SENT)
+    writer.commit()
+    rows = rig.rows("sent", "stored", "dispatched")
+    assert [row["event"] for row in rows] == ["sent", "stored", "sent", "stored", "dispatched", "dispatched"]
+    ids = [rig.editor.message_id(message) for message in consumer.delivered]
+    assert [row["message_id"] for row in rows] == [ids[0], ids[0], ids[1], ids[1], *ids]
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
