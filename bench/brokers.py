@@ -88,15 +88,15 @@ class Broker:
         return process
 
 
-def ackwire(folder: Path, store: str, config: str = "") -> Broker:
-    """`ackwire serve` with its data in *folder*/data; *config* is the text of a TOML file."""
+def ackwire(folder: Path, store: str, config: str = "", listeners: int = 1) -> Broker:
+    """`ackwire serve` with its data in *folder*/data; *config*, the text of a TOML file, may have more *listeners*."""
     argv = [str(ackwire_program()), "serve", "--log-level", "warning", "--listen", LISTENER, "--store", store]
     if store != "memory":
         argv += ["--data", str(folder / "data")]
     if config:
         (folder / "ackwire.toml").write_text(config)
         argv += ["--config", str(folder / "ackwire.toml")]
-    return Broker(argv, folder / "ackwire.log")
+    return Broker(argv, folder / "ackwire.log", listeners)
 
 
 def activemq(folder: Path, *, concurrent_store_and_dispatch: bool = True, has_stomp: bool = False) -> Broker:
