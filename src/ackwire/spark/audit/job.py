@@ -1,0 +1,226 @@
+"""The batch job behind `ackwire audit run`: days of events that have new files become tables, one day after the other.
+
+Events are read from `EVENTS/date=…/hour=…`; a day is the folder its events are in. A day is computed from its own
+events and from the copies that were open at the end of the day before (`OUT/open`), so a day that is done is not
+computed again; a late file for it, and it is, and so are the days after it, whose beginning has changed. Two runs over
+the same files give the same tables.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ackwire.errors import ConfigError
+from ackwire.spark.audit import advice, problems, reconciliation, tables
+from ackwire.spark.audit.books import Books, Day
+from ackwire.spark.audit.cleaning import Clean, clean, read_events
+from ackwire.spark.audit.lifecycles import lifecycles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PENDING_AFTER: Final = timedelta(hours=1)
+_EVENTS_PER_PARTITION: Final = 300_000
+_SHOWN_MAX: Final = 100
+"""Problems of a day that come with the result; the table has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayResult:
+    """What came out for one day."""
+
+    date: str
+    events: int
+    adds_up: bool
+    places: list[dict[str, Any]]
+    """The rows of the table `reconciliation`."""
+    problem_counts: dict[str, int]
+    problems: list[dict[str, Any]]
+    """The first of them; those that break the books come first."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What a run of the job did."""
+
+    days: list[DayResult]
+    """The days that were computed; none if there was nothing new."""
+    adds_up: bool
+    """Of the days computed, or, if there were none, of all that are known."""
+
+
+def run_job(
+    spark: "SparkSession",
+    events: Path,
+    out: Path,
+    *,
+    date: str | None = None,
+    pending_after: timedelta = PENDING_AFTER,
+    progress: Callable[[str], None] = lambda _: None,
+) -> JobResult:
+    """Compute what is new in *events* into the tables below *out*; *date* alone if given, new or not."""
+    books = Books(out)
+    with books.locked():
+        found = files_by_day(events)
+        todo = _todo(found, books, date)
+        results = []
+        for day in todo:
+            job = _DayJob(spark, books, day, found[day], pending_after, progress)
+            results.append(job.run(is_newest=day == max(found)))
+        known = [it.adds_up for it in results] or [it.adds_up for it in books.days.values()]
+        return JobResult(results, all(known))
+
+
+def files_by_day(events: Path) -> dict[str, dict[str, int]]:
+    """The files of events and their sizes, by day."""
+    if not events.is_dir():
+        raise ConfigError(f"{events} is no directory: it must be the one that the broker's audit writes to")
+    root = events / "events" if (events / "events").is_dir() else events
+    days: dict[str, dict[str, int]] = {}
+    for path in sorted(root.glob("date=*/hour=*/*.parquet")):
+        if not path.name.startswith((".", "_")):
+            days.setdefault(path.parts[-3].removeprefix("date="), {})[str(path.absolute())] = path.stat().st_size
+    if not days:
+        raise ConfigError(f"{root} has no events (date=…/hour=…/*.parquet): is the broker's audit on?")
+    return days
+
+
+def _todo(found: dict[str, dict[str, int]], books: Books, date: str | None) -> list[str]:
+    if date is not None:
+        return [_one_day(found, books, date)]
+    new = [day for day, files in found.items() if day not in books.days or _has_new(files, books.days[day].files)]
+    return sorted(day for day in found if new and day >= min(new))
+
+
+def _has_new(files: dict[str, int], known: dict[str, int]) -> bool:
+    """Whether there are files that were not there; files that were deleted since need no new tables."""
+    return any(known.get(name) != size for name, size in files.items())
+
+
+def _one_day(found: dict[str, dict[str, int]], books: Books, date: str) -> str:
+    if date not in found:
+        raise ConfigError(f"there are no events of {date}; there are some of {', '.join(sorted(found)[-10:])}")
+    if missing := [day for day in found if day < date and day not in books.days]:
+        raise ConfigError(f"{min(missing)} comes before {date} and is not computed yet: run without --date first")
+    return date
+
+
+class _DayJob:
+    """One day, from its files to its tables."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        books: Books,
+        date: str,
+        files: dict[str, int],
+        pending_after: timedelta,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._spark = spark
+        self._books = books
+        self._date = date
+        self._files = files
+        self._pending_after = int(pending_after.total_seconds())
+        self._tell = lambda text: progress(f"{date}: {text}")
+        self._computed = books.fresh(date)
+
+    def run(self, *, is_newest: bool) -> DayResult:
+        self._tell(f"looking at {len(self._files)} files")
+        cleaned = clean(read_events(self._spark, list(self._files)), self._books.runs_before(self._date))
+        partitions = max(self._spark.sparkContext.defaultParallelism, cleaned.count // _EVENTS_PER_PARTITION)
+        usual = self._spark.conf.get("spark.sql.shuffle.partitions")
+        self._spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        try:
+            result = self._compute(cleaned)
+        finally:
+            self._spark.conf.set("spark.sql.shuffle.partitions", usual)
+        self._books.write_runs(self._computed, cleaned.runs)
+        self._keep_open()
+        self._books.publish(
+            self._date, self._computed, Day(self._files, result.adds_up, result.events), is_newest=is_newest
+        )
+        return result
+
+    def _compute(self, cleaned: Clean) -> DayResult:
+        self._tell(f"{cleaned.count:,} events: following each message")
+        lives, opened = self._lives(cleaned)
+        self._tell("counting by minute")
+        counts = tables.event_counts(cleaned.events).persist()
+        self._write("destinations_minute", tables.destinations_minute(counts, lives))
+        self._write("consumers_minute", tables.consumers_minute(counts, lives))
+        self._write("dead_letters", tables.dead_letters(lives))
+        self._tell("looking at consumers")
+        figures = tables.consumer_figures(counts, lives, cleaned.newest_us).persist()
+        self._write("slow_consumers", tables.slow_consumers(figures))
+        self._write("advice", advice.advice(figures))
+        self._tell("reconciling")
+        census = reconciliation.compared(cleaned.events, lives).persist()
+        sums = reconciliation.reconciliation(counts, lives, census)
+        places = self._write("reconciliation", sums).collect()
+        self._tell("looking for what does not add up")
+        found = self._write("problems", self._problems(cleaned, lives, opened, census, places))
+        result = self._result(cleaned, [it.asDict() for it in places], found)
+        for it in (counts, figures, census):
+            it.unpersist()
+        return result
+
+    def _lives(self, cleaned: Clean) -> "tuple[DataFrame, DataFrame | None]":
+        folder = self._books.open_before(self._date)
+        opened = None if folder is None else self._spark.read.parquet(str(folder))
+        lives = lifecycles(cleaned.events, opened, cleaned.runs)
+        path = str(self._computed / "messages")
+        lives.write.partitionBy("state").parquet(path)
+        # Read back what was written: it is smaller than a cache, and every step reads only the columns it needs.
+        return self._spark.read.schema(lives.schema).parquet(path), opened
+
+    def _write(self, name: str, rows: "DataFrame") -> "DataFrame":
+        path = str(self._computed / name)
+        rows.coalesce(1).write.parquet(path)
+        return self._spark.read.schema(rows.schema).parquet(path)
+
+    def _problems(
+        self, cleaned: Clean, lives: "DataFrame", opened: "DataFrame | None", census: "DataFrame", places: list[Any]
+    ) -> "DataFrame":
+        found = [
+            problems.in_events(self._spark, cleaned),
+            problems.in_lives(lives, cleaned.newest_us, self._pending_after),
+            problems.in_order(cleaned.events, lives, opened),
+            problems.in_census(census),
+        ]
+        if any(it["censuses_wrong"] for it in places):
+            found.append(problems.lost_by_census(census, lives))
+        if any(it["difference"] for it in places):
+            found.append(problems.never_stored(lives, self._earlier()))
+        if unequal := [(it["broker"], it["place"]) for it in places if it["sent_difference"]]:
+            found.append(self._alone(cleaned, unequal))
+        return problems.all_of(found)
+
+    def _earlier(self) -> "DataFrame | None":
+        folders = self._books.messages_before(self._date)
+        return self._spark.read.parquet(*folders) if folders else None
+
+    def _alone(self, cleaned: Clean, unequal: list[tuple[str, str]]) -> "DataFrame":
+        places = self._spark.createDataFrame(unequal, "broker string, place string")
+        edges = [(run, number) for run, its in cleaned.new.items() for span in its for number in span]
+        return problems.sent_or_stored_alone(
+            cleaned.events, places, self._spark.createDataFrame(edges, "run string, number bigint")
+        )
+
+    def _result(self, cleaned: Clean, places: list[dict[str, Any]], found: "DataFrame") -> DayResult:
+        from pyspark.sql import functions as F
+
+        counts = {it["kind"]: it["count"] for it in found.groupBy("kind").count().collect()}
+        first = found.orderBy(F.col("breaks").desc(), "kind", "broker", "place", "sequence").limit(_SHOWN_MAX).collect()
+        adds_up = not any(it["breaks"] for it in first) and not any(it["difference"] for it in places)
+        shown = sorted(places, key=lambda it: (it["broker"] or "", it["place"] or ""))
+        return DayResult(self._date, cleaned.count, adds_up, shown, counts, [it.asDict() for it in first])
+
+    def _keep_open(self) -> None:
+        """What is pending is the beginning of the next day, whatever becomes of the table."""
+        pending = self._computed / "messages" / "state=pending"
+        if pending.is_dir():
+            shutil.copytree(pending, self._computed / "open")

@@ -1,0 +1,85 @@
+"""What must be equal, per place and day, and whether it is.
+
+    carried + stored + found = acked + dead_lettered + expired + purged + discarded + pending + lost_in_crash
+
+Stored and the five ends are counted in events; carried, found, pending and lost_in_crash in copies. So a copy that
+ended twice, was lost or never stored makes a difference, and `problems` has its id. For queues sent must equal what
+producers stored there; dead letters and copies of virtual topics have another destination than place and are told
+apart by that. And each census must agree with the lives at its very number.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from ackwire.spark.audit.lifecycles import ENDS, LOST, LOST_IN_CRASH, PENDING
+from ackwire.spark.audit.tables import held
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_BUCKET_BITS: Final = 12
+"""A census is compared in two steps: sums of whole buckets of orders, and the few events of its own bucket."""
+
+LEFT: Final = ("carried", "stored", "found")
+RIGHT: Final = (*ENDS, PENDING, LOST_IN_CRASH)
+
+
+def reconciliation(counts: "DataFrame", lives: "DataFrame", census: "DataFrame") -> "DataFrame":
+    """A row per place: the sums, what they differ by, and how many censuses agree; *census* is `compared`."""
+    kind = F.col("end_kind")
+    events = counts.groupBy("broker", "place").agg(
+        *(F.sum(it).alias(it) for it in ("sent", "stored", "stored_direct", "dispatched", "redelivered", *ENDS))
+    )
+    copies = lives.groupBy("broker", "place").agg(
+        F.count("*").alias("copies"),
+        _count(F.col("carried")).alias("carried"),
+        _count(F.col("found") & (~F.col("carried") | F.col("undone"))).alias("found"),
+        _count((F.col("subscriber") != "") & F.col("stored_order").isNull()).alias("implied"),
+        *(_count(kind == it).alias(it) for it in (PENDING, LOST_IN_CRASH, LOST)),
+    )
+    checked = census.groupBy("broker", "place").agg(
+        F.count("*").alias("censuses"), _count(F.col("count") != F.col("expected")).alias("censuses_wrong")
+    )
+    rows = events.join(copies, ["broker", "place"], "full").join(checked, ["broker", "place"], "full").fillna(0)
+    # A copy for a topic's subscriber may begin with its dispatch: nothing is stored for it.
+    rows = rows.withColumn("stored", F.col("stored") + F.col("implied")).drop("implied")
+    difference = sum((F.col(it) for it in LEFT), F.lit(0)) - sum((F.col(it) for it in RIGHT), F.lit(0))
+    is_queue = F.col("place").rlike("^(temp-)?queue://[^,]*$")
+    sent_difference = F.when(is_queue, F.col("sent") - F.col("stored_direct"))
+    return rows.withColumns(
+        {
+            "difference": difference,
+            "sent_difference": sent_difference,
+            "adds_up": (difference == 0) & (F.col("censuses_wrong") == 0) & (F.coalesce(sent_difference, F.lit(0)) == 0),
+        }
+    )
+
+
+def _count(condition: "Column") -> "Column":
+    return F.count(F.when(condition, 1))
+
+
+def compared(events: "DataFrame", lives: "DataFrame") -> "DataFrame":
+    """Every census of a queue or durable subscription, with how many copies the lives say there were at its number."""
+    bucket = F.shiftright("order", _BUCKET_BITS).alias("bucket")
+    census = (
+        events.where((F.col("event") == "census") & ~F.col("place").startswith("topic://"))
+        .select("broker", "place", "run", "number", "time", "count", "order", bucket)
+    )  # fmt: skip
+    moves = held(lives).select("broker", "place", "order", "change", bucket)
+    key = ["broker", "place", "bucket"]
+    sums = moves.select(*key, "change").unionByName(census.select(*key, F.lit(0).alias("change")))
+    before = Window.partitionBy("broker", "place").orderBy("bucket").rowsBetween(Window.unboundedPreceding, -1)
+    sums = sums.groupBy(*key).agg(F.sum("change").alias("change"))
+    sums = sums.withColumn("before", F.coalesce(F.sum("change").over(before), F.lit(0))).drop("change")
+    beside = moves.select(*key, F.col("order").alias("move_order"), "change")
+    inside = census.join(beside, key).where(F.col("move_order") < F.col("order"))
+    inside = inside.groupBy("broker", "place", "order").agg(F.sum("change").alias("inside"))
+    return (
+        census.join(sums, key)
+        .join(inside, ["broker", "place", "order"], "left")
+        .withColumn("expected", F.col("before") + F.coalesce("inside", F.lit(0)))
+        .drop("before", "inside", "bucket")
+    )

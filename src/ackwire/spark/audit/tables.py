@@ -1,0 +1,201 @@
+"""Tables per minute, of dead letters and of slow consumers, from one pass over the clean events and from the lives.
+
+Counts are of events, each in the minute in which it happened; latencies are of copies, in the minute in which the
+later of the two events happened; the backlog is what a place held at the end of the minute. A minute in which nothing
+happened to a place has no row. Percentiles are exact for up to ten thousand messages a minute and place, and beyond
+that within a ten-thousandth of the rank.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from ackwire.spark.audit.lifecycles import ENDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+COUNTED: Final = ("sent", "stored", "dispatched", "redelivered", *ENDS)
+"""Events that are counted; each has a column of its name."""
+_PERCENTS: Final = (50, 95, 99)
+_ACCURACY: Final = 10_000
+_MINUTE_SECONDS: Final = 60
+
+SLOW_ACK_MS: Final = 1000.0
+"""A consumer half of whose messages wait this long for their ack is slow."""
+
+
+def event_counts(events: "DataFrame") -> "DataFrame":
+    """How many events of each kind, per broker, place (or destination sent to), consumer and minute."""
+    event = F.col("event")
+    return (
+        events.where(event.isin(*COUNTED))
+        .select(
+            "broker",
+            F.coalesce("place", "destination").alias("place"),
+            "consumer",
+            _minute(F.col("time")).alias("minute"),
+            "event",
+            "size",
+            (F.col("destination") == F.col("place")).alias("is_direct"),
+        )
+        .groupBy("broker", "place", "consumer", "minute")
+        .agg(
+            *(F.count(F.when(event == it, 1)).alias(it) for it in COUNTED),
+            F.count(F.when((event == "stored") & F.col("is_direct"), 1)).alias("stored_direct"),
+            F.sum(F.when(event == "stored", F.col("size")).otherwise(0)).alias("bytes_in"),
+            F.sum(F.when(event == "acked", F.col("size")).otherwise(0)).alias("bytes_out"),
+        )
+    )
+
+
+def _minute(time: "Column") -> "Column":
+    """The minute as a number: cheaper to group by than a time."""
+    return F.floor(F.unix_seconds(time) / _MINUTE_SECONDS)
+
+
+def destinations_minute(counts: "DataFrame", lives: "DataFrame") -> "DataFrame":
+    """What happened at each destination in each minute; `destination` is a place, or what was sent to."""
+    key = ["broker", "place", "minute"]
+    sums = counts.groupBy(*key).agg(*(F.sum(it).alias(it) for it in (*COUNTED, "bytes_in", "bytes_out")))
+    out = _percentiles(
+        lives.where(F.col("first_dispatch_time").isNotNull() & ~F.col("dispatched_before")),
+        "first_dispatch_time", "dispatch_latency_ms", "store_to_dispatch", ["broker", "place"],
+    )  # fmt: skip
+    acked = _percentiles(
+        lives.where(F.col("end_kind") == "acked"), "end_time", "ack_latency_ms", "dispatch_to_ack", ["broker", "place"]
+    )
+    joined = sums.join(out, key, "left").join(acked, key, "left").join(_changes(lives), key, "full")
+    up_to_now = Window.partitionBy("broker", "place").orderBy("minute").rowsBetween(Window.unboundedPreceding, 0)
+    backlog = F.sum(F.coalesce("change", F.lit(0))).over(up_to_now)
+    rows = joined.withColumn("backlog", backlog).where(F.col("minute") >= 0)
+    return _with_rates(rows, [*COUNTED, "bytes_in", "bytes_out"]).withColumnRenamed("place", "destination")
+
+
+def held(lives: "DataFrame") -> "DataFrame":
+    """When each place got and lost a copy: order, time and change; copies carried over have no time."""
+    gained = F.when(F.col("stored_order").isNotNull(), F.col("stored_order")).otherwise(F.col("first_order"))
+    time = F.when(F.col("carried"), F.lit(None)).otherwise(
+        F.coalesce("stored_time", "restored_time", "first_dispatch_time")
+    )
+    # A start may count before it tells what it found: what it finds it held from its first moment.
+    found_order = F.shiftleft(F.shiftright("restored_order", 40), 40)
+    never_stored = F.col("found") & F.col("stored_order").isNull() & ~F.col("carried")
+    moves = F.array(
+        _move(F.when(never_stored, found_order).otherwise(gained), time, 1, F.lit(True)),
+        _move(F.col("end_order"), F.col("end_time"), -1, F.col("end_order").isNotNull()),
+        _move(F.col("first_end_order"), F.col("first_end_time"), -1, F.col("undone")),
+        _move(found_order, F.col("restored_time"), 1, F.col("undone") & ~never_stored),
+    )
+    return (
+        lives.where(F.col("known"))
+        .select("broker", "place", F.explode(F.filter(moves, lambda it: it.isNotNull())).alias("move"))
+        .select("broker", "place", "move.*")
+    )
+
+
+def _move(order: "Column", time: "Column", change: int, condition: "Column") -> "Column":
+    move = F.struct(order.alias("order"), time.alias("time"), F.lit(change).alias("change"))
+    return F.when(condition, move)
+
+
+def _changes(lives: "DataFrame") -> "DataFrame":
+    """By how much the backlog of each place changed in each minute; what was carried over is in minute -1."""
+    minute = F.coalesce(_minute(F.col("time")), F.lit(-1)).alias("minute")
+    return held(lives).groupBy("broker", "place", minute).agg(F.sum("change").alias("change"))
+
+
+def consumers_minute(counts: "DataFrame", lives: "DataFrame") -> "DataFrame":
+    """What each consumer did in each minute."""
+    key = ["broker", "place", "consumer", "minute"]
+    shown = ("dispatched", "acked", "redelivered", "dead_lettered", "bytes_out")
+    sums = counts.where(F.col("consumer").isNotNull()).groupBy(*key).agg(*(F.sum(it).alias(it) for it in shown))
+    acked = lives.where((F.col("end_kind") == "acked") & F.col("consumer").isNotNull())
+    latency = _percentiles(acked, "end_time", "ack_latency_ms", "dispatch_to_ack", key[:3])
+    rows = sums.where(F.greatest(*shown) > 0).join(latency, key, "left")
+    return _with_rates(rows, list(shown)).withColumnRenamed("place", "destination")
+
+
+def _percentiles(rows: "DataFrame", time: str, value: str, name: str, key: list[str]) -> "DataFrame":
+    """p50, p95 and p99 of *value* per key and minute."""
+    fractions = F.array(*(F.lit(it / 100) for it in _PERCENTS))
+    found = rows.groupBy(*key, _minute(F.col(time)).alias("minute")).agg(
+        F.percentile_approx(value, fractions, _ACCURACY).alias("found")
+    )
+    columns = (F.col("found")[n].alias(f"{name}_p{it}_ms") for n, it in enumerate(_PERCENTS))
+    return found.select(*key, "minute", *columns)
+
+
+def _with_rates(rows: "DataFrame", counts: list[str]) -> "DataFrame":
+    """Counts without nulls, rates per second, and the minute as a time."""
+    rows = rows.fillna(0, subset=counts).withColumn("minute", F.timestamp_seconds(F.col("minute") * _MINUTE_SECONDS))
+    rated = [it for it in ("sent", "stored", "dispatched", "acked") if it in counts]
+    return rows.withColumns({f"{it}_per_second": F.col(it) / _MINUTE_SECONDS for it in rated}).drop("change")
+
+
+def dead_letters(lives: "DataFrame") -> "DataFrame":
+    """Dead letters by destination and cause, with the newest id of each."""
+    return (
+        lives.where(F.col("end_kind") == "dead_lettered")
+        .groupBy("broker", F.col("place").alias("destination"), F.coalesce("cause", F.lit("")).alias("cause"))
+        .agg(
+            F.count("*").alias("messages"),
+            F.min("end_time").alias("first_time"),
+            F.max("end_time").alias("last_time"),
+            F.max_by("message_id", "end_order").alias("newest_id"),
+        )
+    )
+
+
+def consumer_figures(counts: "DataFrame", lives: "DataFrame", newest_us: int) -> "DataFrame":
+    """What is known of each consumer and its destination over the day; slow consumers and advice are read off it."""
+    consumers = counts.where(F.col("consumer").isNotNull() & (F.col("dispatched") + F.col("acked") > 0))
+    sums = consumers.groupBy("broker", "place", "consumer").agg(
+        F.sum("dispatched").alias("dispatched"),
+        F.sum("acked").alias("acked"),
+        F.sum("redelivered").alias("redelivered"),
+        F.countDistinct(F.when(F.col("acked") > 0, F.col("minute"))).alias("busy_minutes"),
+    )
+    acked = lives.where((F.col("end_kind") == "acked") & F.col("consumer").isNotNull())
+    fractions = F.array(F.lit(0.5), F.lit(0.95))
+    latency = acked.groupBy("broker", "place", "consumer").agg(
+        F.percentile_approx("ack_latency_ms", fractions, _ACCURACY).alias("ack"),
+        F.count(F.when(F.col("transaction").isNotNull(), 1)).alias("transacted"),
+        F.count(F.when(F.col("ack_type") == "individual", 1)).alias("individual"),
+        F.max("client_id").alias("client_id"),
+    )
+    places = counts.groupBy("broker", "place").agg(
+        F.sum("stored").alias("place_stored"),
+        F.countDistinct(F.when(F.col("dispatched") > 0, F.col("consumer"))).alias("place_consumers"),
+        F.countDistinct(F.when(F.col("stored") > 0, F.col("minute"))).alias("store_minutes"),
+    )
+    waits = lives.groupBy("broker", "place").agg(
+        F.percentile_approx("dispatch_latency_ms", 0.5, _ACCURACY).alias("wait_p50_ms")
+    )
+    rows = sums.join(latency, ["broker", "place", "consumer"], "left").join(places, ["broker", "place"])
+    rows = rows.join(waits, ["broker", "place"], "left").fillna(0, subset=["transacted", "individual"])
+    per_second = F.col("acked") / (F.greatest("busy_minutes", F.lit(1)) * _MINUTE_SECONDS)
+    return rows.withColumns(
+        {
+            "ack_p50_ms": F.col("ack")[0],
+            "ack_p95_ms": F.col("ack")[1],
+            "acked_per_second": per_second,
+            "stored_per_second": F.col("place_stored") / (F.greatest("store_minutes", F.lit(1)) * _MINUTE_SECONDS),
+            "newest_time": F.timestamp_micros(F.lit(newest_us)),
+        }
+    ).drop("ack")
+
+
+def slow_consumers(figures: "DataFrame") -> "DataFrame":
+    """Consumers that hold messages long before they acknowledge them, and what says so."""
+    is_slow = F.col("ack_p50_ms") >= SLOW_ACK_MS
+    is_silent = (F.col("dispatched") > 0) & (F.col("acked") == 0)
+    why = F.when(
+        is_slow,
+        F.format_string("half of its messages waited %.0f ms or more for their ack", F.col("ack_p50_ms")),
+    ).otherwise(F.format_string("it was given %d messages and acknowledged none", F.col("dispatched")))
+    return figures.where(is_slow | is_silent).select(
+        "broker", F.col("place").alias("destination"), "consumer", "client_id", "dispatched", "acked", "redelivered",
+        "acked_per_second", "ack_p50_ms", "ack_p95_ms", why.alias("why"),
+    )  # fmt: skip

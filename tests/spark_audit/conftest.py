@@ -1,0 +1,18 @@
+"""One Spark for all tests of the audit pipeline: a session takes seconds to start."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    from ackwire.spark.session import session
+
+    running = session("tests", master="local[2]", **{"spark.sql.shuffle.partitions": 2})
+    yield running
+    running.stop()
