@@ -12,11 +12,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -58,12 +59,14 @@ def run(folder: Path, events: int, master: str) -> None:
     shutil.rmtree(folder / "out", ignore_errors=True)
     result = run_job(spark, folder / "events", folder / "out", progress=tell(started))
     seconds = time.perf_counter() - started
+    cpu_seconds = sum(it.cpu_times().user + it.cpu_times().system for it in psutil.Process().children(recursive=True))
     spark.stop()
     print(f"session: {started - began:.1f} s; adds up: {result.adds_up}")
     print(f"{made:,} events in {seconds:.1f} s: {made / seconds:,.0f} events/s on {master}")
+    print(f"{cpu_seconds:.0f} s of CPU, with the start of Spark")
 
 
-def tell(started: float) -> "callable":
+def tell(started: float) -> Callable[[str], None]:
     return lambda text: print(f"{time.perf_counter() - started:6.1f} s  {text}", flush=True)
 
 

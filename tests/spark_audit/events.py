@@ -30,7 +30,6 @@ AUDIT = pa.schema(
         ("connection", pa.string()),
         ("client_id", pa.string()),
         ("sent_time", _TIME),
-        ("arrived_time", _TIME),
         ("size", pa.int32()),
         ("priority", pa.int32()),
         ("persistent", pa.bool_()),
@@ -111,7 +110,13 @@ class Scribe:
     def crash(self, *, losing: Sequence[Copy] = (), undoing: Sequence[Copy] = ()) -> None:
         """Stop at once and start again; what is *losing* is not found, what is *undoing* is there as if not ended."""
         for copy in undoing:
-            copy.end_kind, copy.end_time, copy.ack_type, copy.consumer, copy.transaction = "pending", None, None, None, None
+            copy.end_kind, copy.end_time, copy.ack_type, copy.consumer, copy.transaction = (
+                "pending",
+                None,
+                None,
+                None,
+                None,
+            )
         for copy in self.pending():
             if not copy.persistent or copy in losing:
                 self._lost_at_start(copy)

@@ -1,4 +1,4 @@
-"""Only what is new is computed; the tables are the same as if all had been computed at once; a killed job harms nothing."""
+"""Only what is new is computed; the tables are as if all had been computed at once; a killed job harms nothing."""
 
 from collections import Counter
 from datetime import timedelta
@@ -25,7 +25,7 @@ TABLES = (
 
 
 def three_days() -> Scribe:
-    """Messages that wait over midnight, are in flight over midnight, and a crash that undoes an ack of the day before."""
+    """Messages that wait or are in flight over midnight, and a crash that undoes an ack of the day before."""
     scribe = Scribe()
     busy_day(scribe, seed=3, rounds=2)
     waiting, flying, undone = scribe.send(), scribe.send(), scribe.send()
@@ -74,7 +74,9 @@ def test_day_by_day_gives_the_same_tables_as_all_at_once_and_yesterday_is_left_a
     same = tables(spark, tmp_path / "out")
     assert same == tables(spark, tmp_path / "at-once")
     assert run_job(spark, tmp_path / "growing", tmp_path / "out").days == []
-    copies = Counter((it["place"], it["sequence"]) for it in spark.read.parquet(str(tmp_path / "out/messages")).collect())
+    copies = Counter(
+        (it["place"], it["sequence"]) for it in spark.read.parquet(str(tmp_path / "out/messages")).collect()
+    )
     undone = {key for key, count in copies.items() if count > 1 and not key[0].startswith("topic://")}
     assert len(undone) == 1  # acked on one day, found by a start on the next, and acked again
 

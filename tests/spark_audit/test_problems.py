@@ -50,7 +50,12 @@ def test_planted_in_a_busy_day_each_violation_is_found_with_its_id_and_nothing_e
     stranger = {"place": "queue://mail", "destination": "queue://mail", "sequence": 9999, "message_id": "ID:stranger"}
     scribe.event("acked", consumer="c1", persistent=True, **stranger)
     unsent = scribe.store(
-        "queue://mail", destination="queue://mail", message_id="ID:unsent", sent_time=scribe.now, size=1, persistent=True
+        "queue://mail",
+        destination="queue://mail",
+        message_id="ID:unsent",
+        sent_time=scribe.now,
+        size=1,
+        persistent=True,
     )
     scribe.consume(unsent)
     scribe.event("sent", destination="queue://mail", message_id="ID:unstored", sequence=9998)

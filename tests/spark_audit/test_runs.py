@@ -26,8 +26,8 @@ def test_holes_below_something_new_are_found_and_others_were_told_before() -> No
 
 def test_a_file_is_dense_when_each_number_is_there_once() -> None:
     assert _span("r", 1, 4).is_dense
-    assert not Span("f", "r", "b", 1, 4, 4, 1 + 2 + 2 + 4, 0, stopped=False, settled=True).is_dense
-    assert not Span("f", "r", "b", 1, 4, 3, 7, 0, stopped=False, settled=True).is_dense
+    assert not Span("f", "r", "b", 1, 4, 4, 1 + 2 + 2 + 4, 0, 0, stopped=False, settled=True).is_dense
+    assert not Span("f", "r", "b", 1, 4, 3, 7, 0, 0, stopped=False, settled=True).is_dense
 
 
 def test_runs_keep_their_index_and_later_ones_come_after() -> None:
@@ -42,9 +42,9 @@ def test_runs_keep_their_index_and_later_ones_come_after() -> None:
 def test_a_crash_takes_what_was_not_restored_and_a_clean_stop_only_what_was_not_persistent() -> None:
     runs = Runs(
         {
-            "a": Run("a", "b", 0, 10, stopped=True, settled=True),
-            "b": Run("b", "b", 1, 20, stopped=False, settled=True),
-            "c": Run("c", "b", 2, 30, stopped=False, settled=True),
+            "a": Run("a", "b", 0, 10, 19, stopped=True, settled=True),
+            "b": Run("b", "b", 1, 20, 29, stopped=False, settled=True),
+            "c": Run("c", "b", 2, 30, 39, stopped=False, settled=True),
         }
     )
     clean, crashed, last = sorted(runs.ends(), key=lambda it: it.index)
@@ -54,10 +54,10 @@ def test_a_crash_takes_what_was_not_restored_and_a_clean_stop_only_what_was_not_
 
 
 def test_nothing_is_gone_while_the_next_run_still_restores() -> None:
-    runs = Runs({"a": Run("a", "b", 0, 10), "b": Run("b", "b", 1, 20, settled=False)})
+    runs = Runs({"a": Run("a", "b", 0, 10, 19), "b": Run("b", "b", 1, 20, 29, settled=False)})
     assert all(it.persistent_gone_at is None and it.other_gone_at is None for it in runs.ends())
 
 
 def _span(run: str, first: int, last: int, at: int = 0) -> Span:
     count = last - first + 1
-    return Span("f", run, "b", first, last, count, count * (first + last) // 2, at, stopped=False, settled=True)
+    return Span("f", run, "b", first, last, count, count * (first + last) // 2, at, at, stopped=False, settled=True)

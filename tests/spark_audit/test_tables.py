@@ -47,7 +47,8 @@ def test_each_copy_has_one_row_with_its_whole_life(done: Done) -> None:
         row = rows[copy.place, copy.sequence]
         expected = {
             "message_id": copy.message_id, "destination": copy.destination, "persistent": copy.persistent,
-            "size": copy.size, "priority": 4, "sent_time": naive(copy.sent_time), "stored_time": naive(copy.stored_time),
+            "size": copy.size, "priority": 4,
+            "sent_time": naive(copy.sent_time), "stored_time": naive(copy.stored_time),
             "dispatch_count": len(copy.dispatches), "redelivery_count": copy.redeliveries, "end_kind": copy.end_kind,
             "ack_type": copy.ack_type, "cause": copy.cause, "consumer": copy.consumer, "transaction": copy.transaction,
         }  # fmt: skip
@@ -103,7 +104,7 @@ def test_sums_per_place_are_those_of_the_events_and_copies(done: Done) -> None:
 def test_counts_per_destination_and_minute_are_those_of_the_events(done: Done) -> None:
     truth: dict[tuple[str, datetime], Counter[str]] = defaultdict(Counter)
     for it in done.scribe.events:
-        truth[it.get("place") or it.get("destination"), minute(it["time"])][it["event"]] += 1
+        truth[str(it.get("place") or it.get("destination")), minute(it["time"])][it["event"]] += 1
     rows = {(it["destination"], it["minute"]): it for it in done.rows("destinations_minute")}
     for key, events in truth.items():
         for name in ("sent", "stored", "dispatched", "redelivered", *ENDS):
@@ -199,8 +200,8 @@ def gone(copy: Copy, by: datetime) -> bool:
 
 
 def crash_time(scribe: Scribe) -> datetime:
-    restored = [it["time"] for it in scribe.events if it["event"] == "restored"]
-    stops = [it["time"] for it in scribe.events if it["event"] == "stopped"]
+    restored: list[datetime] = [it["time"] for it in scribe.events if it["event"] == "restored"]
+    stops: list[datetime] = [it["time"] for it in scribe.events if it["event"] == "stopped"]
     return min([*restored, *stops])
 
 

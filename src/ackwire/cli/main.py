@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from ackwire import __version__
-from ackwire.cli import browse, config, receive, request, send, serve, store, subscribe, transaction, why
+from ackwire.cli import audit, browse, config, receive, request, send, serve, store, subscribe, transaction, why
 from ackwire.errors import ConfigError
 from ackwire.logs import escape
 
@@ -29,6 +29,7 @@ examples:
   ackwire serve --config ackwire.toml              use it
   ackwire why queue orders                         why nothing moves in queue "orders"
   ackwire store check ackwire-data                 whether the files of a stopped broker are sound
+  ackwire audit run audit --out tables             the life of every message as tables, and whether it adds up
   ackwire send tcp://127.0.0.1:61616 orders hello  send a message, to any broker that speaks OpenWire
   ackwire receive tcp://127.0.0.1:61616 orders     take what is there; also: browse, request, subscribe
 
@@ -93,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     why.add_command(commands)
     transaction.add_command(commands)
     store.add_command(commands)
+    audit.add_command(commands)
     send.add_command(commands)
     receive.add_command(commands)
     browse.add_command(commands)

@@ -132,7 +132,9 @@ class Books:
         try:
             values = json.loads(path.read_text())
             if values["version"] != VERSION:
-                raise ConfigError(f"{path} is of version {values['version']}, and this is version {VERSION}: use a new folder")
+                raise ConfigError(
+                    f"{path} is of version {values['version']}, and this is version {VERSION}: use a new folder"
+                )
             return {date: Day(**it) for date, it in values["days"].items()}
         except FileNotFoundError:
             return {}

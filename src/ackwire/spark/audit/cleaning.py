@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EVENT_COLUMNS: Final = (
     "time timestamp, event string, run string, number bigint, broker string, place string, destination string, "
     "sequence bigint, message_id string, consumer string, connection string, client_id string, sent_time timestamp, "
-    "arrived_time timestamp, size int, priority int, persistent boolean, redelivery_count int, transaction string, "
+    "size int, priority int, persistent boolean, redelivery_count int, transaction string, "
     "ack_type string, cause string, count bigint"
 )
 """The broker's audit schema, as Spark says it; a column that a file lacks is null."""
@@ -123,7 +123,7 @@ def survey(raw: "DataFrame") -> tuple[list[Span], int]:
     spans = [
         Span(
             it["file"], it["run"], it["broker"], it["first"], it["last"], it["count"], it["total"], it["started_us"],
-            stopped=bool(it["stopped"]), settled=bool(it["settled"]),
+            it["ended_us"], stopped=bool(it["stopped"]), settled=bool(it["settled"]),
         )
         for it in found
     ]  # fmt: skip

@@ -13,6 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import functions as F
+
 from ackwire.errors import ConfigError
 from ackwire.spark.audit import advice, problems, reconciliation, tables
 from ackwire.spark.audit.books import Books, Day
@@ -125,14 +127,17 @@ class _DayJob:
         self._date = date
         self._files = files
         self._pending_after = int(pending_after.total_seconds())
-        self._tell = lambda text: progress(f"{date}: {text}")
+        self._progress = progress
         self._computed = books.fresh(date)
+
+    def _tell(self, text: str) -> None:
+        self._progress(f"{self._date}: {text}")
 
     def run(self, *, is_newest: bool) -> DayResult:
         self._tell(f"looking at {len(self._files)} files")
         cleaned = clean(read_events(self._spark, list(self._files)), self._books.runs_before(self._date))
         partitions = max(self._spark.sparkContext.defaultParallelism, cleaned.count // _EVENTS_PER_PARTITION)
-        usual = self._spark.conf.get("spark.sql.shuffle.partitions")
+        usual = self._spark.conf.get("spark.sql.shuffle.partitions") or str(partitions)
         self._spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
         try:
             result = self._compute(cleaned)
@@ -170,7 +175,7 @@ class _DayJob:
 
     def _lives(self, cleaned: Clean) -> "tuple[DataFrame, DataFrame | None]":
         folder = self._books.open_before(self._date)
-        opened = None if folder is None else self._spark.read.parquet(str(folder))
+        opened = None if folder is None else self._spark.read.parquet(str(folder)).where(F.col("subscriber") == "")
         lives = lifecycles(cleaned.events, opened, cleaned.runs)
         path = str(self._computed / "messages")
         lives.write.partitionBy("state").parquet(path)
@@ -211,8 +216,6 @@ class _DayJob:
         )
 
     def _result(self, cleaned: Clean, places: list[dict[str, Any]], found: "DataFrame") -> DayResult:
-        from pyspark.sql import functions as F
-
         counts = {it["kind"]: it["count"] for it in found.groupBy("kind").count().collect()}
         first = found.orderBy(F.col("breaks").desc(), "kind", "broker", "place", "sequence").limit(_SHOWN_MAX).collect()
         adds_up = not any(it["breaks"] for it in first) and not any(it["difference"] for it in places)

@@ -7,7 +7,9 @@ sorting; the texts come from the two events that have them, the one that stored 
 What the life of a copy is, if events are odd:
 - An end counts unless the copy was restored after it: then a crash has undone the end.
 - A copy that a run left open is gone with it if the next run has started without restoring it: after a crash always,
-  after a clean stop if it was not persistent. `lost` is persistent and must not be; `lost_in_crash` may.
+  after a clean stop if it was not persistent. `lost` is persistent and must not be; `lost_in_crash` may. Persistent
+  copies may be `lost_in_crash` at the very end of a run: an event is told before its message is on the disk, and the
+  disk may not have got it. So it is if it was stored in the last seconds, and nothing that was stored later survived.
 - A copy that a start found in the store, but that was never stored in our books or had ended in them, is `found`.
 """
 
@@ -79,7 +81,7 @@ def lifecycles(events: "DataFrame", opened: "DataFrame | None", runs: Runs) -> "
         *(F.col(it).alias(f"e_{it}") for it in ("message_id", "destination", "size", "persistent", "transaction")),
     )
     joined = _with(_with(sums, stored, "s_order", "stored_order"), ended, "e_order", "end_order")
-    return _judged(joined, runs, events.sparkSession)
+    return _judged(joined, _gone(runs, _survivors(copies, runs), events.sparkSession))
 
 
 def _reduced(copies: "DataFrame", opened: "DataFrame | None") -> "DataFrame":
@@ -157,18 +159,41 @@ def _with(sums: "DataFrame", texts: "DataFrame", order: str, wanted: str) -> "Da
     return sums.join(texts.hint("shuffle_hash"), match, "left").drop(order, *(f"{order}_{it}" for it in KEY))
 
 
-def _judged(joined: "DataFrame", runs: Runs, spark: "SparkSession") -> "DataFrame":
-    """The rows with what became of each copy."""
-    gone = F.broadcast(_gone(runs, spark))
+def _survivors(copies: "DataFrame", runs: Runs) -> dict[tuple[str, int], int]:
+    """For each run that crashed, the order of the last message it stored that the next start found."""
+    if not any(it.tail_us is not None for it in runs.ends()):
+        return {}
+    both = (
+        copies.where(F.col("code").isin(_STORED, _RESTORED))
+        .groupBy(*KEY)
+        .agg(
+            F.max(F.when(F.col("code") == _STORED, F.col("order"))).alias("stored_order"),
+            F.max(F.when(F.col("code") == _RESTORED, F.col("order"))).alias("restored_order"),
+        )
+        .where(F.col("restored_order") > F.col("stored_order"))
+    )
+    run = F.shiftright("stored_order", NUMBER_BITS).cast("int").alias("run")
+    found = both.groupBy("broker", run).agg(F.max("stored_order").alias("last")).collect()
+    return {(it["broker"], it["run"]): it["last"] for it in found}
+
+
+def _judged(joined: "DataFrame", gone: "DataFrame") -> "DataFrame":
+    """The rows with what became of each copy; *gone* says what each run took with it."""
     last_run = F.shiftright(F.col("last_order"), NUMBER_BITS).cast("int")
-    rows = joined.withColumn("last_run", last_run).join(gone, ["broker", "last_run"], "left")
+    rows = joined.withColumn("last_run", last_run).join(F.broadcast(gone), ["broker", "last_run"], "left")
     is_ended = F.col("end_order").isNotNull() & (F.col("end_order") > F.coalesce("restored_order", F.lit(-1)))
-    persistent = F.coalesce("persistent", "e_persistent", F.lit(True))  # what a start found was on the disk
+    is_topic = F.col("subscriber") != ""
+    # What a start found was on the disk; a topic's copies for subscribers that are not durable never are.
+    persistent = ~is_topic & F.coalesce("persistent", "e_persistent", F.lit(True))
+    in_tail = (F.col("stored_time") >= F.col("tail_time")) & (F.col("stored_order") > F.col("survivor"))
     gone_order = F.when(persistent, F.col("persistent_gone")).otherwise(F.col("other_gone"))
     gone_time = F.when(persistent, F.col("persistent_gone_time")).otherwise(F.col("other_gone_time"))
     kind = F.when(is_ended, _kind(F.col("end_packed").bitwiseAND(15)))
-    kind = kind.when(gone_order.isNull(), PENDING).when(persistent, LOST).otherwise(LOST_IN_CRASH)
-    is_topic = F.col("subscriber") != ""
+    kind = (
+        kind.when(gone_order.isNull(), PENDING)
+        .when(persistent & ~F.coalesce(in_tail, F.lit(False)), LOST)
+        .otherwise(LOST_IN_CRASH)
+    )
     was_undone = F.col("first_end_order") < F.col("restored_order")
     rows = rows.withColumns(
         {
@@ -177,7 +202,7 @@ def _judged(joined: "DataFrame", runs: Runs, spark: "SparkSession") -> "DataFram
             "end_time": F.when(is_ended, F.col("end_time")).otherwise(gone_time),
             "found": F.col("restored_order").isNotNull() & (F.col("stored_order").isNull() | was_undone),
             "undone": F.coalesce(was_undone, F.lit(False)),
-            "persistent": persistent,
+            "persistent": F.coalesce("persistent", "e_persistent", F.lit(True)),
             "carried": F.col("carried") > 0,
             "dispatched_before": F.col("dispatched_before") > 0,
             "known": F.col("stored_order").isNotNull() | F.col("restored_order").isNotNull() | is_topic,
@@ -218,28 +243,28 @@ def _state() -> "Column":
     return F.when(F.col("end_kind") == PENDING, "pending").otherwise("ended").alias("state")
 
 
-def _gone(runs: Runs, spark: "SparkSession") -> "DataFrame":
-    def time(name: str) -> "Column":
-        return F.timestamp_micros(name)
-
+def _gone(runs: Runs, survivors: dict[tuple[str, int], int], spark: "SparkSession") -> "DataFrame":
+    """For each run, the order and time at which its leftovers are gone, if they are."""
     rows = [
         (
-            it.broker, it.index,
-            None if it.persistent_gone_at is None else it.persistent_gone_at << NUMBER_BITS, it.persistent_gone_us,
-            None if it.other_gone_at is None else it.other_gone_at << NUMBER_BITS, it.other_gone_us,
+            it.broker,
+            it.index,
+            None if it.persistent_gone_at is None else it.persistent_gone_at << NUMBER_BITS,
+            it.persistent_gone_us,
+            None if it.other_gone_at is None else it.other_gone_at << NUMBER_BITS,
+            it.other_gone_us,
+            it.tail_us,
+            survivors.get((it.broker, it.index), it.index << NUMBER_BITS),
         )
         for it in runs.ends()
-    ]  # fmt: skip
+    ]
     columns = (
-        "broker string, last_run int, persistent_gone bigint, persistent_gone_us bigint, "
-        "other_gone bigint, other_gone_us bigint"
+        "broker string, last_run int, persistent_gone bigint, persistent_gone_us bigint, other_gone bigint, "
+        "other_gone_us bigint, tail_us bigint, survivor bigint"
     )
-    return (
-        spark.createDataFrame(rows, columns)
-        .withColumn("persistent_gone_time", time("persistent_gone_us"))
-        .withColumn("other_gone_time", time("other_gone_us"))
-        .drop("persistent_gone_us", "other_gone_us")
-    )
+    times = {it: f"{it}_us" for it in ("persistent_gone", "other_gone", "tail")}
+    found = spark.createDataFrame(rows, columns)
+    return found.withColumns({f"{it}_time": F.timestamp_micros(us) for it, us in times.items()}).drop(*times.values())
 
 
 COLUMNS: Final = (

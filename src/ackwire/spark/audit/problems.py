@@ -77,9 +77,9 @@ def in_lives(lives: "DataFrame", newest_us: int, pending_after_seconds: int) -> 
     )
     waits = F.lit(newest_us) - F.unix_micros(F.coalesce("stored_time", "restored_time"))
     never = _problem(
-        lives.where((kind == PENDING) & (waits > pending_after_seconds * 1_000_000)).withColumn(
-            "time", F.col("stored_time")
-        ),
+        lives.where(
+            (kind == PENDING) & (F.col("subscriber") == "") & (waits > pending_after_seconds * 1_000_000)
+        ).withColumn("time", F.col("stored_time")),
         "never_acked",
         F.format_string("waits since %.0f s, dispatched %d times", waits / 1_000_000, "dispatch_count"),
         breaks=False,
@@ -89,7 +89,9 @@ def in_lives(lives: "DataFrame", newest_us: int, pending_after_seconds: int) -> 
 
 def in_order(events: "DataFrame", lives: "DataFrame", opened: "DataFrame | None") -> "DataFrame":
     """Copies that were dispatched again without having come back, or that ended twice: event by event, in order."""
-    again = (F.col("dispatch_count") > 1) | ((F.col("end_count") > 0) & (F.col("last_dispatch_order") > F.col("end_order")))
+    again = (F.col("dispatch_count") > 1) | (
+        (F.col("end_count") > 0) & (F.col("last_dispatch_order") > F.col("end_order"))
+    )
     doubtful = lives.where(again | (F.col("end_count") > 1))
     steps = copy_events(events).join(doubtful.select(*KEY), list(KEY), "left_semi")
     steps = steps.where(F.col("event").isin("dispatched", *_BACK, *ENDS)).select(
@@ -104,7 +106,9 @@ def in_order(events: "DataFrame", lives: "DataFrame", opened: "DataFrame | None"
             "previous": F.lag("event").over(earlier),
             "previous_consumer": F.lag("consumer").over(earlier),
             "previous_run": F.shiftright(F.lag("order").over(earlier), 40),
-            "previous_end": F.last(previous_end, ignorenulls=True).over(earlier.rowsBetween(Window.unboundedPreceding, -1)),
+            "previous_end": F.last(previous_end, ignorenulls=True).over(
+                earlier.rowsBetween(Window.unboundedPreceding, -1)
+            ),
         }
     ).where(F.col("number").isNotNull())
     same_run = F.col("previous_run") == F.shiftright("order", 40)
@@ -113,21 +117,16 @@ def in_order(events: "DataFrame", lives: "DataFrame", opened: "DataFrame | None"
     )
     ended_twice = F.col("event").isin(*ENDS) & F.col("previous_end").isin(*ENDS)
     both_acked = (F.col("event") == "acked") & (F.col("previous_end") == "acked")
+    after_end = F.format_string("dispatched after it was %s", "previous_end")
+    not_back = F.concat(F.lit("dispatched again, and had not come back from "), _name("previous_consumer"))
+    delivered = F.when(F.col("previous_end").isin(*ENDS), after_end).otherwise(not_back)
+    ended = F.format_string("%s, and had been %s before", "event", "previous_end")
     return all_of(
         [
-            _problem(
-                steps.where(doubled),
-                "delivered_twice",
-                F.when(F.col("previous_end").isin(*ENDS), F.format_string("dispatched after it was %s", "previous_end"))
-                .otherwise(F.concat(F.lit("dispatched again, and had not come back from "), _name("previous_consumer"))),
-            ),
-            _problem(
-                steps.where(ended_twice),
-                F.when(both_acked, "acked_twice").otherwise("ended_twice"),
-                F.format_string("%s, and had been %s before", "event", "previous_end"),
-            ),
+            _problem(steps.where(doubled), "delivered_twice", delivered),
+            _problem(steps.where(ended_twice), F.when(both_acked, "acked_twice").otherwise("ended_twice"), ended),
         ]
-    )  # fmt: skip
+    )
 
 
 def _name(column: str) -> "Column":
@@ -169,7 +168,7 @@ def in_census(census: "DataFrame") -> "DataFrame":
 
 
 def lost_by_census(census: "DataFrame", lives: "DataFrame") -> "DataFrame":
-    """Which copies are gone if the newest census of a place has fewer than the events: the oldest that should be there."""
+    """Which copies are gone if the newest census of a place has too few: the oldest of those that should be there."""
     newest = Window.partitionBy("broker", "place").orderBy(F.col("order").desc())
     short = (
         census.withColumn("rank", F.row_number().over(newest))

@@ -52,7 +52,9 @@ def reconciliation(counts: "DataFrame", lives: "DataFrame", census: "DataFrame")
         {
             "difference": difference,
             "sent_difference": sent_difference,
-            "adds_up": (difference == 0) & (F.col("censuses_wrong") == 0) & (F.coalesce(sent_difference, F.lit(0)) == 0),
+            "adds_up": (difference == 0)
+            & (F.col("censuses_wrong") == 0)
+            & (F.coalesce(sent_difference, F.lit(0)) == 0),
         }
     )
 

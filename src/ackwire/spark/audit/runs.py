@@ -12,6 +12,9 @@ from typing import Any, Final
 NUMBER_BITS: Final = 40
 """A run has fewer than 2**40 events, a broker fewer than 2**19 runs: an order and four bits more fit in 63."""
 
+_TAIL_US: Final = 5_000_000
+"""How long before a crash a message may have been stored and be on its way to the disk still."""
+
 Interval = tuple[int, int]
 """The first and the last number, both included."""
 
@@ -24,6 +27,8 @@ class Run:
     broker: str
     index: int
     started_us: int
+    ended_us: int
+    """The time of its newest event."""
     stopped: bool = False
     """It said that it stopped: what was in the store then is still there."""
     settled: bool = False
@@ -55,6 +60,7 @@ class Span:
     count: int
     total: int
     started_us: int
+    ended_us: int
     stopped: bool
     settled: bool
 
@@ -74,6 +80,8 @@ class Ends:
     persistent_gone_us: int | None = None
     other_gone_at: int | None = None
     other_gone_us: int | None = None
+    tail_us: int | None = None
+    """If the run crashed: what it stored from here on may not have reached the disk, and nobody was told that it had."""
 
 
 @dataclass(slots=True)
@@ -92,7 +100,7 @@ class Runs:
         for name in new:
             broker = by_run[name][0].broker
             index = 1 + max((it.index for it in runs.values() if it.broker == broker), default=-1)
-            runs[name] = Run(name, broker, index, _start(by_run[name]))
+            runs[name] = Run(name, broker, index, _start(by_run[name]), 0)
         for name, its in by_run.items():
             old = runs[name]
             runs[name] = Run(
@@ -100,6 +108,7 @@ class Runs:
                 old.broker,
                 old.index,
                 min(old.started_us, _start(its)),
+                max(old.ended_us, *(it.ended_us for it in its)),
                 stopped=old.stopped or any(it.stopped for it in its),
                 settled=old.settled or any(it.settled for it in its),
                 seen=tuple(merged([*old.seen, *seen[name]])),
@@ -124,6 +133,7 @@ def _ends_of(broker: str, runs: list[Run]) -> list[Ends]:
             ends.other_gone_at, ends.other_gone_us = following.index, following.started_us
             if not run.stopped:
                 ends.persistent_gone_at, ends.persistent_gone_us = following.index, following.started_us
+                ends.tail_us = run.ended_us - _TAIL_US
         if run.stopped and later is not None:  # a clean stop keeps what a later crash may lose
             ends.persistent_gone_at, ends.persistent_gone_us = later.persistent_gone_at, later.persistent_gone_us
         found.append(ends)
