@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 def spark() -> "Iterator[SparkSession]":
     from ackwire.spark.session import session
 
-    running = session("tests", master="local[2]", **{"spark.sql.shuffle.partitions": 2})
+    with pytest.MonkeyPatch.context() as patched:
+        # Half of the processor time of these tests would go into optimising code that runs for milliseconds.
+        patched.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        running = session("tests", master="local[2]", **{"spark.sql.shuffle.partitions": 2})
     yield running
     running.stop()

@@ -96,9 +96,9 @@ def test_sums_per_place_are_those_of_the_events_and_copies(done: Done) -> None:
         assert row["censuses"] == events["census"]
         assert row["censuses_wrong"] == 0
     sent = Counter(it["destination"] for it in done.scribe.events if it["event"] == "sent")
-    assert rows["queue://orders"]["sent"] == rows["queue://orders"]["stored_direct"] == sent["queue://orders"]
+    assert rows["queue://orders"]["sent"] == rows["queue://orders"]["stored_as_sent"] == sent["queue://orders"]
     assert rows["topic://news"]["sent"] == sent["topic://news"]
-    assert rows["queue://ActiveMQ.DLQ"]["stored_direct"] == 0
+    assert rows["queue://ActiveMQ.DLQ"]["stored_as_sent"] == 0
 
 
 def test_counts_per_destination_and_minute_are_those_of_the_events(done: Done) -> None:

@@ -198,22 +198,13 @@ class _DayJob:
         ]
         if any(it["censuses_wrong"] for it in places):
             found.append(problems.lost_by_census(census, lives))
-        if any(it["difference"] for it in places):
-            found.append(problems.never_stored(lives, self._earlier()))
-        if unequal := [(it["broker"], it["place"]) for it in places if it["sent_difference"]]:
-            found.append(self._alone(cleaned, unequal))
+        if any(it["unknown"] for it in places):
+            found.append(problems.never_stored(cleaned.events, lives, self._earlier()))
         return problems.all_of(found)
 
     def _earlier(self) -> "DataFrame | None":
         folders = self._books.messages_before(self._date)
         return self._spark.read.parquet(*folders) if folders else None
-
-    def _alone(self, cleaned: Clean, unequal: list[tuple[str, str]]) -> "DataFrame":
-        places = self._spark.createDataFrame(unequal, "broker string, place string")
-        edges = [(run, number) for run, its in cleaned.new.items() for span in its for number in span]
-        return problems.sent_or_stored_alone(
-            cleaned.events, places, self._spark.createDataFrame(edges, "run string, number bigint")
-        )
 
     def _result(self, cleaned: Clean, places: list[dict[str, Any]], found: "DataFrame") -> DayResult:
         counts = {it["kind"]: it["count"] for it in found.groupBy("kind").count().collect()}

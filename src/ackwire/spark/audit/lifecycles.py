@@ -26,21 +26,24 @@ KEY: Final = ("broker", "place", "sequence", "subscriber")
 
 ENDS: Final = {"acked": 5, "dead_lettered": 6, "expired": 7, "purged": 8, "discarded": 9}
 """Events that end a copy, and the code of each in `end_packed`."""
-_STORED, _DISPATCHED, _REDELIVERED, _RESTORED, _RETURNED = 1, 2, 3, 4, 10
+_STORED, _DISPATCHED, _REDELIVERED, _RESTORED, _RETURNED, _SENT = 1, 2, 3, 4, 10, 11
 _CODES: Final = {
     "stored": _STORED, "dispatched": _DISPATCHED, "redelivered": _REDELIVERED, "restored": _RESTORED,
-    "returned": _RETURNED, **ENDS,
+    "returned": _RETURNED, "sent": _SENT, **ENDS,
 }  # fmt: skip
 _END_MIN, _END_MAX = min(ENDS.values()), max(ENDS.values())
 
 PENDING: Final = "pending"
 LOST_IN_CRASH: Final = "lost_in_crash"
 LOST: Final = "lost"
+UNKNOWN: Final = "unknown"
+"""It was sent or dispatched, and never stored."""
 
 _SUMS: Final = (
     "stored_order", "first_order", "last_order", "first_dispatch_time", "last_dispatch_time", "last_dispatch_order",
     "dispatch_count", "back_order", "redelivery_count", "restored_order", "restored_time", "end_packed",
-    "first_end_order", "first_end_time", "end_count", "ack_count", "store_count", "carried", "dispatched_before",
+    "first_end_order", "first_end_time", "end_count", "ack_count", "store_count", "sent_count", "carried",
+    "dispatched_before",
 )  # fmt: skip
 _STORED_TEXTS: Final = (
     "message_id", "destination", "sent_time", "stored_time", "size", "priority", "persistent", "transaction",
@@ -49,13 +52,19 @@ _END_TEXTS: Final = ("end_time", "consumer", "connection", "client_id", "ack_typ
 
 
 def copy_events(events: "DataFrame") -> "DataFrame":
-    """The events that tell of one copy each, with `code` for the kind and `subscriber` for a topic's consumer."""
+    """The events that tell of one copy each, with `code` for the kind and `subscriber` for a topic's consumer.
+
+    What was sent to a queue is stored there under the sequence it was sent with. Other copies (dead letters, those of
+    virtual topics and of several queues) have sequences of their own, and nobody has sent them.
+    """
     code: Column = F.lit(None)
     for name, value in _CODES.items():
         code = F.when(F.col("event") == name, F.lit(value)).otherwise(code)
     is_topic = F.col("place").startswith("topic://")
+    events = events.where(F.col("event").isin(*_CODES) & F.col("sequence").isNotNull())
     return (
-        events.where(F.col("place").isNotNull() & F.col("sequence").isNotNull() & F.col("event").isin(*_CODES))
+        events.withColumn("place", F.when(F.col("event") == "sent", F.col("destination")).otherwise(F.col("place")))
+        .where(F.col("place").isNotNull())
         .where(~is_topic | F.col("consumer").isNotNull())
         .withColumn("subscriber", F.when(is_topic, F.col("consumer")).otherwise(F.lit("")))
         .withColumn("code", code)
@@ -122,6 +131,7 @@ def _one_event() -> "dict[str, Column]":
         "end_count": one(is_end),
         "ack_count": one(code == ENDS["acked"]),
         "store_count": one(code == _STORED),
+        "sent_count": one(code == _SENT),
         "carried": F.lit(0),
         "dispatched_before": F.lit(0),
     }
@@ -140,6 +150,7 @@ def _carried(opened: "DataFrame") -> "DataFrame":
         "end_count": F.lit(0),
         "ack_count": F.lit(0),
         "store_count": F.lit(0),
+        "sent_count": F.lit(0),
     }
     return opened.withColumns(fresh).select(*KEY, *_SUMS)
 
@@ -188,7 +199,8 @@ def _judged(joined: "DataFrame", gone: "DataFrame") -> "DataFrame":
     in_tail = (F.col("stored_time") >= F.col("tail_time")) & (F.col("stored_order") > F.col("survivor"))
     gone_order = F.when(persistent, F.col("persistent_gone")).otherwise(F.col("other_gone"))
     gone_time = F.when(persistent, F.col("persistent_gone_time")).otherwise(F.col("other_gone_time"))
-    kind = F.when(is_ended, _kind(F.col("end_packed").bitwiseAND(15)))
+    is_known = F.col("stored_order").isNotNull() | F.col("restored_order").isNotNull() | is_topic
+    kind = F.when(is_ended, _kind(F.col("end_packed").bitwiseAND(15))).when(~is_known, UNKNOWN)
     kind = (
         kind.when(gone_order.isNull(), PENDING)
         .when(persistent & ~F.coalesce(in_tail, F.lit(False)), LOST)
@@ -205,7 +217,7 @@ def _judged(joined: "DataFrame", gone: "DataFrame") -> "DataFrame":
             "persistent": F.coalesce("persistent", "e_persistent", F.lit(True)),
             "carried": F.col("carried") > 0,
             "dispatched_before": F.col("dispatched_before") > 0,
-            "known": F.col("stored_order").isNotNull() | F.col("restored_order").isNotNull() | is_topic,
+            "known": is_known,
             "message_id": F.coalesce("message_id", "e_message_id"),
             "destination": F.coalesce("destination", "e_destination"),
             "size": F.coalesce("size", "e_size"),
@@ -274,6 +286,6 @@ COLUMNS: Final = (
     # What the job itself needs to go on from here; orders count over all runs of a broker.
     "carried", "dispatched_before", "found", "undone", "known", "restored_time", "stored_order", "first_order",
     "last_order", "last_dispatch_order", "back_order", "restored_order", "first_end_order", "first_end_time",
-    "end_order", "end_count", "ack_count", "store_count",
+    "end_order", "end_count", "ack_count", "store_count", "sent_count",
 )  # fmt: skip
 """The columns of the table `messages`, without its partitions."""

@@ -76,10 +76,9 @@ def in_lives(lives: "DataFrame", newest_us: int, pending_after_seconds: int) -> 
         F.format_string("stored %d times under the same sequence", "store_count"),
     )
     waits = F.lit(newest_us) - F.unix_micros(F.coalesce("stored_time", "restored_time"))
+    is_late = (kind == PENDING) & (F.col("subscriber") == "") & (waits > pending_after_seconds * 1_000_000)
     never = _problem(
-        lives.where(
-            (kind == PENDING) & (F.col("subscriber") == "") & (waits > pending_after_seconds * 1_000_000)
-        ).withColumn("time", F.col("stored_time")),
+        lives.where(is_late).withColumn("time", F.col("stored_time")),
         "never_acked",
         F.format_string("waits since %.0f s, dispatched %d times", waits / 1_000_000, "dispatch_count"),
         breaks=False,
@@ -144,20 +143,31 @@ def _steps_before(opened: "DataFrame", doubtful: "DataFrame") -> "DataFrame":
     )
 
 
-def never_stored(lives: "DataFrame", earlier: "DataFrame | None") -> "DataFrame":
+def never_stored(events: "DataFrame", lives: "DataFrame", earlier: "DataFrame | None") -> "DataFrame":
     """Copies that were never stored and yet something happened to them; *earlier* has the lives of days before."""
     unknown = lives.where(~F.col("known")).withColumn("time", F.coalesce("end_time", "last_dispatch_time"))
-    kind: str | Column = "never_stored"
-    detail = F.format_string("%s, and was never stored", F.coalesce("end_kind", F.lit("dispatched")))
-    if earlier is not None:
-        ended = earlier.select(*KEY, F.col("end_kind").alias("ended_before"), F.lit(True).alias("was_there"))
-        unknown = unknown.join(ended.dropDuplicates(list(KEY)), list(KEY), "left")
-        acked_twice = (F.col("ended_before") == "acked") & (F.col("end_kind") == "acked")
-        again = F.when(acked_twice, "acked_twice").when(F.col("end_count") > 0, "ended_twice")
-        kind = F.when(F.col("was_there"), again.otherwise("delivered_twice")).otherwise("never_stored")
-        before = F.format_string("%s, and had been %s on a day before", "end_kind", "ended_before")
-        detail = F.when(F.col("was_there"), before).otherwise(detail)
-    return _problem(unknown, kind, detail)
+    sent = copy_events(events).where(F.col("event") == "sent").select(*KEY, F.col("message_id").alias("sent_id"))
+    unknown = unknown.join(sent, list(KEY), "left")
+    unknown = unknown.withColumn("message_id", F.coalesce("message_id", "sent_id"))
+    if earlier is None:
+        unknown = unknown.withColumn("ended_before", F.lit(None).cast("string"))
+    else:
+        ended = earlier.select(*KEY, F.col("end_kind").alias("ended_before")).dropDuplicates(list(KEY))
+        unknown = unknown.join(ended, list(KEY), "left")
+    was_there = F.col("ended_before").isNotNull()
+    only_sent = (F.col("end_count") == 0) & (F.col("dispatch_count") == 0)
+    both_acked = (F.col("ended_before") == "acked") & (F.col("end_kind") == "acked")
+    kind = (
+        F.when(only_sent, "sent_not_stored")
+        .when(~was_there, "never_stored")
+        .when(both_acked, "acked_twice")
+        .when(F.col("end_count") > 0, "ended_twice")
+        .otherwise("delivered_twice")
+    )
+    now = F.when(F.col("end_count") > 0, F.col("end_kind")).otherwise("dispatched")
+    before = F.format_string("%s, and had been %s on a day before", now, "ended_before")
+    detail = F.when(only_sent, "sent, and not stored").when(was_there, before)
+    return _problem(unknown, kind, detail.otherwise(F.format_string("%s, and was never stored", now)))
 
 
 def in_census(census: "DataFrame") -> "DataFrame":
@@ -184,26 +194,3 @@ def lost_by_census(census: "DataFrame", lives: "DataFrame") -> "DataFrame":
         "count", "expected",
     )  # fmt: skip
     return _problem(rows, "lost", detail)
-
-
-def sent_or_stored_alone(events: "DataFrame", places: "DataFrame", edges: "DataFrame") -> "DataFrame":
-    """Messages that were sent and not stored, or stored and not sent, at places whose counts differ.
-
-    *edges* are the first and last numbers of today's runs: an event there may have its partner in another day.
-    """
-    rows = events.where(F.col("event").isin("sent", "stored"))
-    place = F.coalesce("place", "destination")
-    rows = rows.where((F.col("event") == "sent") | (F.col("place") == F.col("destination")))
-    rows = rows.withColumn("place", place).join(F.broadcast(places), ["broker", "place"], "left_semi")
-    rows = rows.select("broker", "place", "message_id", "sequence", "event", "run", "number", "time")
-    pairs = rows.groupBy("broker", "place", "message_id").agg(
-        F.count(F.when(F.col("event") == "sent", 1)).alias("sent"),
-        F.count(F.when(F.col("event") == "stored", 1)).alias("stored"),
-        F.max("sequence").alias("sequence"),
-        F.max("run").alias("run"),
-        F.max("number").alias("number"),
-        F.max("time").alias("time"),
-    )
-    alone = pairs.where(F.col("sent") != F.col("stored")).join(F.broadcast(edges), ["run", "number"], "left_anti")
-    kind = F.when(F.col("sent") > F.col("stored"), "sent_not_stored").otherwise("stored_not_sent")
-    return _problem(alone, kind, F.format_string("sent %d times, stored there %d times", "sent", "stored"))

@@ -3,18 +3,20 @@
     carried + stored + found = acked + dead_lettered + expired + purged + discarded + pending + lost_in_crash
 
 Stored and the five ends are counted in events; carried, found, pending and lost_in_crash in copies. So a copy that
-ended twice, was lost or never stored makes a difference, and `problems` has its id. For queues sent must equal what
-producers stored there; dead letters and copies of virtual topics have another destination than place and are told
-apart by that. And each census must agree with the lives at its very number.
+ended twice, was lost or never stored makes a difference, and `problems` has its id. What was sent to a queue must be
+stored there under its sequence (`stored_as_sent`); dead letters and copies of virtual topics have other sequences and
+are told apart by that. And each census must agree with the lives at its very number.
 """
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from ackwire.spark.audit.lifecycles import ENDS, LOST, LOST_IN_CRASH, PENDING
-from ackwire.spark.audit.tables import held
+from ackwire.spark.audit.tables import COUNTED, held
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -24,19 +26,20 @@ _BUCKET_BITS: Final = 12
 
 LEFT: Final = ("carried", "stored", "found")
 RIGHT: Final = (*ENDS, PENDING, LOST_IN_CRASH)
+MUST_BE_ZERO: Final = ("difference", "sent_difference", "unknown", "censuses_wrong")
 
 
 def reconciliation(counts: "DataFrame", lives: "DataFrame", census: "DataFrame") -> "DataFrame":
     """A row per place: the sums, what they differ by, and how many censuses agree; *census* is `compared`."""
     kind = F.col("end_kind")
-    events = counts.groupBy("broker", "place").agg(
-        *(F.sum(it).alias(it) for it in ("sent", "stored", "stored_direct", "dispatched", "redelivered", *ENDS))
-    )
+    events = counts.groupBy("broker", "place").agg(*(F.sum(it).alias(it) for it in COUNTED))
     copies = lives.groupBy("broker", "place").agg(
         F.count("*").alias("copies"),
         _count(F.col("carried")).alias("carried"),
         _count(F.col("found") & (~F.col("carried") | F.col("undone"))).alias("found"),
         _count((F.col("subscriber") != "") & F.col("stored_order").isNull()).alias("implied"),
+        _count((F.col("sent_count") > 0) & (F.col("store_count") > 0)).alias("stored_as_sent"),
+        _count(~F.col("known")).alias("unknown"),
         *(_count(kind == it).alias(it) for it in (PENDING, LOST_IN_CRASH, LOST)),
     )
     checked = census.groupBy("broker", "place").agg(
@@ -47,16 +50,16 @@ def reconciliation(counts: "DataFrame", lives: "DataFrame", census: "DataFrame")
     rows = rows.withColumn("stored", F.col("stored") + F.col("implied")).drop("implied")
     difference = sum((F.col(it) for it in LEFT), F.lit(0)) - sum((F.col(it) for it in RIGHT), F.lit(0))
     is_queue = F.col("place").rlike("^(temp-)?queue://[^,]*$")
-    sent_difference = F.when(is_queue, F.col("sent") - F.col("stored_direct"))
     return rows.withColumns(
         {
             "difference": difference,
-            "sent_difference": sent_difference,
-            "adds_up": (difference == 0)
-            & (F.col("censuses_wrong") == 0)
-            & (F.coalesce(sent_difference, F.lit(0)) == 0),
+            "sent_difference": F.when(is_queue, F.col("sent") - F.col("stored_as_sent")),
         }
-    )
+    ).withColumn("adds_up", reduce(and_, (_is_zero(it) for it in MUST_BE_ZERO)))
+
+
+def _is_zero(column: str) -> "Column":
+    return F.coalesce(column, F.lit(0)) == 0
 
 
 def _count(condition: "Column") -> "Column":

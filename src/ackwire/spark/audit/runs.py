@@ -81,7 +81,7 @@ class Ends:
     other_gone_at: int | None = None
     other_gone_us: int | None = None
     tail_us: int | None = None
-    """If the run crashed: what it stored from here on may not have reached the disk, and nobody was told that it had."""
+    """If the run crashed: what it stored from here on may not have got to the disk, and no producer was told it had."""
 
 
 @dataclass(slots=True)

@@ -38,12 +38,10 @@ def event_counts(events: "DataFrame") -> "DataFrame":
             _minute(F.col("time")).alias("minute"),
             "event",
             "size",
-            (F.col("destination") == F.col("place")).alias("is_direct"),
         )
         .groupBy("broker", "place", "consumer", "minute")
         .agg(
             *(F.count(F.when(event == it, 1)).alias(it) for it in COUNTED),
-            F.count(F.when((event == "stored") & F.col("is_direct"), 1)).alias("stored_direct"),
             F.sum(F.when(event == "stored", F.col("size")).otherwise(0)).alias("bytes_in"),
             F.sum(F.when(event == "acked", F.col("size")).otherwise(0)).alias("bytes_out"),
         )
