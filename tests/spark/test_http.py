@@ -4,6 +4,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Self
 
 import pytest
 
@@ -109,18 +110,53 @@ def numbered(broker: HttpBroker, queue: str, count: int) -> RangePartition:
     return RangePartition(f"/v1/cursors/{name}/messages", 0, count)
 
 
-def test_a_range_whose_connection_breaks_goes_on_where_it_was(
-    broker: HttpBroker, proxy: CuttableProxy, queue: str
-) -> None:
-    partition = numbered(broker, queue, 30_000)
-    options = read_options({**broker.options, **through(proxy), "cursor": "c"}, Use.READ_STREAM)
+class BreakingProxy:
+    """Forwards connections to *target_port*; each of the first ones breaks after so many bytes of the answer."""
+
+    def __init__(self, target_port: int, breaks_after: list[int]) -> None:
+        self._target_port = target_port
+        self._breaks_after = breaks_after
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join(10.0)
+
+    def _serve(self) -> None:
+        # One connection at a time, with one request: that is what reading a range does.
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            with client, socket.create_connection(("127.0.0.1", self._target_port)) as upstream:
+                upstream.sendall(client.recv(65536))
+                left = self._breaks_after.pop(0) if self._breaks_after else 2**62
+                while left > 0 and (data := upstream.recv(min(left, 65536))):
+                    left -= len(data)
+                    try:
+                        client.sendall(data)
+                    except OSError:
+                        break
+
+
+def test_a_range_whose_connection_breaks_goes_on_where_it_was(broker: HttpBroker, queue: str) -> None:
+    partition = numbered(broker, queue, 30_000)  # 15 MB
+    breaks_after = [6_000_000, 100, 1_000_000]  # in the second batch, in the head of the answer, in the first batch
     numbers: list[int] = []
-    for index, batch in enumerate(read_rows(options, partition, COLUMNS, is_dense=True)):
-        numbers += batch.column("sequence").to_pylist()
-        if index in (0, 2):
-            proxy.cut_once()
+    with BreakingProxy(broker.http_port, breaks_after) as proxy:
+        given = {**broker.options, "url": f"http://127.0.0.1:{proxy.port}", "cursor": "c"}
+        for batch in read_rows(read_options(given, Use.READ_STREAM), partition, COLUMNS, is_dense=True):
+            numbers += batch.column("sequence").to_pylist()
+    assert breaks_after == []
     assert numbers == list(range(1, 30_001))
-    assert proxy.connections >= 2
 
 
 def test_a_range_that_lacks_numbers_is_an_error_and_not_fewer_rows(broker: HttpBroker, queue: str) -> None:
