@@ -193,9 +193,10 @@ class _DayJob:
         found = [
             problems.in_events(self._spark, cleaned),
             problems.in_lives(lives, cleaned.newest_us, self._pending_after),
-            problems.in_order(cleaned.events, lives, opened),
             problems.in_census(census),
         ]
+        if (in_order := problems.in_order(cleaned.events, lives, opened)) is not None:
+            found.append(in_order)
         if any(it["censuses_wrong"] for it in places):
             found.append(problems.lost_by_census(census, lives))
         if any(it["unknown"] for it in places):

@@ -25,6 +25,9 @@ COLUMNS: Final = (
 )
 _NAMES: Final = tuple(it.split()[0] for it in COLUMNS.split(", "))
 
+_BROADCAST_MAX: Final = 200_000
+"""Copies whose keys every worker can hold."""
+
 _BACK: Final = ("redelivered", "returned", "restored")
 
 
@@ -86,14 +89,18 @@ def in_lives(lives: "DataFrame", newest_us: int, pending_after_seconds: int) -> 
     return all_of([lost, twice, never])
 
 
-def in_order(events: "DataFrame", lives: "DataFrame", opened: "DataFrame | None") -> "DataFrame":
+def in_order(events: "DataFrame", lives: "DataFrame", opened: "DataFrame | None") -> "DataFrame | None":
     """Copies that were dispatched again without having come back, or that ended twice: event by event, in order."""
-    again = (F.col("dispatch_count") > 1) | (
-        (F.col("end_count") > 0) & (F.col("last_dispatch_order") > F.col("end_order"))
-    )
-    doubtful = lives.where(again | (F.col("end_count") > 1))
-    steps = copy_events(events).join(doubtful.select(*KEY), list(KEY), "left_semi")
-    steps = steps.where(F.col("event").isin("dispatched", *_BACK, *ENDS)).select(
+    again = F.col("dispatch_count") > 1
+    after_end = (F.col("end_count") > 0) & (F.col("last_dispatch_order") > F.col("end_order"))
+    doubtful = lives.where(again | after_end | (F.col("end_count") > 1)).select(*KEY)
+    count = doubtful.count()
+    if count == 0:
+        return None
+    if count <= _BROADCAST_MAX:  # Spark would sort all events to find these few
+        doubtful = F.broadcast(doubtful)
+    steps = copy_events(events).where(F.col("event").isin("dispatched", *_BACK, *ENDS))
+    steps = steps.join(doubtful, list(KEY), "left_semi").select(
         *KEY, "event", "order", "run", "number", "time", "message_id", "consumer"
     )
     if opened is not None:
@@ -135,7 +142,7 @@ def _name(column: str) -> "Column":
 def _steps_before(opened: "DataFrame", doubtful: "DataFrame") -> "DataFrame":
     """Where copies that were carried over stood, as a last step before today; it has no number."""
     is_back = F.coalesce(F.col("back_order") > F.col("last_dispatch_order"), F.lit(False))
-    before = opened.where(F.col("dispatch_count") > 0).join(doubtful.select(*KEY), list(KEY), "left_semi")
+    before = opened.where(F.col("dispatch_count") > 0).join(doubtful, list(KEY), "left_semi")
     return before.select(
         *KEY,
         F.when(is_back, "redelivered").otherwise("dispatched").alias("event"),

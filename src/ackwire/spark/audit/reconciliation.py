@@ -80,7 +80,7 @@ def compared(events: "DataFrame", lives: "DataFrame") -> "DataFrame":
     sums = sums.groupBy(*key).agg(F.sum("change").alias("change"))
     sums = sums.withColumn("before", F.coalesce(F.sum("change").over(before), F.lit(0))).drop("change")
     beside = moves.select(*key, F.col("order").alias("move_order"), "change")
-    inside = census.join(beside, key).where(F.col("move_order") < F.col("order"))
+    inside = beside.join(F.broadcast(census), key).where(F.col("move_order") < F.col("order"))
     inside = inside.groupBy("broker", "place", "order").agg(F.sum("change").alias("inside"))
     return (
         census.join(sums, key)
