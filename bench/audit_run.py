@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tests.spark_audit.events import AUDIT
+from ackwire.tabular.audit_schema import AUDIT
 
 EVENTS_PER_FILE = 250_000
 START_US = int(datetime(2026, 3, 1, 8, tzinfo=UTC).timestamp()) * 1_000_000

@@ -13,33 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_TIME = pa.timestamp("us", "UTC")
-
-AUDIT = pa.schema(
-    [
-        ("time", _TIME),
-        ("event", pa.string()),
-        ("run", pa.string()),
-        ("number", pa.int64()),
-        ("broker", pa.string()),
-        ("place", pa.string()),
-        ("destination", pa.string()),
-        ("sequence", pa.int64()),
-        ("message_id", pa.string()),
-        ("consumer", pa.string()),
-        ("connection", pa.string()),
-        ("client_id", pa.string()),
-        ("sent_time", _TIME),
-        ("size", pa.int32()),
-        ("priority", pa.int32()),
-        ("persistent", pa.bool_()),
-        ("redelivery_count", pa.int32()),
-        ("transaction", pa.string()),
-        ("ack_type", pa.string()),
-        ("cause", pa.string()),
-        ("count", pa.int64()),
-    ]
-)
+from ackwire.tabular.audit_schema import AUDIT
 
 Event = dict[str, Any]
 DLQ = "queue://ActiveMQ.DLQ"
