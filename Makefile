@@ -20,7 +20,7 @@ help: ## show this list
 
 demo: $(READY) ## the broker and real clients at work; EXIT=1 ends by itself
 	@tools/debian_packages.sh $(DEBIAN_DEMO)
-	@$(VENV)/bin/python examples/demo.py $(if $(EXIT),--exit)
+	@$(VENV)/bin/python -m examples.demo $(if $(EXIT),--exit)
 
 run: $(READY) ## a broker on this machine; ARGS="--listen URI" and more are passed on
 	@$(VENV)/bin/ackwire serve $(ARGS)
