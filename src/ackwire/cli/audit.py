@@ -6,16 +6,14 @@ option is wrong.
 
 import argparse
 import json
-import re
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import date, datetime, timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ackwire.errors import ConfigError
+from ackwire.cli.audit_common import add_command_to, add_master, day, duration, progress, spark_session
+from ackwire.cli.audit_follow import add_follow
+from ackwire.cli.audit_report import add_report
 from ackwire.logs import escape
 
 if TYPE_CHECKING:
@@ -34,8 +32,6 @@ _SUMS: Final = {
 """Columns of the reconciliation, and what stands above them."""
 _ALWAYS: Final = ("stored", "acked", "pending", "difference")
 
-_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
 
 def add_command(commands: "Commands") -> None:
     """Add `audit` and its commands."""
@@ -47,21 +43,23 @@ def add_command(commands: "Commands") -> None:
     )
     below = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
     _add_run(below)
+    add_follow(below)
+    add_report(below)
 
 
 # ---- run -------------------------------------------------------------------------------------------------------
 
 
 def _add_run(commands: "Commands") -> None:
-    parser = _add(commands, "run", _run_run, "compute what is new, reconcile it, and say whether it adds up")
+    parser = add_command_to(commands, "run", _run_run, "compute what is new, reconcile it, and say whether it adds up")
     parser.add_argument("events", metavar="EVENTS_DIR", type=Path, help="the directory that the audit writes to")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the directory of the tables")
-    _add_master(parser)
-    parser.add_argument("--date", type=_date, help="only this day (YYYY-MM-DD, UTC), even if there is nothing new")
+    add_master(parser)
+    parser.add_argument("--date", type=day, help="only this day (YYYY-MM-DD, UTC), even if there is nothing new")
     parser.add_argument(
         "--pending-after",
         metavar="TIME",
-        type=_duration,
+        type=duration,
         default=timedelta(hours=1),
         help="name messages that wait longer than this: 90s, 30m, 1h (the default), 2d",
     )
@@ -69,11 +67,11 @@ def _add_run(commands: "Commands") -> None:
 
 
 def _run_run(args: argparse.Namespace) -> int:
-    with _spark(args.master) as spark:
+    with spark_session(args.master) as spark:
         from ackwire.spark.audit.job import run_job
 
         result = run_job(
-            spark, args.events, args.out, date=args.date, pending_after=args.pending_after, progress=_progress()
+            spark, args.events, args.out, date=args.date, pending_after=args.pending_after, progress=progress()
         )
     if args.json:
         print(json.dumps(_json(result), indent=2, default=_text))
@@ -123,64 +121,6 @@ def _problems(day: "DayResult") -> Iterator[str]:
 def _json(result: "JobResult") -> dict[str, Any]:
     days = [{name: getattr(it, name) for name in it.__slots__} for it in result.days]
     return {"adds_up": result.adds_up, "days": days}
-
-
-# ---- what the commands share -----------------------------------------------------------------------------------
-
-
-def _add(
-    commands: "Commands", name: str, run: Callable[[argparse.Namespace], int], summary: str
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
-    )
-    parser.set_defaults(run=run)
-    return parser
-
-
-def _add_master(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--master", help="where Spark runs: local[2], spark://host:7077; default: all cores of this machine"
-    )
-
-
-@contextmanager
-def _spark(master: str | None) -> Iterator[Any]:
-    """A Spark session."""
-    try:
-        from ackwire.spark.session import session
-
-        _say_progress("starting Spark")
-        running = session("ackwire audit", master=master)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"{error.name} is not installed: pip install 'ackwire[spark]'") from None
-    try:
-        yield running
-    finally:
-        running.stop()
-
-
-def _progress() -> Callable[[str], None]:
-    began = time.monotonic()
-    return lambda text: _say_progress(f"{time.monotonic() - began:5.1f} s  {text}")
-
-
-def _say_progress(text: str) -> None:
-    print(escape(text), file=sys.stderr, flush=True)
-
-
-def _date(text: str) -> str:
-    try:
-        return date.fromisoformat(text).isoformat()
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no date like 2026-03-01") from None
-
-
-def _duration(text: str) -> timedelta:
-    match = re.fullmatch(r"(\d{1,9})([smhd])", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time like 90s, 30m, 1h or 2d")
-    return timedelta(seconds=int(match[1]) * _UNIT_SECONDS[match[2]])
 
 
 def _text(value: object) -> str:

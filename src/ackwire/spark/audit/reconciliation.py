@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _BUCKET_BITS: Final = 12
 """A census is compared in two steps: sums of whole buckets of orders, and the few events of its own bucket."""
 
+_FRACTIONS: Final = (0.5, 0.95, 0.99)
+_ACCURACY: Final = 10_000
+
 LEFT: Final = ("carried", "stored", "found")
 RIGHT: Final = (*ENDS, PENDING, LOST_IN_CRASH)
 MUST_BE_ZERO: Final = ("difference", "sent_difference", "unknown", "censuses_wrong")
@@ -41,6 +44,8 @@ def reconciliation(counts: "DataFrame", lives: "DataFrame", census: "DataFrame")
         _count((F.col("sent_count") > 0) & (F.col("store_count") > 0)).alias("stored_as_sent"),
         _count(~F.col("known")).alias("unknown"),
         *(_count(kind == it).alias(it) for it in (PENDING, LOST_IN_CRASH, LOST)),
+        _percentiles("dispatch_latency_ms", ~F.col("dispatched_before")).alias("store_to_dispatch_ms"),
+        _percentiles("ack_latency_ms", kind == "acked").alias("dispatch_to_ack_ms"),
     )
     checked = census.groupBy("broker", "place").agg(
         F.count("*").alias("censuses"), _count(F.col("count") != F.col("expected")).alias("censuses_wrong")
@@ -64,6 +69,11 @@ def _is_zero(column: str) -> "Column":
 
 def _count(condition: "Column") -> "Column":
     return F.count(F.when(condition, 1))
+
+
+def _percentiles(value: str, condition: "Column") -> "Column":
+    """p50, p95 and p99 over the day; null if nothing was measured."""
+    return F.percentile_approx(F.when(condition, F.col(value)), F.array(*(F.lit(it) for it in _FRACTIONS)), _ACCURACY)
 
 
 def compared(events: "DataFrame", lives: "DataFrame") -> "DataFrame":

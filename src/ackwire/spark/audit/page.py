@@ -1,0 +1,344 @@
+"""The report as one HTML page that stands alone: style and plots inside, no script, nothing from the network.
+
+Names of queues, causes, ids and consumers come from outside: every one of them goes through `plots.text`. A content
+security policy inside the page forbids scripts and requests all the same.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from ackwire.spark.audit.plots import COLOURS, Line, Plot, bar, duration, short, spark, text
+from ackwire.spark.audit.report import LATENCIES, PERCENTS, ROWS_MAX, Key, Report, Row, Series
+
+_WIDTH, _HEIGHT = 1080, 240
+_PANEL_WIDTH, _PANEL_HEIGHT = 530, 150
+PANELS_MAX: Final = 12
+"""Places whose latencies are drawn; the tables have all."""
+_CAUSES_MAX: Final = 30
+_NAME_LENGTH_MAX: Final = 120
+
+_LATENCY_WORDS: Final = {"store_to_dispatch": "stored to dispatched", "dispatch_to_ack": "dispatched to acknowledged"}
+_SUMS: Final = {
+    "carried": "carried over", "stored": "stored", "found": "found", "acked": "acked", "dead_lettered": "dead-lettered",
+    "expired": "expired", "purged": "purged", "discarded": "discarded", "pending": "pending",
+    "lost_in_crash": "lost in crash", "difference": "difference",
+}  # fmt: skip
+_ALWAYS: Final = ("stored", "acked", "dead_lettered", "expired", "purged", "pending")
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --bg: #fbfbfa; --card: #fff; --ink: #1d2126; --soft: #646c76; --rule: #e2e4e8;
+  --good: #17723c; --good-bg: #e4f4ea; --bad: #b3261e; --bad-bg: #fce9e7; --bar: #b3261e; --other: #9aa1ab;
+  --s0: #1f6feb; --s1: #d9730d; --s2: #1a8f5a; --s3: #b83280; --s4: #7048c6; --s5: #0c8599; --s6: #a67c00; --s7: #c0392b;
+  --p50: #1a8f5a; --p95: #d9730d; --p99: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --bg: #14171b; --card: #1c2025; --ink: #e6e8eb; --soft: #9aa3ad;
+  --rule: #30363d; --good: #6fd08c; --good-bg: #16301f; --bad: #ff8f85; --bad-bg: #3a1b1a; --bar: #e5675d;
+  --other: #6e7681; --s0: #6ca8ff; --s1: #f2a65a; --s2: #5fcf96; --s3: #f08bc0; --s4: #b79bff; --s5: #4fc3d6;
+  --s6: #e0bd4a; --s7: #ff8d7e; --p50: #5fcf96; --p95: #f2a65a; --p99: #ff8f85; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--bg); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+main { max-width: 1180px; margin: 0 auto; padding: 28px 24px 60px; }
+h1 { font-size: 22px; margin: 0 0 4px; } h2 { font-size: 17px; margin: 36px 0 6px; }
+h3 { font-size: 14px; margin: 14px 0 2px; overflow-wrap: anywhere; }
+p { margin: 4px 0 10px; } .soft { color: var(--soft); }
+.verdict { margin: 18px 0 8px; padding: 14px 18px; border-radius: 8px; font-size: 18px; font-weight: 600; }
+.verdict p { font-size: 14px; font-weight: 400; margin: 2px 0 0; }
+.good { color: var(--good); background: var(--good-bg); } .bad { color: var(--bad); background: var(--bad-bg); }
+td.good, td.bad { background: none; font-weight: 600; white-space: nowrap; }
+.tiles { display: flex; flex-wrap: wrap; gap: 10px; margin: 14px 0; }
+.tile { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: 8px 14px; min-width: 104px; }
+.tile b { display: block; font-size: 20px; font-variant-numeric: tabular-nums; }
+.tile span { color: var(--soft); font-size: 13px; }
+.card { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: 10px 14px; margin: 8px 0; }
+.scroll { overflow-x: auto; } .grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 4px 18px; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+th { text-align: left; color: var(--soft); font-weight: 500; white-space: nowrap; vertical-align: bottom; }
+th, td { padding: 4px 9px; border-bottom: 1px solid var(--rule); }
+tr:last-child td { border-bottom: 0; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.name { overflow-wrap: anywhere; min-width: 150px; max-width: 420px; } td.why { min-width: 260px; }
+td.zero { color: var(--soft); }
+svg.plot { width: 100%; height: auto; display: block; }
+svg.spark { width: 110px; height: 22px; display: block; } svg.bar { width: 200px; height: 14px; display: block; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } text.y { text-anchor: end; } text.x { text-anchor: middle; }
+.grid { stroke: var(--rule); } .tick { stroke: var(--soft); } .bar rect { fill: var(--bar); }
+path { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
+.legend { display: flex; flex-wrap: wrap; gap: 2px 16px; font-size: 13px; margin: 2px 0 0; padding: 0; list-style: none; }
+.legend li { overflow-wrap: anywhere; max-width: 100%; }
+.legend i { display: inline-block; width: 14px; height: 3px; margin: 0 6px 3px 0; border-radius: 2px; }
+summary { cursor: pointer; color: var(--soft); }
+"""
+
+
+def render(report: Report) -> str:
+    """The whole page."""
+    return "".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>Ackwire audit, {text(report.date)}</title><style>{_STYLE}{''.join(_series_style())}</style></head>",
+            "<body><main>",
+            *_top(report),
+            *_reconciliation(report),
+            *_problems(report),
+            *_flow(report),
+            *_latency(report),
+            *_backlog(report),
+            *_dead_letters(report),
+            *_slow_consumers(report),
+            *_advice(report),
+            "</main></body></html>\n",
+        ]
+    )
+
+
+def _series_style() -> Iterator[str]:
+    for name in [*(f"s{n}" for n in range(COLOURS)), "other", *(f"p{it}" for it in PERCENTS)]:
+        yield f".{name} path {{ stroke: var(--{name}); }} .{name} circle, {{ fill: var(--{name}); }}".replace(",", "")
+        yield f"i.{name} {{ background: var(--{name}); }}\n"
+
+
+# ---- the verdict and the sums ------------------------------------------------------------------------------------
+
+
+def _top(report: Report) -> Iterator[str]:
+    yield f"<h1>The life of every message, {text(report.date)}</h1>"
+    span = f", from {report.times.begin:%H:%M} to {report.times.end:%H:%M}" if report.times else ""
+    yield f'<p class="soft">{report.events:,} events at {_counted(len(report.places), "place")}{span}; times are UTC.</p>'
+    yield _verdict(report)
+    wrong = sorted(date for date, adds_up in report.days.items() if not adds_up and date != report.date)
+    if wrong:
+        yield f'<p class="soft">Days that do not add up, besides: {text(", ".join(wrong[-20:]))}.</p>'
+    sums = report.sums
+    shown = ("stored", "acked", "dead_lettered", "expired", "purged", "pending", "redelivered")
+    tiles = (
+        f'<div class="tile"><b>{sums[it]:,}</b><span>{text(_SUMS.get(it, it))}</span></div>' for it in shown
+    )
+    yield f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _verdict(report: Report) -> str:
+    breaking = sum(1 for it in report.problems if it["breaks"])
+    if report.adds_up:
+        looks = sum(report.problem_counts.values())
+        more = f" {_counted(looks, 'thing')} worth a look below." if looks else ""
+        words = f"<p>Every message that was stored has ended or is still there.{more}</p>"
+        return f'<div class="verdict good">Everything adds up{words}</div>'
+    words = f"{_counted(report.wrong_places, 'place')} of {len(report.places)} with sums that differ"
+    more = " or more" if len(report.problems) < sum(report.problem_counts.values()) else ""
+    words += f", {_counted(breaking, 'problem')}{more} with ids below."
+    return f'<div class="verdict bad">Does not add up<p>{words}</p></div>'
+
+
+def _reconciliation(report: Report) -> Iterator[str]:
+    yield "<h2>Reconciliation</h2>"
+    yield (
+        '<p class="soft">carried over + stored + found = acked + dead-lettered + expired + purged + discarded + pending '
+        "+ lost in crash. Latencies are the 50th, 95th and 99th of a hundred messages.</p>"
+    )
+    shown = [it for it in _SUMS if it in _ALWAYS or any(row[it] for row in report.places)]
+    brokers = {it["broker"] for it in report.places}
+    head = [
+        "place", "", *(_SUMS[it] for it in shown), "stored to dispatched", "dispatched to acked", "stored a second",
+        "backlog",
+    ]  # fmt: skip
+    rows = (_place_row(report, it, shown, show_broker=len(brokers) > 1) for it in report.places[:ROWS_MAX])
+    yield _table(head, rows, numbers=range(2, 2 + len(shown)), total=len(report.places))
+
+
+def _place_row(report: Report, row: Row, shown: Sequence[str], *, show_broker: bool) -> str:
+    name = f"{row['place']} ({row['broker']})" if show_broker else row["place"]
+    verdict = '<td class="good">adds up</td>' if row["adds_up"] else '<td class="bad">does not</td>'
+    sums = "".join(_number(row[it]) for it in shown)
+    latencies = "".join(f'<td class="n">{_three_latencies(row.get(f"{it}_ms"))}</td>' for it in LATENCIES)
+    series = report.series.get((row["broker"] or "", row["place"] or ""))
+    return f'<tr><td class="name">{_name(name)}</td>{verdict}{sums}{latencies}{_sparks(series)}</tr>'
+
+
+def _sparks(series: Series | None) -> str:
+    if series is None:
+        return "<td></td><td></td>"
+    flow = spark(series.stored, "s0", f"up to {short(max(series.stored))} a second")
+    held = spark(series.backlog, "s1", f"up to {short(max(series.backlog))} waiting")
+    return f"<td>{flow}</td><td>{held}</td>"
+
+
+def _three_latencies(values: Sequence[float] | None) -> str:
+    return " / ".join(duration(it) for it in values) if values else "–"
+
+
+def _problems(report: Report) -> Iterator[str]:
+    if not report.problem_counts:
+        return
+    yield "<h2>What does not add up, or is worth a look</h2>"
+    counts = ", ".join(f"{text(kind.replace('_', ' '))}: {count:,}" for kind, count in report.problem_counts.items())
+    yield f'<p class="soft">{counts}. The table <code>problems</code> has all of them.</p>'
+    rows = (
+        f'<tr><td class="{"bad" if it["breaks"] else "soft"}">{text(it["kind"].replace("_", " "))}</td>'
+        f'<td class="name">{_name(it["message_id"] or it["run"] or "")}</td><td class="name">{_name(it["place"] or "")}</td>'
+        f'<td class="why">{_name(it["detail"] or "", 400)}</td></tr>'
+        for it in report.problems
+    )
+    yield _table(["kind", "message or run", "place", "what"], rows, total=sum(report.problem_counts.values()))
+
+
+# ---- plots -----------------------------------------------------------------------------------------------------
+
+
+def _flow(report: Report) -> Iterator[str]:
+    yield "<h2>Flow</h2>"
+    if report.times is None:
+        yield '<p class="soft">Nothing happened on this day.</p>'
+        return
+    minutes = report.times.step_seconds // 60
+    step = "each minute" if minutes == 1 else f"steps of {minutes} minutes"
+    for title, name in (("Stored, messages a second", "stored"), ("Acknowledged, messages a second", "acked")):
+        points = {key: getattr(it, name) for key, it in report.series.items()}
+        yield f'<h3>{title} <span class="soft">({step})</span></h3>'
+        yield from _plot_of_places(report, title, points, size=sum)
+
+
+def _backlog(report: Report) -> Iterator[str]:
+    if report.times is None:
+        return
+    yield "<h2>Backlog</h2>"
+    yield '<h3>Messages that wait or are on their way <span class="soft">(at the end of each step)</span></h3>'
+    points = {key: it.backlog for key, it in report.series.items()}
+    yield from _plot_of_places(report, "Backlog", points, size=max)
+
+
+def _plot_of_places(report: Report, title: str, points: dict[Key, list[float]], size: Any) -> Iterator[str]:
+    """The largest places have a line each, the others one for all."""
+    if report.times is None:
+        return
+    names = _names(points)
+    largest = sorted((it for it in points if any(points[it])), key=lambda it: (-size(points[it]), it))
+    if not largest:
+        yield '<p class="soft">None on this day.</p>'
+        return
+    # One place more than colours needs no line for the others.
+    apart = len(largest) if len(largest) <= COLOURS else COLOURS - 1
+    lines = [Line(names[it], f"s{n}", points[it]) for n, it in enumerate(largest[:apart])]
+    if rest := largest[apart:]:
+        sums = [sum(values) for values in zip(*(points[it] for it in rest), strict=True)]
+        lines.insert(0, Line(f"{len(rest)} other places together", "other", sums))
+    drawn = Plot(report.times, width=_WIDTH, height=_HEIGHT, title=title).draw(lines)
+    yield f'<div class="card">{drawn}{_legend([*lines[1:], lines[0]] if rest else lines)}</div>'
+
+
+def _names(keys: Iterable[Key]) -> dict[Key, str]:
+    keys = list(keys)
+    one_broker = len({broker for broker, _ in keys}) <= 1
+    return {key: key[1] if one_broker else f"{key[1]} ({key[0]})" for key in keys}
+
+
+def _legend(lines: Sequence[Line]) -> str:
+    items = (f'<li><i class="{it.style}"></i>{_name(it.name)}</li>' for it in lines)
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _latency(report: Report) -> Iterator[str]:
+    measured = {key: it for key, it in report.series.items() if it.is_measured}
+    if report.times is None or not measured:
+        return
+    yield "<h2>Latency</h2>"
+    yield '<p class="soft">The highest of the minutes of each step, on a scale of powers of ten.</p>'
+    yield _legend([Line(f"{it} of 100 messages are faster", f"p{it}", []) for it in PERCENTS])
+    names = _names(report.series)
+    busiest = sorted(measured, key=lambda it: (-sum(measured[it].stored) - sum(measured[it].acked), it))
+    for key in busiest[:PANELS_MAX]:
+        yield f"<h3>{_name(names[key])}</h3><div class=\"card grid2\">{''.join(_panels(report, measured[key]))}</div>"
+    if len(busiest) > PANELS_MAX:
+        yield f'<p class="soft">The {PANELS_MAX} busiest of {len(busiest)} places.</p>'
+
+
+def _panels(report: Report, series: Series) -> Iterator[str]:
+    """Both latencies of a place, on the same scale."""
+    if report.times is None:
+        return
+    values = [it for its in series.latency_ms.values() for it in its if it is not None]
+    for name in LATENCIES:
+        words = _LATENCY_WORDS[name]
+        lines = [Line(f"p{it}", f"p{it}", series.latency_ms[f"{name}_p{it}"]) for it in reversed(PERCENTS)]
+        plot = Plot(report.times, width=_PANEL_WIDTH, height=_PANEL_HEIGHT, title=words, is_log=True)
+        yield f'<div><span class="soft">{words}</span>{plot.draw(lines, low=min(values), high=max(values))}</div>'
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------
+
+
+def _dead_letters(report: Report) -> Iterator[str]:
+    yield "<h2>Dead letters by cause</h2>"
+    if not report.dead_letters:
+        yield '<p class="soft">None on this day.</p>'
+        return
+    most = max(it["messages"] for it in report.dead_letters)
+    rows = (
+        f'<tr><td class="why">{_name(it["cause"] or "no cause given", 300)}</td><td class="name">{_name(it["destination"])}</td>'
+        f'<td class="n">{it["messages"]:,}</td><td>{bar(it["messages"] / most)}</td>'
+        f'<td class="n">{it["last_time"]:%H:%M:%S}</td><td class="name">{_name(it["newest_id"] or "")}</td></tr>'
+        for it in report.dead_letters[:_CAUSES_MAX]
+    )
+    head = ["cause", "place", "messages", "", "last", "newest message"]
+    yield _table(head, rows, numbers=(2, 4), total=len(report.dead_letters))
+
+
+def _slow_consumers(report: Report) -> Iterator[str]:
+    if not report.slow_consumers:
+        return
+    yield "<h2>Slow consumers</h2>"
+    rows = (
+        f'<tr><td class="name">{_name(it["consumer"])}</td><td class="name">{_name(it["destination"])}</td>'
+        f'{_number(it["dispatched"])}{_number(it["acked"])}<td class="n">{duration(it["ack_p50_ms"])}</td>'
+        f'<td class="n">{duration(it["ack_p95_ms"])}</td><td class="why">{_name(it["why"], 300)}</td></tr>'
+        for it in report.slow_consumers[:ROWS_MAX]
+    )
+    head = ["consumer", "place", "dispatched", "acked", "ack p50", "ack p95", "why"]
+    yield _table(head, rows, numbers=range(2, 6), total=len(report.slow_consumers))
+
+
+def _advice(report: Report) -> Iterator[str]:
+    if not report.advice:
+        return
+    yield "<h2>Advice</h2>"
+    yield '<p class="soft">By what was measured on this day; where nothing is advised, keep what is set.</p>'
+    rows = (
+        f'<tr><td class="name">{_name(it["consumer"])}</td><td class="name">{_name(it["destination"])}</td>'
+        f'<td class="n">{_or_keep(it["prefetch"])}</td><td>{_or_keep(on_or_off(it["optimize_acknowledge"]))}</td>'
+        f'<td class="why">{_name(it["why"], 400)}</td></tr>'
+        for it in report.advice[:ROWS_MAX]
+    )
+    head = ["consumer", "place", "prefetch", "optimizeAcknowledge", "why"]
+    yield _table(head, rows, numbers=(2,), total=len(report.advice))
+
+
+def on_or_off(value: bool | None) -> str | None:
+    return None if value is None else "on" if value else "off"
+
+
+def _or_keep(value: object) -> str:
+    return '<span class="soft">keep</span>' if value is None else f"<b>{text(value)}</b>"
+
+
+def _table(head: Sequence[str], rows: Iterable[str], *, numbers: Iterable[int] = (), total: int) -> str:
+    right = set(numbers)
+    cells = "".join(f"<th{' class=n' if n in right else ''}>{text(it)}</th>" for n, it in enumerate(head))
+    body = list(rows)
+    more = f'<p class="soft">{len(body):,} of {total:,}; the table has all.</p>' if len(body) < total else ""
+    return f'<div class="card scroll"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(body)}</tbody></table>{more}</div>'
+
+
+def _number(value: int | None) -> str:
+    return f'<td class="n{"" if value else " zero"}">{value or 0:,}</td>'
+
+
+def _name(value: object, length_max: int = _NAME_LENGTH_MAX) -> str:
+    """A name of any length; of one that is too long both ends, which tell most."""
+    plain = str(value)
+    if len(plain) > length_max:
+        plain = f"{plain[: length_max // 2]}…{plain[-length_max // 2 :]}"
+    return text(plain)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,224 @@
+"""What `ackwire audit report` tells of one day: the tables of `ackwire audit run`, read and made small enough to show.
+
+All the work was done by the job; this reads finished tables with pyarrow and needs no Spark. Minutes are put together
+into steps so that a plot has a few hundred points at most: flow is an average, a latency the highest of its minutes, a
+backlog the one at the end of the step.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from ackwire.errors import ConfigError
+
+POINTS_MAX: Final = 240
+"""Points of a plot: six minutes each for a day."""
+STEPS_MIN: Final = 5
+"""A plot of fewer minutes than this would be a dot."""
+PROBLEMS_MAX: Final = 200
+ROWS_MAX: Final = 1000
+"""Rows of any other table that are shown."""
+_MINUTE: Final = 60
+_STEP_MINUTES: Final = (1, 2, 3, 5, 6, 10, 15, 20, 30, 60)
+
+LATENCIES: Final = ("store_to_dispatch", "dispatch_to_ack")
+PERCENTS: Final = (50, 95, 99)
+
+Row = dict[str, Any]
+Key = tuple[str, str]
+"""Broker and place."""
+
+
+@dataclass(slots=True)
+class Series:
+    """What happened at one place, step by step; None where nothing was measured."""
+
+    stored: list[float]
+    """Messages a second."""
+    acked: list[float]
+    backlog: list[float]
+    latency_ms: dict[str, list[float | None]]
+    """`dispatch_to_ack_p95` and so on."""
+
+    @property
+    def is_measured(self) -> bool:
+        return any(it is not None for its in self.latency_ms.values() for it in its)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The steps of all plots."""
+
+    begin: datetime
+    step_seconds: int
+    count: int
+
+    @property
+    def end(self) -> datetime:
+        return datetime.fromtimestamp(self.begin.timestamp() + self.count * self.step_seconds, UTC)
+
+    def index(self, when: datetime) -> int:
+        return int((when.timestamp() - self.begin.timestamp()) // self.step_seconds)
+
+
+@dataclass(slots=True)
+class Report:
+    """One day."""
+
+    date: str
+    adds_up: bool
+    events: int
+    days: dict[str, bool]
+    """All days there are, and whether each adds up."""
+    places: list[Row]
+    problem_counts: dict[str, int]
+    problems: list[Row]
+    """The first of them; those that break the books come first."""
+    dead_letters: list[Row]
+    slow_consumers: list[Row]
+    advice: list[Row]
+    times: Times | None = None
+    series: dict[Key, Series] = field(default_factory=dict)
+
+    @property
+    def wrong_places(self) -> int:
+        return sum(not it["adds_up"] for it in self.places)
+
+    @property
+    def sums(self) -> Counter[str]:
+        """Over all places."""
+        names = ("stored", "acked", "dead_lettered", "expired", "purged", "discarded", "pending", "redelivered")
+        return Counter({name: sum(it[name] or 0 for it in self.places) for name in names})
+
+
+def read_report(out: Path, date: str | None = None) -> Report:
+    """Read the tables below *out*, of *date* or of the newest day."""
+    days = _days(out)
+    date = date or max(days)
+    if date not in days:
+        raise ConfigError(f"{out} has no tables of {date}; there are some of {', '.join(sorted(days)[-10:])}")
+    places = _rows(out, "reconciliation", date, key=lambda it: (it["adds_up"], -(it["stored"] or 0), it["place"] or ""))
+    counts, problems = _problems(out, date)
+    report = Report(
+        date=date,
+        adds_up=days[date]["adds_up"],
+        events=days[date]["events"],
+        days={name: it["adds_up"] for name, it in days.items()},
+        places=places,
+        problem_counts=counts,
+        problems=problems,
+        dead_letters=_rows(out, "dead_letters", date, key=lambda it: (-it["messages"], it["destination"], it["cause"])),
+        slow_consumers=_rows(out, "slow_consumers", date, key=lambda it: -(it["ack_p50_ms"] or float("inf"))),
+        advice=_rows(out, "advice", date, key=lambda it: (it["prefetch"] is None, it["destination"], it["consumer"])),
+    )
+    minutes = _read(out, "destinations_minute", date)
+    if minutes:
+        report.times = _times([it["minute"] for it in minutes])
+        report.series = _series(minutes, report.times)
+    return report
+
+
+def _days(out: Path) -> dict[str, Row]:
+    path = out / "manifest.json"
+    try:
+        days: dict[str, Row] = json.loads(path.read_text())["days"]
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError(f"{out} has no tables: make some with ackwire audit run EVENTS_DIR --out {out}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}): run ackwire audit run again") from None
+    if not days:
+        raise ConfigError(f"{out} has no tables yet: run ackwire audit run first")
+    return days
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------
+
+
+def _table(out: Path, name: str, date: str) -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError:
+        raise ConfigError("tables are Parquet, and that needs pyarrow: pip install 'ackwire[spark]'") from None
+    files = sorted((out / name / f"date={date}").glob("*.parquet"))
+    try:
+        tables = [pq.ParquetFile(it).read() for it in files]
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigError(f"{out / name} cannot be read: {str(error).splitlines()[0]}") from None
+    return pa.concat_tables(tables) if tables else None
+
+
+def _read(out: Path, name: str, date: str) -> list[Row]:
+    table = _table(out, name, date)
+    return [] if table is None else [_utc(it) for it in table.to_pylist()]
+
+
+def _rows(out: Path, name: str, date: str, *, key: Callable[[Row], Any]) -> list[Row]:
+    return sorted(_read(out, name, date), key=key)
+
+
+def _utc(row: Row) -> Row:
+    """Times as Spark writes them have a zone or none; either way they are UTC."""
+    return {
+        name: it.replace(tzinfo=it.tzinfo or UTC) if isinstance(it, datetime) else it for name, it in row.items()
+    }
+
+
+def _problems(out: Path, date: str) -> tuple[dict[str, int], list[Row]]:
+    """How many of each kind, and the first of them: there may be as many as messages."""
+    table = _table(out, "problems", date)
+    if table is None:
+        return {}, []
+    counts = {str(it["values"]): int(it["counts"]) for it in table["kind"].value_counts().to_pylist()}
+    first = table.sort_by([("breaks", "descending"), ("kind", "ascending"), ("place", "ascending")]).slice(0, PROBLEMS_MAX)
+    return dict(sorted(counts.items())), [_utc(it) for it in first.to_pylist()]
+
+
+# ---- minutes become steps ----------------------------------------------------------------------------------------
+
+
+def _times(minutes: Iterable[datetime]) -> Times:
+    seconds = [int(it.timestamp()) for it in minutes]
+    begin, end = min(seconds), max(seconds) + _MINUTE
+    span = max((end - begin) // _MINUTE, STEPS_MIN)
+    step = next((it for it in _STEP_MINUTES if span <= it * POINTS_MAX), 0) or -(-span // POINTS_MAX)
+    begin -= begin % (step * _MINUTE)
+    count = max(-(-(end - begin) // (step * _MINUTE)), STEPS_MIN)
+    return Times(datetime.fromtimestamp(begin, UTC), step * _MINUTE, count)
+
+
+def _series(minutes: Sequence[Row], times: Times) -> dict[Key, Series]:
+    by_place: dict[Key, list[Row]] = {}
+    for row in minutes:
+        by_place.setdefault((row["broker"] or "", row["destination"] or ""), []).append(row)
+    return {key: _one_series(sorted(rows, key=lambda it: it["minute"]), times) for key, rows in sorted(by_place.items())}
+
+
+def _one_series(rows: Sequence[Row], times: Times) -> Series:
+    names = [f"{it}_p{percent}" for it in LATENCIES for percent in PERCENTS]
+    found = Series(
+        stored=[0.0] * times.count,
+        acked=[0.0] * times.count,
+        backlog=[0.0] * times.count,
+        latency_ms={it: [None] * times.count for it in names},
+    )
+    reached, backlog = 0, 0.0
+    for row in rows:
+        step = times.index(row["minute"])
+        found.stored[step] += (row["stored"] or 0) / times.step_seconds
+        found.acked[step] += (row["acked"] or 0) / times.step_seconds
+        for name in names:
+            found.latency_ms[name][step] = _higher(found.latency_ms[name][step], row.get(f"{name}_ms"))
+        # A minute without a row changes nothing.
+        found.backlog[reached:step] = [backlog] * (step - reached)
+        reached, backlog = step, float(row["backlog"] or 0)
+    found.backlog[reached:] = [backlog] * (times.count - reached)
+    return found
+
+
+def _higher(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else max(one, other)
