@@ -1,8 +1,8 @@
-"""`ackwire audit follow`: counts that are exact across restarts, repetitions and late files, and what raises an alert."""
+"""`ackwire audit follow`: counts stay exact across restarts, repetitions and late files; and what raises an alert."""
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,9 +73,7 @@ def following(spark: "SparkSession", tmp_path: Path) -> Following:
 def counted(events: Sequence[Event]) -> Counter[tuple[int, str, str]]:
     """The truth: by minute, place and event."""
     its = [it for it in events if it["event"] in COUNTED]
-    return Counter(
-        (int(it["time"].timestamp()) // 60, it.get("place") or it["destination"], it["event"]) for it in its
-    )
+    return Counter((int(it["time"].timestamp()) // 60, it.get("place") or it["destination"], it["event"]) for it in its)
 
 
 def totals(follower: Follower) -> Counter[tuple[str, str]]:
@@ -276,8 +274,6 @@ def test_temporary_queues_count_together(following: Following) -> None:
 
 
 def test_a_quiet_broker_is_looked_at_by_the_clock(following: Following) -> None:
-    from datetime import UTC, datetime
-
     scribe = Scribe(start=datetime.now(UTC) - timedelta(seconds=100))
     scribe.dispatch(scribe.send(), "dead")
     write_all(following.events, scribe.events)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ackwire.cli.audit_common import add_command_to, add_master, day, duration, progress, spark_session
+from ackwire.cli.audit_common import add_command_to, add_master, date_of, duration, progress, spark_session
 from ackwire.cli.audit_follow import add_follow
 from ackwire.cli.audit_report import add_report
 from ackwire.logs import escape
@@ -55,7 +55,7 @@ def _add_run(commands: "Commands") -> None:
     parser.add_argument("events", metavar="EVENTS_DIR", type=Path, help="the directory that the audit writes to")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the directory of the tables")
     add_master(parser)
-    parser.add_argument("--date", type=day, help="only this day (YYYY-MM-DD, UTC), even if there is nothing new")
+    parser.add_argument("--date", type=date_of, help="only this day (YYYY-MM-DD, UTC), even if there is nothing new")
     parser.add_argument(
         "--pending-after",
         metavar="TIME",

@@ -60,7 +60,7 @@ def say_progress(text: str) -> None:
     print(escape(text), file=sys.stderr, flush=True)
 
 
-def day(text: str) -> str:
+def date_of(text: str) -> str:
     """An option's value that is a day."""
     try:
         return date.fromisoformat(text).isoformat()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _TRUTH: Final = "counts so far, for a quick look: `ackwire audit run` is the truth"
 _PLACES_SHOWN: Final = 30
 _ALERTS_SHOWN: Final = 10
-_WAIT_SECONDS: Final = 0.5
+_WAIT_SECONDS: Final = 1
 _DONE_SECONDS: Final = 60.0
 """How long Ctrl-C waits for the micro-batch under way."""
 _CLEAR: Final = "\x1b[H\x1b[2J"
@@ -70,12 +70,11 @@ def add_follow(commands: "Commands") -> None:
 def _run_follow(args: argparse.Namespace) -> int:
     if not args.every:
         raise ConfigError("--every must be at least 1s")
-    with Interrupts() as interrupts, spark_session(args.master) as spark:
+    with spark_session(args.master) as spark:
         from ackwire.spark.audit.follow import Follower, events_root
         from ackwire.spark.audit.watch import Thresholds
 
         with Interrupts() as interrupts:  # Spark has put its own in the place of ours
-            events_root(args.events)
             screen = _Screen(as_json=args.json)
             follower = Follower(
                 spark,
@@ -110,7 +109,7 @@ def _follow(follower: "Follower", screen: "_Screen", interrupts: Interrupts, eve
         # The micro-batch under way is done quickly, and need not be done again then.
         until = time.monotonic() + _DONE_SECONDS
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
-            time.sleep(_WAIT_SECONDS / 5)
+            time.sleep(_WAIT_SECONDS / 10)
     except StreamingQueryException:
         follower.raise_error()
         raise
@@ -171,7 +170,7 @@ def _lines(watch: "Watch", facts: "Facts") -> Iterator[str]:
     sums: dict[tuple[str, str], dict[str, int]] = {}
     for fact in facts.facts:
         counts = sums.setdefault((fact.broker, fact.place), {})
-        counts[fact.event] = counts.get(fact.event, 0) + fact.count
+        counts[fact.event] = counts.get(fact.event, 0) + fact.events
     at = _clock(max(facts.newest_us.values(), default=0))
     for key, counts in sorted(sums.items())[:_PLACES_SHOWN]:
         shown = [f"{counts[it]:,} {it.replace('_', '-')}" for it in ("sent", *_COLUMNS) if counts.get(it)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ackwire.cli.audit_common import add_command_to, day, say_progress
+from ackwire.cli.audit_common import add_command_to, date_of, say_progress
 from ackwire.errors import ConfigError
 from ackwire.logs import escape
 
@@ -30,7 +30,7 @@ def add_report(commands: "Commands") -> None:
     parser = add_command_to(commands, "report", _run_report, "show a day's tables here, or as one HTML page")
     parser.add_argument("out", metavar="OUT_DIR", type=Path, help="the directory of the tables")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write one page that needs nothing else, with plots")
-    parser.add_argument("--date", type=day, help="this day (YYYY-MM-DD, UTC); default: the newest")
+    parser.add_argument("--date", type=date_of, help="this day (YYYY-MM-DD, UTC); default: the newest")
 
 
 def _run_report(args: argparse.Namespace) -> int:
@@ -78,11 +78,15 @@ def _lines(report: "Report") -> Iterator[str]:
     yield from _problems(report)
     if report.dead_letters:
         yield from ("", "dead letters by cause")
-        rows = [[it["cause"] or "no cause given", it["destination"], f"{it['messages']:,}"] for it in report.dead_letters]
+        rows = [
+            [it["cause"] or "no cause given", it["destination"], f"{it['messages']:,}"] for it in report.dead_letters
+        ]
         yield from _table(["cause", "place", "messages"], rows, numbers=(2,))
     if report.slow_consumers:
         yield from ("", "slow consumers")
-        slow = ([it["consumer"], it["destination"], duration(it["ack_p50_ms"]), it["why"]] for it in report.slow_consumers)
+        slow = (
+            [it["consumer"], it["destination"], duration(it["ack_p50_ms"]), it["why"]] for it in report.slow_consumers
+        )
         yield from _table(["consumer", "place", "ack p50", "why"], slow)
     yield from _advice(report)
     yield ""
@@ -116,7 +120,7 @@ def _advice(report: "Report") -> Iterator[str]:
         yield from _table(head, rows, numbers=(2,))
     kept = len(report.advice) - len(advised)
     if kept:
-        yield f"{kept} {'consumer' if kept == 1 else 'consumers'} may keep what {'it has' if kept == 1 else 'they have'}"
+        yield f"keep what is set: {kept} {'consumer' if kept == 1 else 'consumers'}"
 
 
 def _latencies(values: Sequence[float] | None) -> str:

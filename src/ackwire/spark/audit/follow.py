@@ -184,7 +184,9 @@ class Follower:
             return str(values["query"])
         except FileNotFoundError:
             if (self._checkpoint / "spark").exists():
-                raise ConfigError(f"{path} is missing: delete {self._checkpoint}, and everything is counted anew") from None
+                raise ConfigError(
+                    f"{path} is missing: delete {self._checkpoint}, and everything is counted anew"
+                ) from None
             return str(uuid.uuid4())
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{path} cannot be read ({error}): delete {self._checkpoint}") from None
@@ -237,7 +239,7 @@ def _grouped(events: "DataFrame", *, in_detail: bool) -> "DataFrame":
         (F.col("is_present") & (F.col("number") > F.coalesce("cut", F.lit(0)))).alias("is_moving"),
     )  # fmt: skip
     return rows.groupBy("broker", "place", "event", "minute", "consumer", "cause").agg(
-        F.count("*").alias("count"),
+        F.count("*").alias("events"),
         F.count(F.when(F.col("is_moving"), 1)).alias("moving"),
         F.min("time_us").alias("first_us"),
         F.max("time_us").alias("last_us"),
@@ -248,5 +250,5 @@ def _minutes(facts: Sequence[Fact]) -> list[Count]:
     sums: Counter[tuple[int, str, str, str]] = Counter()
     for it in facts:
         if it.event in COUNTED:
-            sums[it.minute, it.broker, it.place, it.event] += it.count
+            sums[it.minute, it.broker, it.place, it.event] += it.events
     return [Count(*key, count) for key, count in sums.items()]

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,7 +33,7 @@ class Count(NamedTuple):
     broker: str
     place: str
     event: str
-    count: int
+    events: int
 
 
 class HourlyCounts:
@@ -62,8 +62,11 @@ class HourlyCounts:
             if _mark(known)["batch"] >= batch:
                 return
             new = pa.concat_tables([known.select(_SCHEMA.names).cast(_SCHEMA), new])
-        sums = new.group_by(_KEY).aggregate([("count", "sum")]).rename_columns([*_KEY, "count"]).sort_by(
-            [(it, "ascending") for it in _KEY]
+        sums = (
+            new.group_by(_KEY)
+            .aggregate([("count", "sum")])
+            .rename_columns([*_KEY, "count"])
+            .sort_by([(it, "ascending") for it in _KEY])
         )
         mark = json.dumps({"query": self._query, "batch": batch}).encode()
         temporary = path.with_name(f".{path.name}.tmp")
@@ -80,9 +83,10 @@ class HourlyCounts:
         return table if _mark(table).get("query") == self._query else None
 
 
-def _mark(table: pa.Table) -> dict[str, object]:
+def _mark(table: pa.Table) -> dict[str, Any]:
     found = (table.schema.metadata or {}).get(_MARK)
-    return json.loads(found) if found else {}
+    mark: dict[str, Any] = json.loads(found) if found else {}
+    return mark
 
 
 def _table(counts: list[Count]) -> pa.Table:

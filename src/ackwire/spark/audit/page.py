@@ -5,7 +5,8 @@ security policy inside the page forbids scripts and requests all the same.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 from ackwire.spark.audit.plots import COLOURS, Line, Plot, bar, duration, short, spark, text
 from ackwire.spark.audit.report import LATENCIES, PERCENTS, ROWS_MAX, Key, Report, Row, Series
@@ -25,48 +26,7 @@ _SUMS: Final = {
 }  # fmt: skip
 _ALWAYS: Final = ("stored", "acked", "dead_lettered", "expired", "purged", "pending")
 
-_STYLE: Final = """
-:root { color-scheme: light dark; --bg: #fbfbfa; --card: #fff; --ink: #1d2126; --soft: #646c76; --rule: #e2e4e8;
-  --good: #17723c; --good-bg: #e4f4ea; --bad: #b3261e; --bad-bg: #fce9e7; --bar: #b3261e; --other: #9aa1ab;
-  --s0: #1f6feb; --s1: #d9730d; --s2: #1a8f5a; --s3: #b83280; --s4: #7048c6; --s5: #0c8599; --s6: #a67c00; --s7: #c0392b;
-  --p50: #1a8f5a; --p95: #d9730d; --p99: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --bg: #14171b; --card: #1c2025; --ink: #e6e8eb; --soft: #9aa3ad;
-  --rule: #30363d; --good: #6fd08c; --good-bg: #16301f; --bad: #ff8f85; --bad-bg: #3a1b1a; --bar: #e5675d;
-  --other: #6e7681; --s0: #6ca8ff; --s1: #f2a65a; --s2: #5fcf96; --s3: #f08bc0; --s4: #b79bff; --s5: #4fc3d6;
-  --s6: #e0bd4a; --s7: #ff8d7e; --p50: #5fcf96; --p95: #f2a65a; --p99: #ff8f85; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--bg); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-main { max-width: 1180px; margin: 0 auto; padding: 28px 24px 60px; }
-h1 { font-size: 22px; margin: 0 0 4px; } h2 { font-size: 17px; margin: 36px 0 6px; }
-h3 { font-size: 14px; margin: 14px 0 2px; overflow-wrap: anywhere; }
-p { margin: 4px 0 10px; } .soft { color: var(--soft); }
-.verdict { margin: 18px 0 8px; padding: 14px 18px; border-radius: 8px; font-size: 18px; font-weight: 600; }
-.verdict p { font-size: 14px; font-weight: 400; margin: 2px 0 0; }
-.good { color: var(--good); background: var(--good-bg); } .bad { color: var(--bad); background: var(--bad-bg); }
-td.good, td.bad { background: none; font-weight: 600; white-space: nowrap; }
-.tiles { display: flex; flex-wrap: wrap; gap: 10px; margin: 14px 0; }
-.tile { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: 8px 14px; min-width: 104px; }
-.tile b { display: block; font-size: 20px; font-variant-numeric: tabular-nums; }
-.tile span { color: var(--soft); font-size: 13px; }
-.card { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: 10px 14px; margin: 8px 0; }
-.scroll { overflow-x: auto; } .grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 4px 18px; }
-table { border-collapse: collapse; width: 100%; font-size: 13px; }
-th { text-align: left; color: var(--soft); font-weight: 500; white-space: nowrap; vertical-align: bottom; }
-th, td { padding: 4px 9px; border-bottom: 1px solid var(--rule); }
-tr:last-child td { border-bottom: 0; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.name { overflow-wrap: anywhere; min-width: 150px; max-width: 420px; } td.why { min-width: 260px; }
-td.zero { color: var(--soft); }
-svg.plot { width: 100%; height: auto; display: block; }
-svg.spark { width: 110px; height: 22px; display: block; } svg.bar { width: 200px; height: 14px; display: block; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } text.y { text-anchor: end; } text.x { text-anchor: middle; }
-.grid { stroke: var(--rule); } .tick { stroke: var(--soft); } .bar rect { fill: var(--bar); }
-path { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
-.legend { display: flex; flex-wrap: wrap; gap: 2px 16px; font-size: 13px; margin: 2px 0 0; padding: 0; list-style: none; }
-.legend li { overflow-wrap: anywhere; max-width: 100%; }
-.legend i { display: inline-block; width: 14px; height: 3px; margin: 0 6px 3px 0; border-radius: 2px; }
-summary { cursor: pointer; color: var(--soft); }
-"""
+_STYLE: Final = Path(__file__).with_name("page.css")
 
 
 def render(report: Report) -> str:
@@ -76,17 +36,19 @@ def render(report: Report) -> str:
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>Ackwire audit, {text(report.date)}</title><style>{_STYLE}{''.join(_series_style())}</style></head>",
+            f"<title>Ackwire audit, {text(report.date)}</title>",
+            f"<style>{_STYLE.read_text(encoding='utf-8')}{''.join(_series_style())}</style></head>",
             "<body><main>",
             *_top(report),
             *_reconciliation(report),
             *_problems(report),
             *_flow(report),
-            *_latency(report),
             *_backlog(report),
             *_dead_letters(report),
             *_slow_consumers(report),
             *_advice(report),
+            *_each_place(report),
+            *_latency(report),
             "</main></body></html>\n",
         ]
     )
@@ -94,7 +56,7 @@ def render(report: Report) -> str:
 
 def _series_style() -> Iterator[str]:
     for name in [*(f"s{n}" for n in range(COLOURS)), "other", *(f"p{it}" for it in PERCENTS)]:
-        yield f".{name} path {{ stroke: var(--{name}); }} .{name} circle, {{ fill: var(--{name}); }}".replace(",", "")
+        yield f".{name} path {{ stroke: var(--{name}); }} .{name} circle {{ fill: var(--{name}); }} "
         yield f"i.{name} {{ background: var(--{name}); }}\n"
 
 
@@ -104,16 +66,15 @@ def _series_style() -> Iterator[str]:
 def _top(report: Report) -> Iterator[str]:
     yield f"<h1>The life of every message, {text(report.date)}</h1>"
     span = f", from {report.times.begin:%H:%M} to {report.times.end:%H:%M}" if report.times else ""
-    yield f'<p class="soft">{report.events:,} events at {_counted(len(report.places), "place")}{span}; times are UTC.</p>'
+    places = _counted(len(report.places), "place")
+    yield f'<p class="soft">{report.events:,} events at {places}{span}; times are UTC.</p>'
     yield _verdict(report)
     wrong = sorted(date for date, adds_up in report.days.items() if not adds_up and date != report.date)
     if wrong:
         yield f'<p class="soft">Days that do not add up, besides: {text(", ".join(wrong[-20:]))}.</p>'
     sums = report.sums
     shown = ("stored", "acked", "dead_lettered", "expired", "purged", "pending", "redelivered")
-    tiles = (
-        f'<div class="tile"><b>{sums[it]:,}</b><span>{text(_SUMS.get(it, it))}</span></div>' for it in shown
-    )
+    tiles = (f'<div class="tile"><b>{sums[it]:,}</b><span>{text(_SUMS.get(it, it))}</span></div>' for it in shown)
     yield f'<div class="tiles">{"".join(tiles)}</div>'
 
 
@@ -133,34 +94,55 @@ def _verdict(report: Report) -> str:
 def _reconciliation(report: Report) -> Iterator[str]:
     yield "<h2>Reconciliation</h2>"
     yield (
-        '<p class="soft">carried over + stored + found = acked + dead-lettered + expired + purged + discarded + pending '
-        "+ lost in crash. Latencies are the 50th, 95th and 99th of a hundred messages.</p>"
+        '<p class="soft">carried over + stored + found = acked + dead-lettered + expired + purged + discarded '
+        "+ pending + lost in crash.</p>"
     )
     shown = [it for it in _SUMS if it in _ALWAYS or any(row[it] for row in report.places)]
-    brokers = {it["broker"] for it in report.places}
-    head = [
-        "place", "", *(_SUMS[it] for it in shown), "stored to dispatched", "dispatched to acked", "stored a second",
-        "backlog",
-    ]  # fmt: skip
-    rows = (_place_row(report, it, shown, show_broker=len(brokers) > 1) for it in report.places[:ROWS_MAX])
+    head = ["place", "", *(_SUMS[it] for it in shown)]
+    rows = (_place_row(it, shown, _place_name(report, it)) for it in report.places[:ROWS_MAX])
     yield _table(head, rows, numbers=range(2, 2 + len(shown)), total=len(report.places))
 
 
-def _place_row(report: Report, row: Row, shown: Sequence[str], *, show_broker: bool) -> str:
-    name = f"{row['place']} ({row['broker']})" if show_broker else row["place"]
+def _place_name(report: Report, row: Row) -> str:
+    brokers = {it["broker"] for it in report.places}
+    return f"{row['place']} ({row['broker']})" if len(brokers) > 1 else str(row["place"])
+
+
+def _place_row(row: Row, shown: Sequence[str], name: str) -> str:
     verdict = '<td class="good">adds up</td>' if row["adds_up"] else '<td class="bad">does not</td>'
     sums = "".join(_number(row[it]) for it in shown)
-    latencies = "".join(f'<td class="n">{_three_latencies(row.get(f"{it}_ms"))}</td>' for it in LATENCIES)
-    series = report.series.get((row["broker"] or "", row["place"] or ""))
-    return f'<tr><td class="name">{_name(name)}</td>{verdict}{sums}{latencies}{_sparks(series)}</tr>'
+    return f'<tr><td class="name">{_name(name)}</td>{verdict}{sums}</tr>'
+
+
+def _each_place(report: Report) -> Iterator[str]:
+    """Latencies of the day, and small lines; a table, so that fifty places can be looked through."""
+    if not report.series:
+        return
+    yield "<h2>Each place</h2>"
+    yield '<p class="soft">Latencies are the 50th, the 95th and the 99th of a hundred messages, over the whole day.</p>'
+    rows = [it for it in report.places if _series_of(report, it) is not None]
+    cells = (
+        f'<tr><td class="name">{_name(_place_name(report, it))}</td>'
+        + "".join(f'<td class="n">{_three_latencies(it.get(f"{name}_ms"))}</td>' for name in LATENCIES)
+        + f"{_sparks(_series_of(report, it))}</tr>"
+        for it in rows[:ROWS_MAX]
+    )
+    head = ["place", *_LATENCY_WORDS.values(), "stored a second", "", "backlog", ""]
+    yield _table(head, cells, numbers=(1, 2), total=len(rows))
+
+
+def _series_of(report: Report, row: Row) -> Series | None:
+    return report.series.get((row["broker"] or "", row["place"] or ""))
 
 
 def _sparks(series: Series | None) -> str:
     if series is None:
-        return "<td></td><td></td>"
-    flow = spark(series.stored, "s0", f"up to {short(max(series.stored))} a second")
-    held = spark(series.backlog, "s1", f"up to {short(max(series.backlog))} waiting")
-    return f"<td>{flow}</td><td>{held}</td>"
+        return "<td></td>" * 4
+    found = []
+    for points, style, words in ((series.stored, "s0", "a second"), (series.backlog, "s1", "waiting")):
+        high = f"up to {short(max(points))}"
+        found.append(f'<td>{spark(points, style, f"{high} {words}")}</td><td class="soft n">{high}</td>')
+    return "".join(found)
 
 
 def _three_latencies(values: Sequence[float] | None) -> str:
@@ -175,7 +157,8 @@ def _problems(report: Report) -> Iterator[str]:
     yield f'<p class="soft">{counts}. The table <code>problems</code> has all of them.</p>'
     rows = (
         f'<tr><td class="{"bad" if it["breaks"] else "soft"}">{text(it["kind"].replace("_", " "))}</td>'
-        f'<td class="name">{_name(it["message_id"] or it["run"] or "")}</td><td class="name">{_name(it["place"] or "")}</td>'
+        f'<td class="name">{_name(it["message_id"] or it["run"] or "")}</td>'
+        f'<td class="name">{_name(it["place"] or "")}</td>'
         f'<td class="why">{_name(it["detail"] or "", 400)}</td></tr>'
         for it in report.problems
     )
@@ -195,7 +178,7 @@ def _flow(report: Report) -> Iterator[str]:
     for title, name in (("Stored, messages a second", "stored"), ("Acknowledged, messages a second", "acked")):
         points = {key: getattr(it, name) for key, it in report.series.items()}
         yield f'<h3>{title} <span class="soft">({step})</span></h3>'
-        yield from _plot_of_places(report, title, points, size=sum)
+        yield from _plot_of_places(report, title, points)
 
 
 def _backlog(report: Report) -> Iterator[str]:
@@ -204,26 +187,35 @@ def _backlog(report: Report) -> Iterator[str]:
     yield "<h2>Backlog</h2>"
     yield '<h3>Messages that wait or are on their way <span class="soft">(at the end of each step)</span></h3>'
     points = {key: it.backlog for key, it in report.series.items()}
-    yield from _plot_of_places(report, "Backlog", points, size=max)
+    yield from _plot_of_places(report, "Backlog", points)
 
 
-def _plot_of_places(report: Report, title: str, points: dict[Key, list[float]], size: Any) -> Iterator[str]:
-    """The largest places have a line each, the others one for all."""
+def _plot_of_places(report: Report, title: str, points: dict[Key, list[float]]) -> Iterator[str]:
+    """The largest places have a line each, in the same colour in every plot; the others have one together."""
     if report.times is None:
         return
     names = _names(points)
-    largest = sorted((it for it in points if any(points[it])), key=lambda it: (-size(points[it]), it))
-    if not largest:
+    apart = _largest(report)
+    lines = [Line(names[it], f"s{n}", points[it]) for n, it in enumerate(apart) if any(points[it])]
+    rest = [it for it in points if it not in apart and any(points[it])]
+    together = []
+    if rest:
+        sums = [sum(values) for values in zip(*(points[it] for it in rest), strict=True)]
+        name = names[rest[0]] if len(rest) == 1 else f"{len(rest)} other places together"
+        together = [Line(name, "other", sums)]
+    if not lines and not together:
         yield '<p class="soft">None on this day.</p>'
         return
-    # One place more than colours needs no line for the others.
-    apart = len(largest) if len(largest) <= COLOURS else COLOURS - 1
-    lines = [Line(names[it], f"s{n}", points[it]) for n, it in enumerate(largest[:apart])]
-    if rest := largest[apart:]:
-        sums = [sum(values) for values in zip(*(points[it] for it in rest), strict=True)]
-        lines.insert(0, Line(f"{len(rest)} other places together", "other", sums))
-    drawn = Plot(report.times, width=_WIDTH, height=_HEIGHT, title=title).draw(lines)
-    yield f'<div class="card">{drawn}{_legend([*lines[1:], lines[0]] if rest else lines)}</div>'
+    drawn = Plot(report.times, width=_WIDTH, height=_HEIGHT, title=title).draw([*together, *lines])
+    yield f'<div class="card">{drawn}{_legend([*lines, *together])}</div>'
+
+
+def _largest(report: Report) -> list[Key]:
+    """Those with the most messages, or with the largest backlog."""
+    flow = {key: sum(it.stored) + sum(it.acked) for key, it in report.series.items()}
+    held = {key: max(it.backlog) for key, it in report.series.items()}
+    most, highest = max(flow.values()) or 1, max(held.values()) or 1
+    return sorted(flow, key=lambda it: (-max(flow[it] / most, held[it] / highest), it))[:COLOURS]
 
 
 def _names(keys: Iterable[Key]) -> dict[Key, str]:
@@ -247,7 +239,7 @@ def _latency(report: Report) -> Iterator[str]:
     names = _names(report.series)
     busiest = sorted(measured, key=lambda it: (-sum(measured[it].stored) - sum(measured[it].acked), it))
     for key in busiest[:PANELS_MAX]:
-        yield f"<h3>{_name(names[key])}</h3><div class=\"card grid2\">{''.join(_panels(report, measured[key]))}</div>"
+        yield f'<h3>{_name(names[key])}</h3><div class="card grid2">{"".join(_panels(report, measured[key]))}</div>'
     if len(busiest) > PANELS_MAX:
         yield f'<p class="soft">The {PANELS_MAX} busiest of {len(busiest)} places.</p>'
 
@@ -261,7 +253,7 @@ def _panels(report: Report, series: Series) -> Iterator[str]:
         words = _LATENCY_WORDS[name]
         lines = [Line(f"p{it}", f"p{it}", series.latency_ms[f"{name}_p{it}"]) for it in reversed(PERCENTS)]
         plot = Plot(report.times, width=_PANEL_WIDTH, height=_PANEL_HEIGHT, title=words, is_log=True)
-        yield f'<div><span class="soft">{words}</span>{plot.draw(lines, low=min(values), high=max(values))}</div>'
+        yield f'<div><span class="soft small">{words}</span>{plot.draw(lines, low=min(values), high=max(values))}</div>'
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------
@@ -274,7 +266,8 @@ def _dead_letters(report: Report) -> Iterator[str]:
         return
     most = max(it["messages"] for it in report.dead_letters)
     rows = (
-        f'<tr><td class="why">{_name(it["cause"] or "no cause given", 300)}</td><td class="name">{_name(it["destination"])}</td>'
+        f'<tr><td class="why">{_name(it["cause"] or "no cause given", 300)}</td>'
+        f'<td class="name">{_name(it["destination"])}</td>'
         f'<td class="n">{it["messages"]:,}</td><td>{bar(it["messages"] / most)}</td>'
         f'<td class="n">{it["last_time"]:%H:%M:%S}</td><td class="name">{_name(it["newest_id"] or "")}</td></tr>'
         for it in report.dead_letters[:_CAUSES_MAX]
@@ -301,15 +294,23 @@ def _advice(report: Report) -> Iterator[str]:
     if not report.advice:
         return
     yield "<h2>Advice</h2>"
-    yield '<p class="soft">By what was measured on this day; where nothing is advised, keep what is set.</p>'
-    rows = (
-        f'<tr><td class="name">{_name(it["consumer"])}</td><td class="name">{_name(it["destination"])}</td>'
-        f'<td class="n">{_or_keep(it["prefetch"])}</td><td>{_or_keep(on_or_off(it["optimize_acknowledge"]))}</td>'
-        f'<td class="why">{_name(it["why"], 400)}</td></tr>'
-        for it in report.advice[:ROWS_MAX]
-    )
+    advised = [it for it in report.advice if it["prefetch"] is not None]
+    kept = [it for it in report.advice if it["prefetch"] is None]
     head = ["consumer", "place", "prefetch", "optimizeAcknowledge", "why"]
-    yield _table(head, rows, numbers=(2,), total=len(report.advice))
+    yield '<p class="soft">By what was measured on this day.</p>'
+    if advised:
+        yield _table(head, map(_advice_row, advised[:ROWS_MAX]), numbers=(2,), total=len(advised))
+    if kept:
+        table = _table(head, map(_advice_row, kept[:ROWS_MAX]), numbers=(2,), total=len(kept))
+        yield f"<details><summary>{_counted(len(kept), 'consumer')} to be kept as set</summary>{table}</details>"
+
+
+def _advice_row(row: Row) -> str:
+    return (
+        f'<tr><td class="name">{_name(row["consumer"])}</td><td class="name">{_name(row["destination"])}</td>'
+        f'<td class="n">{_or_keep(row["prefetch"])}</td><td>{_or_keep(on_or_off(row["optimize_acknowledge"]))}</td>'
+        f'<td class="why">{_name(row["why"], 400)}</td></tr>'
+    )
 
 
 def on_or_off(value: bool | None) -> str | None:
@@ -325,7 +326,8 @@ def _table(head: Sequence[str], rows: Iterable[str], *, numbers: Iterable[int] =
     cells = "".join(f"<th{' class=n' if n in right else ''}>{text(it)}</th>" for n, it in enumerate(head))
     body = list(rows)
     more = f'<p class="soft">{len(body):,} of {total:,}; the table has all.</p>' if len(body) < total else ""
-    return f'<div class="card scroll"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(body)}</tbody></table>{more}</div>'
+    table = f"<table><thead><tr>{cells}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    return f'<div class="card scroll">{table}{more}</div>'
 
 
 def _number(value: int | None) -> str:

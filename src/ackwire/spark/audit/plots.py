@@ -46,13 +46,18 @@ def short(value: float) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """A time for people: 0.4 ms, 12 ms, 1.5 s, 3 min, 2.5 h."""
+    """A time for people: 0.4 ms, 12 ms, 1.5 s, 90 s, 3 min, 2.5 h."""
     if ms is None:
         return "–"
-    for size, unit in ((3_600_000, "h"), (60_000, "min"), (1000, "s")):
-        if ms >= size:
+    for low, size, unit in ((7_200_000, 3_600_000, "h"), (120_000, 60_000, "min"), (1000, 1000, "s")):
+        if ms >= low:
             return f"{_three(ms / size)} {unit}"
     return f"{_three(ms)} ms"
+
+
+def _power(ms: float) -> str:
+    """A power of ten on an axis of times."""
+    return f"{short(ms / 1000)} s" if ms >= 1000 else f"{ms:g} ms"
 
 
 def _three(value: float) -> str:
@@ -79,21 +84,22 @@ class Plot:
             ticks = log_ticks(low if low is not None else min(values, default=1), high or max(values, default=1))
         else:
             ticks = linear_ticks(high if high is not None else max(values, default=0))
+        size = f"0 0 {self._width} {self._height}"
         parts = [
-            f'<svg class="plot" viewBox="0 0 {self._width} {self._height}" role="img" aria-label="{text(self._title)}">',
+            f'<svg class="plot" viewBox="{size}" role="img" aria-label="{text(self._title)}">',
             *self._y_axis(ticks),
             *self._x_axis(),
             *(self._line(it, ticks) for it in lines),
+            "" if values else f'<text class="x" x="{self._width / 2}" y="{self._height / 2}">nothing measured</text>',
             "</svg>",
         ]
         return "".join(parts)
 
     def _y(self, value: float, ticks: Sequence[float]) -> float:
         low, high = ticks[0], ticks[-1]
+        share = (value - low) / (high - low)
         if self._is_log:
             share = math.log(max(value, low) / low) / math.log(high / low)
-        else:
-            share = (value - low) / (high - low)
         return self._height - _BOTTOM - min(share, 1.0) * (self._height - _TOP - _BOTTOM)
 
     def _x(self, step: float) -> float:
@@ -103,7 +109,7 @@ class Plot:
         found = []
         for tick in ticks:
             y = self._y(tick, ticks)
-            label = duration(tick) if self._is_log else short(tick)
+            label = _power(tick) if self._is_log else short(tick)
             found.append(f'<line class="grid" x1="{_LEFT}" x2="{self._width - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
             found.append(f'<text class="y" x="{_LEFT - 6}" y="{y + 4:.1f}">{label}</text>')
         return found
@@ -126,9 +132,7 @@ class Plot:
         return found
 
     def _line(self, line: Line, ticks: Sequence[float]) -> str:
-        places = [
-            None if it is None else (self._x(n + 0.5), self._y(it, ticks)) for n, it in enumerate(line.points)
-        ]
+        places = [None if it is None else (self._x(n + 0.5), self._y(it, ticks)) for n, it in enumerate(line.points)]
         return f'<g class="{line.style}"><title>{text(line.name)}</title>{path(places)}</g>'
 
 
@@ -143,7 +147,7 @@ def path(places: Sequence[tuple[float, float] | None]) -> str:
         after = places[n + 1] if n + 1 < len(places) else None
         moves.append(f"{'L' if before else 'M'}{place[0]:.1f} {place[1]:.1f}")
         if before is None and after is None:
-            dots.append(f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="2"/>')
+            dots.append(f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="2.3"/>')
     return f'<path d="{"".join(moves)}"/>{"".join(dots)}' if moves else ""
 
 

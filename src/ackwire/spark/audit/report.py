@@ -163,9 +163,7 @@ def _rows(out: Path, name: str, date: str, *, key: Callable[[Row], Any]) -> list
 
 def _utc(row: Row) -> Row:
     """Times as Spark writes them have a zone or none; either way they are UTC."""
-    return {
-        name: it.replace(tzinfo=it.tzinfo or UTC) if isinstance(it, datetime) else it for name, it in row.items()
-    }
+    return {name: it.replace(tzinfo=it.tzinfo or UTC) if isinstance(it, datetime) else it for name, it in row.items()}
 
 
 def _problems(out: Path, date: str) -> tuple[dict[str, int], list[Row]]:
@@ -174,7 +172,9 @@ def _problems(out: Path, date: str) -> tuple[dict[str, int], list[Row]]:
     if table is None:
         return {}, []
     counts = {str(it["values"]): int(it["counts"]) for it in table["kind"].value_counts().to_pylist()}
-    first = table.sort_by([("breaks", "descending"), ("kind", "ascending"), ("place", "ascending")]).slice(0, PROBLEMS_MAX)
+    first = table.sort_by([("breaks", "descending"), ("kind", "ascending"), ("place", "ascending")]).slice(
+        0, PROBLEMS_MAX
+    )
     return dict(sorted(counts.items())), [_utc(it) for it in first.to_pylist()]
 
 
@@ -195,7 +195,9 @@ def _series(minutes: Sequence[Row], times: Times) -> dict[Key, Series]:
     by_place: dict[Key, list[Row]] = {}
     for row in minutes:
         by_place.setdefault((row["broker"] or "", row["destination"] or ""), []).append(row)
-    return {key: _one_series(sorted(rows, key=lambda it: it["minute"]), times) for key, rows in sorted(by_place.items())}
+    return {
+        key: _one_series(sorted(rows, key=lambda it: it["minute"]), times) for key, rows in sorted(by_place.items())
+    }
 
 
 def _one_series(rows: Sequence[Row], times: Times) -> Series:

@@ -66,7 +66,7 @@ class Fact(NamedTuple):
     """Minutes since 1970."""
     consumer: str | None
     cause: str | None
-    count: int
+    events: int
     moving: int
     """How many of them change what the place holds now: they are of the broker's present run, and came after the
     newest census of the place in the same micro-batch."""
@@ -167,12 +167,12 @@ class Watch:
         if fact.event not in COUNTED:
             return
         key = self._key(fact)
-        self.totals.setdefault(key, Counter())[fact.event] += fact.count
+        self.totals.setdefault(key, Counter())[fact.event] += fact.events
         newest_minute = self.newest_us.get(fact.broker, 0) // MINUTE_US
         if fact.minute < newest_minute - LATE_MINUTES:
-            self.late += fact.count
+            self.late += fact.events
         if fact.minute > newest_minute - RECENT_MINUTES:
-            self.recent.setdefault(key, {}).setdefault(fact.minute, Counter())[fact.event] += fact.count
+            self.recent.setdefault(key, {}).setdefault(fact.minute, Counter())[fact.event] += fact.events
 
     def _hold(self, facts: Facts) -> None:
         """The backlog of each place: by its census, if there was one, and by what happened since."""
@@ -193,7 +193,7 @@ class Watch:
             its.since_us = max(its.since_us, fact.first_us)
         if change < 0:
             its.since_us = max(its.since_us, fact.last_us)
-        its.messages += change * fact.count
+        its.messages += change * fact.events
         its.seen_us = max(its.seen_us, fact.last_us)
 
     def _forget(self) -> None:
@@ -236,17 +236,17 @@ class Watch:
                 if fact.event == event:
                     by_place.setdefault(self._key(fact), []).append(fact)
             for key, its in by_place.items():
-                count = sum(it.count for it in its)
+                count = sum(it.events for it in its)
                 causes: Counter[str] = Counter()
                 for it in its:
-                    causes[it.cause or ""] += it.count
+                    causes[it.cause or ""] += it.events
                 shown = dict((causes - Counter({"": count})).most_common(_CAUSES_SHOWN))
                 why = ": " + "; ".join(f"{number} × {cause}" for cause, number in shown.items()) if shown else ""
                 values: dict[str, Any] = {"count": count} | ({"causes": shown} if shown else {})
                 yield _alert(kind, key, max(it.last_us for it in its), f"{_messages(count)} {words}{why}", values)
 
     def _redeliveries(self, broker: str, now: int, thresholds: Thresholds) -> dict[tuple[str, ...], Alert]:
-        found = {}
+        found: dict[tuple[str, ...], Alert] = {}
         for key in (it for it in self.recent if it[0] == broker):
             its = self._last_minutes(key, now, 2)
             back, out = its["redelivered"], its["dispatched"]
@@ -266,7 +266,7 @@ class Watch:
 
     def _growing(self, broker: str, now: int, thresholds: Thresholds) -> dict[tuple[str, ...], Alert]:
         """More came than went, in each of the last whole minutes."""
-        found = {}
+        found: dict[tuple[str, ...], Alert] = {}
         newest = now // MINUTE_US
         for key in (it for it in self.recent if it[0] == broker and self.backlog[it] >= thresholds.backlog_min):
             minutes = [self.recent[key].get(newest - it, Counter()) for it in range(1, _GROWING_MINUTES + 1)]
@@ -280,7 +280,7 @@ class Watch:
         return found
 
     def _stopped(self, broker: str, now: int, thresholds: Thresholds) -> dict[tuple[str, ...], Alert]:
-        found = {}
+        found: dict[tuple[str, ...], Alert] = {}
         for (its_broker, place, name), its in self.consumers.items():
             seconds = (now - its.since_us) // 1_000_000
             if its_broker == broker and its.messages > 0 and seconds >= thresholds.stopped_after_seconds:
@@ -368,5 +368,3 @@ def _bounded(alerts: list[Alert]) -> list[Alert]:
 
 def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count:,} messages"
-
-
