@@ -6,7 +6,7 @@ LOCK := requirements/dev.txt
 CODE := $(wildcard src tests bench fuzz tools examples)
 # For the Java client in tests and demo, and ActiveMQ itself to compare with.
 DEBIAN_DEMO := jdk libactivemq-java
-DEBIAN_TEST := $(DEBIAN_DEMO) activemq
+DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium
 
 # Compiled tests are kept, so that the second run starts at once, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE

@@ -110,13 +110,20 @@ def _follow(follower: "Follower", screen: "_Screen", interrupts: Interrupts, eve
         until = time.monotonic() + _DONE_SECONDS
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
             time.sleep(_WAIT_SECONDS / 10)
-    except StreamingQueryException:
-        follower.raise_error()
-        raise
+    except StreamingQueryException as error:
+        raise _why(follower.error or error) from None
     finally:
         query.stop()
     if interrupts.pressed:
         say_progress("ended; the next start goes on from here")
+
+
+def _why(error: BaseException) -> ConfigError:
+    """What has ended it, in one line; the next start goes on from the last micro-batch that was done."""
+    if isinstance(error, ConfigError):
+        return error
+    lines = str(error).splitlines() or [type(error).__name__]
+    return ConfigError(f"following ended, and nothing is lost, start it again when this is put right: {lines[0]}")
 
 
 class _Screen:

@@ -77,7 +77,8 @@ class Follower:
         self._thresholds = thresholds or Thresholds()
         self._on_batch = on_batch
         self._files_per_batch = files_per_batch
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
+        """What has ended the query; Spark only tells it as a text."""
         query = self._load()
         self._counts = HourlyCounts(out or checkpoint / "counts", query)
         self._query = query
@@ -99,11 +100,6 @@ class Follower:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{round(every_seconds * 1000)} milliseconds").start()
 
-    def raise_error(self) -> None:
-        """Raise what has ended the query, as it was raised."""
-        if self._error is not None:
-            raise self._error
-
     def look(self) -> list[Alert]:
         """Alerts that come because nothing has happened for a while, at brokers that run."""
         now = time.time_ns() // 1000
@@ -116,7 +112,7 @@ class Follower:
         try:
             self._take(names, batch)
         except BaseException as error:
-            self._error = error
+            self.error = error
             raise
 
     def _take(self, names: "DataFrame", batch: int) -> None:

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from ackwire.spark.audit.plots import COLOURS, Line, Plot, bar, duration, short, spark, text
-from ackwire.spark.audit.report import LATENCIES, PERCENTS, ROWS_MAX, Key, Report, Row, Series
+from ackwire.spark.audit.report import LATENCIES, PERCENTS, ROWS_MAX, Key, Report, Row, Series, Times
 
 _WIDTH, _HEIGHT = 1080, 240
 _PANEL_WIDTH, _PANEL_HEIGHT = 530, 150
 PANELS_MAX: Final = 12
 """Places whose latencies are drawn; the tables have all."""
+_PLACES_IN_SIGHT: Final = 20
 _CAUSES_MAX: Final = 30
 _NAME_LENGTH_MAX: Final = 120
+_LEGEND_LENGTH_MAX: Final = 60
 
 _LATENCY_WORDS: Final = {"store_to_dispatch": "stored to dispatched", "dispatch_to_ack": "dispatched to acknowledged"}
 _SUMS: Final = {
@@ -65,9 +67,9 @@ def _series_style() -> Iterator[str]:
 
 def _top(report: Report) -> Iterator[str]:
     yield f"<h1>The life of every message, {text(report.date)}</h1>"
-    span = f", from {report.times.begin:%H:%M} to {report.times.end:%H:%M}" if report.times else ""
+    span = f", from {report.times.begin:%H:%M} to {_end(report.times)}" if report.times else ""
     places = _counted(len(report.places), "place")
-    yield f'<p class="soft">{report.events:,} events at {places}{span}; times are UTC.</p>'
+    yield f'<p class="soft">{_counted(report.events, "event")} at {places}{span}; times are UTC.</p>'
     yield _verdict(report)
     wrong = sorted(date for date, adds_up in report.days.items() if not adds_up and date != report.date)
     if wrong:
@@ -76,6 +78,11 @@ def _top(report: Report) -> Iterator[str]:
     shown = ("stored", "acked", "dead_lettered", "expired", "purged", "pending", "redelivered")
     tiles = (f'<div class="tile"><b>{sums[it]:,}</b><span>{text(_SUMS.get(it, it))}</span></div>' for it in shown)
     yield f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _end(times: Times) -> str:
+    end = f"{times.end:%H:%M}"
+    return "24:00" if end == "00:00" else end
 
 
 def _verdict(report: Report) -> str:
@@ -99,8 +106,18 @@ def _reconciliation(report: Report) -> Iterator[str]:
     )
     shown = [it for it in _SUMS if it in _ALWAYS or any(row[it] for row in report.places)]
     head = ["place", "", *(_SUMS[it] for it in shown)]
-    rows = (_place_row(it, shown, _place_name(report, it)) for it in report.places[:ROWS_MAX])
-    yield _table(head, rows, numbers=range(2, 2 + len(shown)), total=len(report.places))
+    rows = [_place_row(it, shown, _place_name(report, it)) for it in report.places[:ROWS_MAX]]
+    # Those that do not add up come first, and all of them are in sight.
+    first = max(report.wrong_places, _PLACES_IN_SIGHT)
+    numbers = range(2, 2 + len(shown))
+    if not rows:
+        yield '<p class="soft">No place had a message.</p>'
+        return
+    yield _table(head, rows[:first], numbers=numbers, total=len(rows[:first]))
+    if more := rows[first:]:
+        table = _table(head, more, numbers=numbers, total=len(report.places) - first)
+        yield f"<details><summary>{_counted(len(more), 'place')} more, with fewer messages: all add up</summary>"
+        yield f"{table}</details>"
 
 
 def _place_name(report: Report, row: Row) -> str:
@@ -225,7 +242,7 @@ def _names(keys: Iterable[Key]) -> dict[Key, str]:
 
 
 def _legend(lines: Sequence[Line]) -> str:
-    items = (f'<li><i class="{it.style}"></i>{_name(it.name)}</li>' for it in lines)
+    items = (f'<li><i class="{it.style}"></i>{_name(it.name, _LEGEND_LENGTH_MAX)}</li>' for it in lines)
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
