@@ -76,10 +76,12 @@ def _run_follow(args: argparse.Namespace) -> int:
 
         with Interrupts() as interrupts:  # Spark has put its own in the place of ours
             screen = _Screen(as_json=args.json)
+            root = events_root(args.events)
+            _wait_for(root, interrupts, once=args.once)
             follower = Follower(
                 spark,
-                events_root(args.events),
-                args.checkpoint or args.events.parent / "follow-checkpoint",
+                root,
+                args.checkpoint or args.events.absolute().parent / "follow-checkpoint",
                 out=args.out,
                 thresholds=Thresholds(
                     redelivered_share=args.redelivered / 100,
@@ -94,6 +96,16 @@ def _run_follow(args: argparse.Namespace) -> int:
             say_progress(_TRUTH)
             _follow(follower, screen, interrupts, None if args.once else args.every.total_seconds())
     return 0
+
+
+def _wait_for(root: Path, interrupts: Interrupts, *, once: bool) -> None:
+    """The broker makes the folder with its first events."""
+    if not root.is_dir():
+        if once:
+            raise ConfigError(f"{root} is not there: there are no events yet")
+        say_progress(f"waiting for {root}")
+    while not root.is_dir():
+        interrupts.sleep(_WAIT_SECONDS)
 
 
 def _follow(follower: "Follower", screen: "_Screen", interrupts: Interrupts, every_seconds: float | None) -> None:
@@ -113,7 +125,7 @@ def _follow(follower: "Follower", screen: "_Screen", interrupts: Interrupts, eve
     except StreamingQueryException as error:
         raise _why(follower.error or error) from None
     finally:
-        query.stop()
+        follower.stop(query)
     if interrupts.pressed:
         say_progress("ended; the next start goes on from here")
 

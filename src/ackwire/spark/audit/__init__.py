@@ -4,4 +4,7 @@
 `cleaning` (events once each, in order) → `lifecycles` (a row per message copy) → `tables` (per minute),
 `reconciliation` (what must be equal), `problems` (the ids of what is not) and `advice` (prefetch and
 optimizeAcknowledge). `runs` and `books` keep what one day must know of those before it.
+
+`follow` is the stream behind `ackwire audit follow`, with `watch` (what is known, and alerts) and `hourly` (counts as
+files). `report` reads finished tables, without Spark; `page` and `plots` make them one HTML page.
 """

@@ -52,7 +52,7 @@ def events_root(events: Path) -> Path:
     """The folder with the days; *events* may be it, or the one that the broker's audit was given."""
     if not events.is_dir():
         raise ConfigError(f"{events} is no directory: it must be the one that the broker's audit writes to")
-    return events / "events" if (events / "events").is_dir() else events
+    return events if events.name == "events" or any(events.glob("date=*")) else events / "events"
 
 
 class Follower:
@@ -99,6 +99,11 @@ class Follower:
         if every_seconds is None:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{round(every_seconds * 1000)} milliseconds").start()
+
+    def stop(self, query: "StreamingQuery") -> None:
+        """End the query; a micro-batch under way is done again by the next one."""
+        self._spark.sparkContext.setLogLevel("ERROR")  # it would warn that there is no job to cancel
+        query.stop()
 
     def look(self) -> list[Alert]:
         """Alerts that come because nothing has happened for a while, at brokers that run."""
