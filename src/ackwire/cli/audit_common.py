@@ -35,13 +35,13 @@ def add_master(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def spark_session(master: str | None) -> Iterator[Any]:
-    """A Spark session."""
+def spark_session(master: str | None, **conf: Any) -> Iterator[Any]:
+    """A Spark session; *conf* as for `ackwire.spark.session.session`."""
     try:
         from ackwire.spark.session import session
 
         say_progress("starting Spark")
-        running = session("ackwire audit", master=master)
+        running = session("ackwire audit", master=master, **conf)
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'ackwire[spark]'") from None
     try:

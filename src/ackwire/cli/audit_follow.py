@@ -70,7 +70,8 @@ def add_follow(commands: "Commands") -> None:
 def _run_follow(args: argparse.Namespace) -> int:
     if not args.every:
         raise ConfigError("--every must be at least 1s")
-    with spark_session(args.master) as spark:
+    # Spark's own progress bar would run through the table.
+    with spark_session(args.master, **{"spark.ui.showConsoleProgress": False}) as spark:
         from ackwire.spark.audit.follow import Follower, events_root
         from ackwire.spark.audit.watch import Thresholds
 
