@@ -9,11 +9,14 @@ JVM and of its Python workers, each by row: on a machine that does something els
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import psutil
 import pyarrow as pa
@@ -35,6 +38,7 @@ ROWS_PER_TRIGGER: Final = 100_000
 ROWS_PER_REQUEST: Final = 8_000
 BATCH_READS: Final = 3
 WARM_UP_ROWS: Final = 20_000
+SAMPLE_SECONDS: Final = 0.2
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -80,19 +84,46 @@ class Cpu:
         return {shown: (getattr(self, name) - getattr(before, name)) / rows * 1e6 for name, shown in names.items()}
 
 
-def cpu_of(running: Running) -> Cpu:
-    jvm = python = 0.0
-    for process in psutil.Process().children(recursive=True):
-        try:
-            times, is_java = process.cpu_times(), "java" in process.name()
-        except psutil.Error:
-            continue
-        if process.pid == running.process.pid:
-            continue
-        ended = times.children_user + times.children_system  # workers that are gone
-        jvm += times.user + times.system if is_java else 0.0
-        python += ended if is_java else ended + times.user + times.system
-    return Cpu(running.cpu_seconds(), jvm, python)
+class CpuSampler:
+    """Watches the broker and all that Spark starts. Workers come and go, so what they used is looked at often."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._used: dict[tuple[int, float], tuple[bool, float]] = {}
+        """By process: whether it is a JVM, and what it was last seen to have used."""
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def now(self) -> Cpu:
+        self._look()
+        jvm = sum(seconds for is_jvm, seconds in self._used.values() if is_jvm)
+        python = sum(seconds for is_jvm, seconds in self._used.values() if not is_jvm)
+        return Cpu(self._running.cpu_seconds(), jvm, python)
+
+    def _sample(self) -> None:
+        while not self._done.wait(SAMPLE_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            for process in psutil.Process().children(recursive=True):
+                if process.pid == self._running.process.pid:
+                    continue
+                with suppress(psutil.Error):
+                    times = process.cpu_times()
+                    key = (process.pid, process.create_time())
+                    self._used[key] = ("java" in process.name(), times.user + times.system)
 
 
 # ---- the measurements ----------------------------------------------------------------------------------------------
@@ -107,10 +138,15 @@ class Throughput:
         self._messages = messages
         self._per_trigger = per_trigger
         self._running = broker.start()
+        self._cpu = CpuSampler(self._running)
         token = folder / "data" / "http.token"
         self._options = {"url": f"http://127.0.0.1:{self._running.ports[1]}", "tokenFile": str(token)}
 
     def figures(self) -> Iterator[Figure]:
+        with self._cpu:
+            yield from self._all()
+
+    def _all(self) -> Iterator[Figure]:
         yield from self._measured("staging over HTTP, without Spark", self._fill, "")
         self._warm_up()
         yield from self._measured("batch read", self._read_batches, "> 80,000", times=BATCH_READS)
@@ -121,9 +157,9 @@ class Throughput:
     def _measured(
         self, name: str, work: Callable[[], Sequence[float]], expected: str, times: int = 1
     ) -> Iterator[Figure]:
-        before = cpu_of(self._running)
+        before = self._cpu.now()
         yield Figure(name, "rows/s", tuple(work()), expected)
-        for who, microseconds in cpu_of(self._running).each_since(before, self._messages * times).items():
+        for who, microseconds in self._cpu.now().each_since(before, self._messages * times).items():
             yield Figure(f"{name}: CPU of the {who}", "µs/row", (microseconds,))
 
     def _fill(self, queue: str = "source", messages: int = 0) -> list[float]:

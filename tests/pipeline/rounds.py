@@ -26,8 +26,6 @@ from tests.spark.broker import HttpBroker
 PROGRESS_SECONDS_MAX = 180.0
 """Until something happens that must happen; a start of Spark may be in between."""
 RANDOM_SECONDS_MAX = 2.5
-START_KILL_SHARE = 0.3
-"""Of the kills of the driver at random moments, those that come while it starts."""
 START_KILL_SECONDS_MAX = 8.0
 SENT_BY_CLIENT_MAX = 2000
 _COMPLAINT = re.compile(rb"^\S+ \S+ (?:ERROR|CRITICAL) .*$", re.MULTILINE)
@@ -139,11 +137,13 @@ class _Run:
         self._report = report
         self._progress = progress
         self._eyes = Eyes(broker)
+        self._driver_starts = True
+        self._done_before: int | None = None
+        """The last batch that was done at the time of the last strike."""
         self._feeder = Feeder(broker, fed=min(SENT_BY_CLIENT_MAX, plan.messages))
 
     def all_strikes(self) -> None:
         try:
-            self._driver.wait_until_working()
             for index, strike in enumerate(self._plan.strikes):
                 self._round(strike, self._share(index))
             self._feeder.begin(self._plan.messages - self._feeder.fed)
@@ -162,24 +162,31 @@ class _Run:
 
     def _round(self, strike: Strike, messages: int) -> None:
         victim, moment = strike
-        is_at_start = victim is Victim.DRIVER and moment is Moment.ANY and self._rng.random() < START_KILL_SHARE
+        is_at_start = self._driver_starts and victim is Victim.DRIVER and moment is Moment.ANY
         if not is_at_start:
-            self._await_start()
+            self._await_recovery()
         watch = self._watch(moment, is_at_start=is_at_start)
         self._feeder.begin(messages)
         batch = self._await_moment(watch, moment)
         self._kill(victim)
         self._report.strikes[strike] += 1
+        self._driver_starts = victim is Victim.DRIVER
+        self._done_before = self._driver.batches_done
         if victim is Victim.DRIVER:
             self._report.met[strike] += self._is_met(moment, batch)
         self._start_again(victim)
         self._feeder.join()
         self._progress(f"{self._report.kills}: {victim.value} killed {moment.value}, {self._feeder.fed} messages fed")
 
-    def _await_start(self) -> None:
+    def _await_recovery(self) -> None:
+        """Wait until the pipeline has got over the last strike, and has done a batch since."""
         self._driver.wait_until_working()
-        wait_until(lambda: self._driver.producer is not None, "a checkpoint", PROGRESS_SECONDS_MAX)
+        wait_until(self._has_done_more, "a batch that is done", PROGRESS_SECONDS_MAX)
         wait_until(lambda: len(self._driver.executors()) == 2, "two executors", PROGRESS_SECONDS_MAX)
+
+    def _has_done_more(self) -> bool:
+        self._check_driver()
+        return self._driver.producer is not None and self._driver.batches_done != self._done_before
 
     def _watch(self, moment: Moment, *, is_at_start: bool) -> Callable[[], int | None]:
         """A look at whether it is time; it tells the batch it is time in."""
