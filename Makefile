@@ -12,7 +12,7 @@ DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test simulate crash restarts check twin bench clean lock
+.PHONY: help demo run test simulate crash restarts pipeline check twin bench clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -42,15 +42,17 @@ STORE ?= any
 simulate: $(READY) ## the simulation; SEEDS=1-1000 STORE=journal, or SEEDS=4711 VERBOSE=1 for the history of one
 	@$(VENV)/bin/python tools/simulate.py --seeds $(SEEDS) --store $(STORE) --steps $(STEPS) $(if $(VERBOSE),--verbose)
 
-KILLS ?= 200
 SEED ?= 1
 crash: $(READY) ## kill -9 under load from the real Java client, and nothing promised is lost; KILLS=200 SEED=1
 	@tools/debian_packages.sh $(DEBIAN_TEST)
-	@$(VENV)/bin/python tools/crash.py --kills $(KILLS) --seed $(SEED) $(ARGS)
+	@$(VENV)/bin/python tools/crash.py --kills $(or $(KILLS),200) --seed $(SEED) $(ARGS)
 
 RESTARTS ?= 100
 restarts: $(READY) ## restarts under the Python client with failover:, and nothing is lost; RESTARTS=100 SEED=1
 	@$(VENV)/bin/python tools/restarts.py --restarts $(RESTARTS) --seed $(SEED) $(ARGS)
+
+pipeline: $(READY) ## kill -9 of Spark and the broker between two queues, and each message comes once; KILLS=20 SEED=1
+	@$(VENV)/bin/python tools/pipeline_kills.py --kills $(or $(KILLS),20) --seed $(SEED) $(ARGS)
 
 check: $(READY) ## lint, format, types, import directions, forbidden calls
 	$(VENV)/bin/ruff check $(CODE)

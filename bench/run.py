@@ -42,6 +42,7 @@ BENCHMARKS = {
     "audit": Benchmark(),
     "client_versus_stomp": Benchmark(600.0, knows_quick=True),
     "versus_activemq": Benchmark(3600.0, knows_quick=True),
+    "spark_throughput": Benchmark(1200.0, knows_quick=True, by_name_only=True),
     "restart": Benchmark(3600.0, knows_quick=True, by_name_only=True),
     "cleanup": Benchmark(1800.0, knows_quick=True, by_name_only=True),
     "backlog": Benchmark(3600.0, knows_quick=True, by_name_only=True),

@@ -57,7 +57,7 @@ class Eyes:
     """Looks at the broker from outside."""
 
     def __init__(self, broker: HttpBroker) -> None:
-        self._api = broker.api(retryTimeout=RETRY_TIMEOUT)
+        self._api = broker.new_api(retryTimeout=RETRY_TIMEOUT)
 
     def sink(self, producer: str) -> SinkState:
         facts = self._api.json("GET", f"/v1/producers/{producer}")
@@ -95,7 +95,7 @@ class Feeder:
 
     def __init__(self, broker: HttpBroker, fed: int = 0) -> None:
         """*fed* messages are there already."""
-        self._api = broker.api(retryTimeout=RETRY_TIMEOUT)
+        self._api = broker.new_api(retryTimeout=RETRY_TIMEOUT)
         self._batch = 0
         self.fed = fed
         self._failure: Exception | None = None

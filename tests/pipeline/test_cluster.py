@@ -11,7 +11,7 @@ from tests.pipeline.outcome import consume_all, problems_of_numbers, problems_of
 from tests.pipeline.rig import Driver, Eyes, Feeder, wait_until
 from tests.spark.broker import HttpBroker
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.timeout(600)]
 
 MESSAGES = 30_000
 PRODUCER = "pipeline-on-a-cluster"

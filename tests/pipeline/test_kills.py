@@ -24,6 +24,7 @@ STRIKES = [
 ]
 
 
+@pytest.mark.spark
 @pytest.mark.system
 @pytest.mark.timeout(900)  # 90 s on a machine that has nothing else to do: Spark starts three times
 def test_each_message_comes_exactly_once_whoever_is_killed(tmp_path: Path) -> None:
