@@ -49,18 +49,19 @@ def start(read_stream: "object", options: argparse.Namespace) -> "StreamingQuery
     sink = {**broker, "destination": options.sink, "checkpointLocation": options.checkpoint}
     if options.producer:
         sink["producer"] = options.producer
-    frame = read_stream.format("ackwire").options(**source, partitions=2).load()  # type: ignore[attr-defined]
+    frame = read_stream.format("ackwire").options(**source).load()  # type: ignore[attr-defined]
     writer = marked(frame).writeStream.format("ackwire").options(**sink)
     query: StreamingQuery = writer.trigger(processingTime="100 milliseconds").start()
     return query
 
 
 def marked(frame: "DataFrame") -> "DataFrame":
-    """Each message with a changed text, and its number as it was."""
+    """Each message with a changed text, and its number as it was; both executors get some, in no order."""
     from pyspark.sql import functions
 
     number = functions.col("properties")["number"].cast("long").alias("property:number")
-    return frame.select(functions.concat(functions.lit(MARK), "text").alias("text"), number, "correlation_id")
+    text = functions.concat(functions.lit(MARK), "text").alias("text")
+    return frame.select(text, number, "correlation_id").repartition(2)
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str]:
