@@ -51,8 +51,9 @@ RESTARTS ?= 100
 restarts: $(READY) ## restarts under the Python client with failover:, and nothing is lost; RESTARTS=100 SEED=1
 	@$(VENV)/bin/python tools/restarts.py --restarts $(RESTARTS) --seed $(SEED) $(ARGS)
 
+pipeline: KILLS = 20
 pipeline: $(READY) ## kill -9 of Spark and the broker between two queues, and each message comes once; KILLS=20 SEED=1
-	@$(VENV)/bin/python tools/pipeline_kills.py --kills $(or $(KILLS),20) --seed $(SEED) $(ARGS)
+	@$(VENV)/bin/python tools/pipeline_kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
 
 check: $(READY) ## lint, format, types, import directions, forbidden calls
 	$(VENV)/bin/ruff check $(CODE)
