@@ -120,7 +120,7 @@ def _advice(report: "Report") -> Iterator[str]:
         yield from _table(head, rows, numbers=(2,))
     kept = len(report.advice) - len(advised)
     if kept:
-        yield f"keep what is set: {kept} {'consumer' if kept == 1 else 'consumers'}"
+        yield f"advice to keep what is set: {kept} {'consumer' if kept == 1 else 'consumers'}"
 
 
 def _latencies(values: Sequence[float] | None) -> str:
