@@ -3,7 +3,7 @@
 Messages of 1 KiB text on a journal, Spark with `local[2]`. A queue is filled over HTTP without Spark, read as a batch,
 read as a stream through a cursor, both into nothing, and a stream of Parquet files is written to another queue. Rates
 are of a Spark that is warm; those of streams are by batch, without the first. CPU is that of the broker, of Spark's
-JVM and of its Python workers, each by row: on a machine that does something else, too, look at those.
+JVM and of its Python workers, by row: on a machine that does something else, too, look at those.
 
     .venv/bin/python -m bench.spark_throughput [--messages N] [--master "local[2]"]
 """
@@ -84,6 +84,15 @@ class Cpu:
         return {shown: (getattr(self, name) - getattr(before, name)) / rows * 1e6 for name, shown in names.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one measurement has found."""
+
+    rates: Sequence[float]
+    cpu_before: Cpu
+    rows: int
+
+
 class CpuSampler:
     """Watches the broker and all that Spark starts. Workers come and go, so what they used is looked at often."""
 
@@ -149,31 +158,28 @@ class Throughput:
     def _all(self) -> Iterator[Figure]:
         yield from self._measured("staging over HTTP, without Spark", self._fill, "")
         self._warm_up()
-        yield from self._measured("batch read", self._read_batches, "> 80,000", times=BATCH_READS)
+        yield from self._measured("batch read", self._read_batches, "> 80,000")
         yield from self._measured("stream read", self._read_stream, "> 50,000")
         self._write_parquet("parquet", self._messages, self._messages // self._per_trigger)
         yield from self._measured("stream write", self._write_stream, "> 30,000")
 
-    def _measured(
-        self, name: str, work: Callable[[], Sequence[float]], expected: str, times: int = 1
-    ) -> Iterator[Figure]:
-        before = self._cpu.now()
-        yield Figure(name, "rows/s", tuple(work()), expected)
-        for who, microseconds in self._cpu.now().each_since(before, self._messages * times).items():
+    def _measured(self, name: str, work: Callable[[], Run], expected: str) -> Iterator[Figure]:
+        run = work()
+        yield Figure(name, "rows/s", tuple(run.rates), expected)
+        for who, microseconds in self._cpu.now().each_since(run.cpu_before, run.rows).items():
             yield Figure(f"{name}: CPU of the {who}", "µs/row", (microseconds,))
 
-    def _fill(self, queue: str = "source", messages: int = 0) -> list[float]:
-        messages = messages or self._messages
+    def _fill(self, queue: str = "source", messages: int = 0) -> Run:
+        before, rates = self._cpu.now(), []
+        producer, body = f"filling {queue}", _arrow_rows(ROWS_PER_REQUEST)
         api = BrokerApi(read_options(self._options, Use.WRITE))
-        body = _arrow_rows(ROWS_PER_REQUEST)
-        rates = []
-        for batch in range(messages // ROWS_PER_REQUEST):
+        for batch in range((messages or self._messages) // ROWS_PER_REQUEST):
             started = time.perf_counter()
-            part = api.stage(f"filling {queue}", batch, body, f"queue://{queue}", lambda batch=batch: f"part-{batch}")  # type: ignore[misc]
-            api.commit_batch(f"filling {queue}", batch, [part])
+            part = api.stage(producer, batch, body, f"queue://{queue}", lambda batch=batch: f"part-{batch}")  # type: ignore[misc]
+            api.commit_batch(producer, batch, [part])
             rates.append(ROWS_PER_REQUEST / (time.perf_counter() - started))
         api.close()
-        return rates
+        return Run(rates, before, len(rates) * ROWS_PER_REQUEST)
 
     def _warm_up(self) -> None:
         """Starts what Spark starts when it is needed first."""
@@ -186,15 +192,16 @@ class Throughput:
     def _frame(self, queue: str) -> "DataFrame":
         return self._spark.read.format("ackwire").options(**self._options).load(queue)
 
-    def _read_batches(self) -> list[float]:
-        rates = []
+    def _read_batches(self) -> Run:
+        before, rates = self._cpu.now(), []
+        rows = self._messages // ROWS_PER_REQUEST * ROWS_PER_REQUEST
         for _ in range(BATCH_READS):
             started = time.perf_counter()
             _into_nothing(self._frame("source"))
-            rates.append(self._messages / (time.perf_counter() - started))
-        return rates
+            rates.append(rows / (time.perf_counter() - started))
+        return Run(rates, before, rows * BATCH_READS)
 
-    def _read_stream(self) -> list[float]:
+    def _read_stream(self) -> Run:
         source = self._spark.readStream.format("ackwire").options(**self._options).option("destination", "source")
         frame = source.option("cursor", "bench").option("maxMessagesPerTrigger", self._per_trigger).load()
         return self._rates(frame.writeStream.format("noop"), "read")
@@ -203,22 +210,27 @@ class Throughput:
         text = f"rpad(cast(id as string), {TEXT_BYTES}, 'x') AS text"
         self._spark.range(0, rows, 1, files).selectExpr(text).write.parquet(str(self._folder / name))
 
-    def _write_stream(self) -> list[float]:
+    def _write_stream(self) -> Run:
         return self._stream_to_queue("parquet", "sink")
 
-    def _stream_to_queue(self, files: str, queue: str) -> list[float]:
+    def _stream_to_queue(self, files: str, queue: str) -> Run:
         source = self._spark.readStream.schema("text string").option("maxFilesPerTrigger", 1)
         frame = source.parquet(str(self._folder / files))
         sink = frame.writeStream.format("ackwire").options(**self._options).option("destination", queue)
         return self._rates(sink, queue)
 
-    def _rates(self, sink: Any, name: str) -> list[float]:
-        """Run a stream to its end; the rates of its batches but the first."""
+    def _rates(self, sink: Any, name: str) -> Run:
+        """Run a stream to its end; what is measured begins behind its first batch."""
         checkpoint = str(self._folder / f"checkpoint-{name}")
         query = sink.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        while query.isActive and not any(it["numInputRows"] for it in query.recentProgress):
+            time.sleep(SAMPLE_SECONDS / 4)
+        before = self._cpu.now()
         query.awaitTermination()
         batches = [(it["numInputRows"], it["durationMs"]["triggerExecution"]) for it in query.recentProgress]
-        return [rows / milliseconds * 1000 for rows, milliseconds in batches if rows][1:]
+        later = [(rows, milliseconds) for rows, milliseconds in batches if rows][1:]
+        rates = [rows / milliseconds * 1000 for rows, milliseconds in later]
+        return Run(rates, before, max(1, sum(rows for rows, _ in later)))
 
 
 def _into_nothing(frame: "DataFrame") -> None:
