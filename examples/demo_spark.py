@@ -17,7 +17,7 @@ from examples.stage import ACKWIRE, DemoFailed, Run, say, wait_until
 READING_COUNT: Final = 200_000
 KILL_DRIVER_AT: Final = 40_000
 KILL_BROKER_AT: Final = 100_000
-SETTLE_SECONDS: Final = 120.0
+SETTLE_SECONDS: Final = 300.0
 AUDIT_SECONDS: Final = 30.0
 """How long the last events may take to be in files."""
 
