@@ -7,7 +7,8 @@ the same files give the same tables.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,13 +20,28 @@ from ackwire.errors import ConfigError
 from ackwire.spark.audit import advice, problems, reconciliation, tables
 from ackwire.spark.audit.books import Books, Day
 from ackwire.spark.audit.cleaning import Clean, clean, read_events
-from ackwire.spark.audit.lifecycles import lifecycles
+from ackwire.spark.audit.lifecycles import Spots, lifecycles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PENDING_AFTER: Final = timedelta(hours=1)
 _EVENTS_PER_PARTITION: Final = 300_000
+_UNIQUE: Final = (
+    "sequence", "message_id", "sent_time", "stored_time", "first_dispatch_time", "last_dispatch_time", "end_time",
+    "dispatch_latency_ms", "ack_latency_ms", "stored_order", "first_order", "last_order", "last_dispatch_order",
+    "first_end_order", "first_end_time", "end_order",
+)  # fmt: skip
+"""Columns of `messages` in which few values repeat: to look for repetitions costs time, and finds none."""
+
+_SETTINGS: Final = {
+    # Rows go to the files of their partition as they come, and need not be sorted.
+    "spark.sql.maxConcurrentOutputFileWriters": "4",
+    # Percentiles of many groups: what is held in memory is the values of one task, which is little.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+}
+"""While a day is computed."""
+
 _SHOWN_MAX: Final = 100
 """Problems of a day that come with the result; the table has all."""
 
@@ -110,6 +126,21 @@ def _one_day(found: dict[str, dict[str, int]], books: Books, date: str) -> str:
     return date
 
 
+@contextmanager
+def _settings(spark: "SparkSession", chosen: dict[str, str]) -> Iterator[None]:
+    usual = {name: spark.conf.get(name, None) for name in chosen}
+    for name, value in chosen.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, before in usual.items():
+            if before is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, before)
+
+
 class _DayJob:
     """One day, from its files to its tables."""
 
@@ -137,12 +168,8 @@ class _DayJob:
         self._tell(f"looking at {len(self._files)} files")
         cleaned = clean(read_events(self._spark, list(self._files)), self._books.runs_before(self._date))
         partitions = max(self._spark.sparkContext.defaultParallelism, cleaned.count // _EVENTS_PER_PARTITION)
-        usual = self._spark.conf.get("spark.sql.shuffle.partitions") or str(partitions)
-        self._spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
-        try:
+        with _settings(self._spark, {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}):
             result = self._compute(cleaned)
-        finally:
-            self._spark.conf.set("spark.sql.shuffle.partitions", usual)
         self._books.write_runs(self._computed, cleaned.runs)
         self._keep_open()
         self._books.publish(
@@ -151,11 +178,16 @@ class _DayJob:
         return result
 
     def _compute(self, cleaned: Clean) -> DayResult:
-        self._tell(f"{cleaned.count:,} events: following each message")
-        lives, opened = self._lives(cleaned)
-        self._tell("counting by minute")
-        counts = tables.event_counts(cleaned.events).persist()
-        self._write("destinations_minute", tables.destinations_minute(counts, lives))
+        self._tell(f"{cleaned.count:,} events: counting by minute")
+        opened = self._opened()
+        all_counts = tables.event_counts(cleaned.events).persist()
+        spots = tables.spots(all_counts, opened)
+        counts = tables.counted(all_counts)
+        self._tell("following each message")
+        lives = self._lives(cleaned, opened, spots)
+        self._tell("writing the tables by minute")
+        changes = tables.moved(lives).persist()
+        self._write("destinations_minute", tables.destinations_minute(counts, lives, changes))
         self._write("consumers_minute", tables.consumers_minute(counts, lives))
         self._write("dead_letters", tables.dead_letters(lives))
         self._tell("looking at consumers")
@@ -163,24 +195,29 @@ class _DayJob:
         self._write("slow_consumers", tables.slow_consumers(figures))
         self._write("advice", advice.advice(figures))
         self._tell("reconciling")
-        census = reconciliation.compared(cleaned.events, lives).persist()
+        census = reconciliation.compared(cleaned.events, lives, changes).persist()
         sums = reconciliation.reconciliation(counts, lives, census)
         places = self._write("reconciliation", sums).collect()
         self._tell("looking for what does not add up")
         found = self._write("problems", self._problems(cleaned, lives, opened, census, places))
         result = self._result(cleaned, [it.asDict() for it in places], found)
-        for it in (counts, figures, census):
+        for it in (all_counts, spots.rows, changes, figures, census):
             it.unpersist()
         return result
 
-    def _lives(self, cleaned: Clean) -> "tuple[DataFrame, DataFrame | None]":
+    def _opened(self) -> "DataFrame | None":
         folder = self._books.open_before(self._date)
-        opened = None if folder is None else self._spark.read.parquet(str(folder)).where(F.col("subscriber") == "")
-        lives = lifecycles(cleaned.events, opened, cleaned.runs)
+        return None if folder is None else self._spark.read.parquet(str(folder)).where(F.col("subscriber") == "")
+
+    def _lives(self, cleaned: Clean, opened: "DataFrame | None", spots: Spots) -> "DataFrame":
+        lives = lifecycles(cleaned.events, opened, cleaned.runs, spots)
         path = str(self._computed / "messages")
-        lives.write.partitionBy("state").parquet(path)
+        writer = lives.write.partitionBy("state")
+        for name in _UNIQUE:
+            writer = writer.option(f"parquet.enable.dictionary#{name}", "false")
+        writer.parquet(path)
         # Read back what was written: it is smaller than a cache, and every step reads only the columns it needs.
-        return self._spark.read.schema(lives.schema).parquet(path), opened
+        return self._spark.read.schema(lives.schema).parquet(path)
 
     def _write(self, name: str, rows: "DataFrame") -> "DataFrame":
         path = str(self._computed / name)

@@ -3,6 +3,7 @@
 A copy is (broker, place, sequence); on a topic without durable subscription also the consumer, for each has its own.
 The events are reduced in one hash aggregation whose values are all numbers and times, which is what Spark does without
 sorting; the texts come from the two events that have them, the one that stored the copy and the one that ended it.
+Broker, place and subscriber are one number meanwhile (`Spots`): hashing and shuffling texts is most of the work else.
 
 What the life of a copy is, if events are odd:
 - An end counts unless the copy was restored after it: then a crash has undone the end.
@@ -13,6 +14,7 @@ What the life of a copy is, if events are odd:
 - A copy that a start found in the store, but that was never stored in our books or had ended in them, is `found`.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -23,14 +25,23 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 KEY: Final = ("broker", "place", "sequence", "subscriber")
+_SPOT: Final = ("broker", "place", "subscriber")
+_SHORT: Final = ("spot", "sequence")
+"""The key, while the lives are computed."""
+_BROADCAST_MAX: Final = 200_000
+"""Spots that every worker can hold."""
+_SALTS_MAX: Final = 100
 
 ENDS: Final = {"acked": 5, "dead_lettered": 6, "expired": 7, "purged": 8, "discarded": 9}
 """Events that end a copy, and the code of each in `end_packed`."""
 _STORED, _DISPATCHED, _REDELIVERED, _RESTORED, _RETURNED, _SENT = 1, 2, 3, 4, 10, 11
 _CODES: Final = {
-    "stored": _STORED, "dispatched": _DISPATCHED, "redelivered": _REDELIVERED, "restored": _RESTORED,
-    "returned": _RETURNED, "sent": _SENT, **ENDS,
+    "stored": _STORED, "dispatched": _DISPATCHED, "sent": _SENT, **ENDS, "redelivered": _REDELIVERED,
+    "restored": _RESTORED, "returned": _RETURNED,
 }  # fmt: skip
+"""The most frequent come first: they are asked for in this order."""
+OF_COPIES: Final = tuple(_CODES)
+"""Events that tell of one copy each."""
 _END_MIN, _END_MAX = min(ENDS.values()), max(ENDS.values())
 
 PENDING: Final = "pending"
@@ -52,53 +63,93 @@ _END_TEXTS: Final = ("end_time", "consumer", "connection", "client_id", "ack_typ
 
 
 def copy_events(events: "DataFrame") -> "DataFrame":
-    """The events that tell of one copy each, with `code` for the kind and `subscriber` for a topic's consumer.
+    """The events that tell of one copy each, with `subscriber` for a topic's consumer.
 
     What was sent to a queue is stored there under the sequence it was sent with. Other copies (dead letters, those of
     virtual topics and of several queues) have sequences of their own, and nobody has sent them.
     """
-    code: Column = F.lit(None)
-    for name, value in _CODES.items():
-        code = F.when(F.col("event") == name, F.lit(value)).otherwise(code)
-    is_topic = F.col("place").startswith("topic://")
-    events = events.where(F.col("event").isin(*_CODES) & F.col("sequence").isNotNull())
+    is_sent = F.col("event") == "sent"
+    events = events.where(F.col("event").isin(*OF_COPIES) & F.col("sequence").isNotNull())
     return (
-        events.withColumn("place", F.when(F.col("event") == "sent", F.col("destination")).otherwise(F.col("place")))
+        events.withColumn("place", F.coalesce("place", F.when(is_sent, F.col("destination"))))
         .where(F.col("place").isNotNull())
-        .where(~is_topic | F.col("consumer").isNotNull())
-        .withColumn("subscriber", F.when(is_topic, F.col("consumer")).otherwise(F.lit("")))
-        .withColumn("code", code)
+        .where(~_is_topic() | F.col("consumer").isNotNull())
+        .withColumn("subscriber", subscriber())
     )
 
 
-def lifecycles(events: "DataFrame", opened: "DataFrame | None", runs: Runs) -> "DataFrame":
+def subscriber() -> "Column":
+    """Whose copy it is, at a place where each consumer has its own."""
+    return F.when(_is_topic(), F.col("consumer")).otherwise(F.lit(""))
+
+
+def _is_topic() -> "Column":
+    return F.col("place").startswith("topic://")
+
+
+@dataclass(frozen=True, slots=True)
+class Spots:
+    """A number for each broker, place and subscriber: a hash, with a salt that keeps all of them apart."""
+
+    rows: "DataFrame"
+    salt: int
+    count: int
+
+    @classmethod
+    def of(cls, known: "DataFrame") -> "Spots":
+        """*known* has each broker, place and subscriber that occurs, once."""
+        for salt in range(_SALTS_MAX):
+            found = known.agg(F.count("*"), F.countDistinct(_spot(salt))).collect()[0]
+            if found[0] == found[1]:
+                return cls(known.withColumn("spot", _spot(salt)), salt, found[0])
+        raise AssertionError(f"{_SALTS_MAX} hashes, and none tells all places apart")
+
+    def on(self, rows: "DataFrame") -> "DataFrame":
+        """*rows* with their spot."""
+        return rows.withColumn("spot", _spot(self.salt))
+
+    def names(self) -> "DataFrame":
+        """What each spot stands for."""
+        return F.broadcast(self.rows) if self.count <= _BROADCAST_MAX else self.rows
+
+
+def _spot(salt: int) -> "Column":
+    return F.xxhash64(F.lit(salt), *_SPOT)
+
+
+def lifecycles(events: "DataFrame", opened: "DataFrame | None", runs: Runs, spots: Spots) -> "DataFrame":
     """The lives of all copies that *events* or the *opened* of the day before tell of."""
-    copies = copy_events(events)
+    copies = spots.on(copy_events(events))
+    opened = None if opened is None else spots.on(opened)
     sums = _reduced(copies, opened)
-    stored = copies.where(F.col("code") == _STORED).select(
-        *KEY,
+    stored = copies.where(F.col("event") == "stored").select(
+        *_SHORT,
         F.col("order").alias("s_order"),
         *(F.col("time").alias(it) if it == "stored_time" else F.col(it) for it in _STORED_TEXTS),
     )
     if opened is not None:
-        carried = opened.select(*KEY, F.col("stored_order").alias("s_order"), *_STORED_TEXTS)
+        carried = opened.select(*_SHORT, F.col("stored_order").alias("s_order"), *_STORED_TEXTS)
         stored = stored.unionByName(carried.where(F.col("s_order").isNotNull()))
-    ended = copies.where(F.col("code").between(_END_MIN, _END_MAX)).select(
-        *KEY,
+    ended = copies.where(F.col("event").isin(*ENDS)).select(
+        *_SHORT,
         F.col("order").alias("e_order"),
         *(F.col("time").alias(it) if it == "end_time" else F.col(it) for it in _END_TEXTS),
         *(F.col(it).alias(f"e_{it}") for it in ("message_id", "destination", "size", "persistent", "transaction")),
     )
     joined = _with(_with(sums, stored, "s_order", "stored_order"), ended, "e_order", "end_order")
-    return _judged(joined, _gone(runs, _survivors(copies, runs), events.sparkSession))
+    named = joined.join(spots.names(), "spot")
+    return _judged(named, _gone(runs, _survivors(copies, runs), events.sparkSession))
 
 
 def _reduced(copies: "DataFrame", opened: "DataFrame | None") -> "DataFrame":
     """One row of numbers and times per copy."""
-    rows = copies.select(*KEY, *(value.alias(name) for name, value in _one_event().items()))
+    code: Column = F.lit(None)
+    for name, value in reversed(_CODES.items()):
+        code = F.when(F.col("event") == name, F.lit(value)).otherwise(code)
+    rows = copies.withColumn("code", code).select(*_SHORT, *(value.alias(name) for name, value in _one_event().items()))
     if opened is not None:
         rows = rows.unionByName(_carried(opened))
-    sums = rows.groupBy(*KEY).agg(*(_total(it).alias(it) for it in _SUMS))
+    sums = rows.groupBy(*_SHORT).agg(*(_total(it).alias(it) for it in _SUMS))
     return sums.withColumn("end_order", F.shiftright("end_packed", 4))
 
 
@@ -152,7 +203,7 @@ def _carried(opened: "DataFrame") -> "DataFrame":
         "store_count": F.lit(0),
         "sent_count": F.lit(0),
     }
-    return opened.withColumns(fresh).select(*KEY, *_SUMS)
+    return opened.withColumns(fresh).select(*_SHORT, *_SUMS)
 
 
 def _total(name: str) -> "Column":
@@ -165,21 +216,22 @@ def _total(name: str) -> "Column":
 def _with(sums: "DataFrame", texts: "DataFrame", order: str, wanted: str) -> "DataFrame":
     """*sums* with the texts of the event that has the wanted order, which is the last of its kind."""
     # `>=` rather than `==`, because the order then is no key of the join, and the sums are partitioned as they must be.
-    texts = texts.withColumnsRenamed({it: f"{order}_{it}" for it in KEY})
-    match = [F.col(it) == F.col(f"{order}_{it}") for it in KEY] + [F.col(order) >= F.col(wanted)]
-    return sums.join(texts.hint("shuffle_hash"), match, "left").drop(order, *(f"{order}_{it}" for it in KEY))
+    texts = texts.withColumnsRenamed({it: f"{order}_{it}" for it in _SHORT})
+    match = [F.col(it) == F.col(f"{order}_{it}") for it in _SHORT] + [F.col(order) >= F.col(wanted)]
+    return sums.join(texts.hint("shuffle_hash"), match, "left").drop(order, *(f"{order}_{it}" for it in _SHORT))
 
 
 def _survivors(copies: "DataFrame", runs: Runs) -> dict[tuple[str, int], int]:
     """For each run that crashed, the order of the last message it stored that the next start found."""
     if not any(it.tail_us is not None for it in runs.ends()):
         return {}
+    event = F.col("event")
     both = (
-        copies.where(F.col("code").isin(_STORED, _RESTORED))
-        .groupBy(*KEY)
+        copies.where(event.isin("stored", "restored"))
+        .groupBy("broker", *_SHORT)
         .agg(
-            F.max(F.when(F.col("code") == _STORED, F.col("order"))).alias("stored_order"),
-            F.max(F.when(F.col("code") == _RESTORED, F.col("order"))).alias("restored_order"),
+            F.max(F.when(event == "stored", F.col("order"))).alias("stored_order"),
+            F.max(F.when(event == "restored", F.col("order"))).alias("restored_order"),
         )
         .where(F.col("restored_order") > F.col("stored_order"))
     )

@@ -16,13 +16,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from ackwire.spark.audit.lifecycles import ENDS, LOST, LOST_IN_CRASH, PENDING
-from ackwire.spark.audit.tables import COUNTED, held
+from ackwire.spark.audit.tables import BUCKET_BITS, COUNTED, held
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-_BUCKET_BITS: Final = 12
-"""A census is compared in two steps: sums of whole buckets of orders, and the few events of its own bucket."""
 
 _FRACTIONS: Final = (0.5, 0.95, 0.99)
 _ACCURACY: Final = 10_000
@@ -76,16 +73,19 @@ def _percentiles(value: str, condition: "Column") -> "Column":
     return F.percentile_approx(F.when(condition, F.col(value)), F.array(*(F.lit(it) for it in _FRACTIONS)), _ACCURACY)
 
 
-def compared(events: "DataFrame", lives: "DataFrame") -> "DataFrame":
-    """Every census of a queue or durable subscription, with how many copies the lives say there were at its number."""
-    bucket = F.shiftright("order", _BUCKET_BITS).alias("bucket")
+def compared(events: "DataFrame", lives: "DataFrame", changes: "DataFrame") -> "DataFrame":
+    """Every census of a queue or durable subscription, with how many copies the lives say there were at its number.
+
+    *changes* is `moved`.
+    """
+    bucket = F.shiftright("order", BUCKET_BITS).alias("bucket")
     census = (
         events.where((F.col("event") == "census") & ~F.col("place").startswith("topic://"))
         .select("broker", "place", "run", "number", "time", "count", "order", bucket)
     )  # fmt: skip
     moves = held(lives).select("broker", "place", "order", "change", bucket)
     key = ["broker", "place", "bucket"]
-    sums = moves.select(*key, "change").unionByName(census.select(*key, F.lit(0).alias("change")))
+    sums = changes.select(*key, "change").unionByName(census.select(*key, F.lit(0).alias("change")))
     before = Window.partitionBy("broker", "place").orderBy("bucket").rowsBetween(Window.unboundedPreceding, -1)
     sums = sums.groupBy(*key).agg(F.sum("change").alias("change"))
     sums = sums.withColumn("before", F.coalesce(F.sum("change").over(before), F.lit(0))).drop("change")

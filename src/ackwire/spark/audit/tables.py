@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from ackwire.spark.audit.lifecycles import ENDS
+from ackwire.spark.audit.lifecycles import ENDS, OF_COPIES, Spots, subscriber
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,15 +22,21 @@ _PERCENTS: Final = (50, 95, 99)
 _ACCURACY: Final = 10_000
 _MINUTE_SECONDS: Final = 60
 
+BUCKET_BITS: Final = 12
+"""A census is compared in two steps: sums of whole buckets of orders, and the few events of its own bucket."""
+
 SLOW_ACK_MS: Final = 1000.0
 """A consumer half of whose messages wait this long for their ack is slow."""
 
 
 def event_counts(events: "DataFrame") -> "DataFrame":
-    """How many events of each kind, per broker, place (or destination sent to), consumer and minute."""
+    """How many events of each kind, per broker, place (or destination sent to), consumer and minute.
+
+    Some rows count nothing: they name a place at which other things happened to copies.
+    """
     event = F.col("event")
     return (
-        events.where(event.isin(*COUNTED))
+        events.where(event.isin(*{*COUNTED, *OF_COPIES}))
         .select(
             "broker",
             F.coalesce("place", "destination").alias("place"),
@@ -48,13 +54,29 @@ def event_counts(events: "DataFrame") -> "DataFrame":
     )
 
 
+def spots(all_counts: "DataFrame", opened: "DataFrame | None") -> Spots:
+    """The places and subscribers that `event_counts` and the copies of the day before know."""
+    known = all_counts.select("broker", "place", subscriber().alias("subscriber"))
+    if opened is not None:
+        known = known.unionByName(opened.select("broker", "place", "subscriber"))
+    return Spots.of(known.where(F.col("place").isNotNull()).distinct().persist())
+
+
+def counted(all_counts: "DataFrame") -> "DataFrame":
+    """The rows of `event_counts` that count something."""
+    return all_counts.where(F.greatest(*COUNTED) > 0)
+
+
 def _minute(time: "Column") -> "Column":
     """The minute as a number: cheaper to group by than a time."""
     return F.floor(F.unix_seconds(time) / _MINUTE_SECONDS)
 
 
-def destinations_minute(counts: "DataFrame", lives: "DataFrame") -> "DataFrame":
-    """What happened at each destination in each minute; `destination` is a place, or what was sent to."""
+def destinations_minute(counts: "DataFrame", lives: "DataFrame", changes: "DataFrame") -> "DataFrame":
+    """What happened at each destination in each minute; `destination` is a place, or what was sent to.
+
+    *changes* is `moved`.
+    """
     key = ["broker", "place", "minute"]
     sums = counts.groupBy(*key).agg(*(F.sum(it).alias(it) for it in (*COUNTED, "bytes_in", "bytes_out")))
     out = _percentiles(
@@ -64,7 +86,8 @@ def destinations_minute(counts: "DataFrame", lives: "DataFrame") -> "DataFrame":
     acked = _percentiles(
         lives.where(F.col("end_kind") == "acked"), "end_time", "ack_latency_ms", "dispatch_to_ack", ["broker", "place"]
     )
-    joined = sums.join(out, key, "left").join(acked, key, "left").join(_changes(lives), key, "full")
+    changes = changes.groupBy(*key).agg(F.sum("change").alias("change"))
+    joined = sums.join(out, key, "left").join(acked, key, "left").join(changes, key, "full")
     up_to_now = Window.partitionBy("broker", "place").orderBy("minute").rowsBetween(Window.unboundedPreceding, 0)
     backlog = F.sum(F.coalesce("change", F.lit(0))).over(up_to_now)
     rows = joined.withColumn("backlog", backlog).where(F.col("minute") >= 0)
@@ -88,7 +111,8 @@ def held(lives: "DataFrame") -> "DataFrame":
     )
     return (
         lives.where(F.col("known"))
-        .select("broker", "place", F.explode(F.filter(moves, lambda it: it.isNotNull())).alias("move"))
+        .select("broker", "place", F.explode(moves).alias("move"))
+        .where(F.col("move").isNotNull())
         .select("broker", "place", "move.*")
     )
 
@@ -98,10 +122,11 @@ def _move(order: "Column", time: "Column", change: int, condition: "Column") -> 
     return F.when(condition, move)
 
 
-def _changes(lives: "DataFrame") -> "DataFrame":
-    """By how much the backlog of each place changed in each minute; what was carried over is in minute -1."""
+def moved(lives: "DataFrame") -> "DataFrame":
+    """By how much each place changed per minute and bucket of orders; what was carried over is in minute -1."""
     minute = F.coalesce(_minute(F.col("time")), F.lit(-1)).alias("minute")
-    return held(lives).groupBy("broker", "place", minute).agg(F.sum("change").alias("change"))
+    bucket = F.shiftright("order", BUCKET_BITS).alias("bucket")
+    return held(lives).groupBy("broker", "place", minute, bucket).agg(F.sum("change").alias("change"))
 
 
 def consumers_minute(counts: "DataFrame", lives: "DataFrame") -> "DataFrame":
