@@ -16,7 +16,7 @@ import pyarrow as pa
 import ackwire
 from tests.helpers.processes import ManagedProcess
 from tests.pipeline.job import CURSOR, WORKING_LINE
-from tests.pipeline.sessions import executors, kill_session
+from tests.pipeline.sessions import executors, kill_session, members
 from tests.spark.broker import HttpBroker
 
 SOURCE = "in"
@@ -170,6 +170,7 @@ class Driver:
         self._options = [*options, *(["--producer", producer] if producer else [])]
         self._named_producer = producer
         self._process: ManagedProcess | None = None
+        self._known: list[int] = []
         self.checkpoint = folder / "checkpoint"
 
     def __enter__(self) -> Self:
@@ -216,9 +217,14 @@ class Driver:
     def executors(self) -> list[int]:
         return executors(self.process.pid)
 
+    def take_aim(self) -> None:
+        """Find out whom to kill: that takes too long for a moment that has come."""
+        self._known = members(self.process.pid)
+
     def kill(self) -> None:
         """SIGKILL to the driver, its JVM, its executors and all their workers."""
-        kill_session(self.process.pid)
+        kill_session(self.process.pid, self._known)
+        self._known = []
         self.process.kill()
         self._process = None
 

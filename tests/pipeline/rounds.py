@@ -166,6 +166,7 @@ class _Run:
         if not is_at_start:
             self._await_recovery()
         watch = self._watch(moment, is_at_start=is_at_start)
+        self._driver.take_aim()
         self._feeder.begin(messages)
         batch = self._await_moment(watch, moment)
         self._kill(victim)

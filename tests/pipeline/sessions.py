@@ -7,6 +7,7 @@ own; all of them stay in the driver's session.
 import os
 import signal
 import time
+from collections.abc import Sequence
 
 import psutil
 
@@ -39,11 +40,10 @@ def kill(pid: int) -> None:
         return
 
 
-def kill_session(session: int) -> int:
-    """SIGKILL for everything in a *session*, until nothing is left of it; returns how many there were at first."""
-    first = members(session)
+def kill_session(session: int, known: Sequence[int] = ()) -> None:
+    """SIGKILL for everything in a *session*, until nothing is left of it; for those *known* to be in it, at once."""
     deadline = time.monotonic() + _GONE_SECONDS_MAX
-    left = first
+    left = [pid for pid in known if _session_of(pid) == session] or members(session)
     while left:
         for pid in sorted(left):  # parents first, or they would start new ones
             kill(pid)
@@ -51,7 +51,6 @@ def kill_session(session: int) -> int:
         left = members(session)
         if left and time.monotonic() > deadline:
             raise TimeoutError(f"processes {left} of session {session} do not end")
-    return len(first)
 
 
 def _session_of(pid: int) -> int | None:
