@@ -96,7 +96,7 @@ async def serve(
             if audit is not None:
                 audit.join(broker.flow.on_audit_full)
                 if isinstance(store, JournalStore):
-                    store.before_write = audit.flush
+                    store.before_write, store.on_durable = audit.flush, audit.durable
             broker.start()
             broker.answer_questions()
             http = _http(broker, settings, store, failure) if settings.http.listen else None

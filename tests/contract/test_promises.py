@@ -6,6 +6,8 @@ import pytest
 
 from ackwire.errors import StoreFailed
 from ackwire.store.contract import PreparedTransaction, Store
+from ackwire.store.engine import JournalStore
+from tests.helpers.journal import JournalFactory
 from tests.helpers.reference import Reference
 from tests.helpers.store_history import no_failure
 from tests.helpers.stored import (
@@ -310,3 +312,26 @@ def test_failed_store_can_be_closed_and_opened_again(durable_factory: StoreFacto
     assert durable_factory.disk is not None
     durable_factory.disk.repair()
     assert R in kept(durable_factory.open()).waiting
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_K1_who_keeps_a_diary_knows_what_is_durable_before_anybody_is_answered(seed: int, messages: Messages) -> None:
+    """What was written after the last mark was promised to nobody."""
+    factory = JournalFactory(seed)
+    store = factory.open()
+    assert isinstance(store, JournalStore)
+    diary: list[int] = []
+    marks: list[int] = []
+    store.before_write, store.on_durable = lambda: len(diary), marks.append
+    for number in range(20):
+        diary.append(number)
+        store.append(messages.make(Q), [Q])
+
+        def answered(number: int = number) -> None:
+            assert marks[-1] > number
+
+        store.when_durable(answered)
+        factory.step()
+    factory.settle()
+    assert marks[-1] == 20
+    assert marks == sorted(marks)

@@ -53,6 +53,7 @@ class Scribe:
         self._sequence = 0
         self._run = ""
         self._number = 0
+        self._promised = 0
         self.start()
 
     def wait(self, **delta: float) -> None:
@@ -81,6 +82,11 @@ class Scribe:
         self.wait(seconds=2)
         self._begin_again()
 
+    def sync(self) -> None:
+        """All that happened so far is on the medium, and producers are told so."""
+        self.event("durable", count=self._number)
+        self._promised = len(self.copies)
+
     def crash(self, *, losing: Sequence[Copy] = (), undoing: Sequence[Copy] = ()) -> None:
         """Stop at once and start again; what is *losing* is not found, what is *undoing* is there as if not ended."""
         for copy in undoing:
@@ -98,7 +104,8 @@ class Scribe:
         self._begin_again(restoring=self.pending())
 
     def _lost_at_start(self, copy: Copy) -> None:
-        copy.end_kind = "lost" if copy.persistent else "lost_in_crash"
+        was_promised = copy.persistent and self.copies.index(copy) < self._promised
+        copy.end_kind = "lost" if was_promised else "lost_in_crash"
 
     def _begin_again(self, restoring: Sequence[Copy] = ()) -> None:
         self.start()

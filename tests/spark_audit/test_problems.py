@@ -52,7 +52,9 @@ def test_planted_in_a_busy_day_each_violation_is_found_with_its_id_and_nothing_e
     scribe.event("sent", destination="queue://mail", message_id="ID:unstored", sequence=9998)
     scribe.wait(hours=2)
     young = scribe.send("queue://orders")
-    scribe.crash(losing=[lost])
+    scribe.sync()
+    unanswered = scribe.send("queue://orders")
+    scribe.crash(losing=[lost, unanswered])
     scribe.consume(young)
 
     result, found = run(spark, tmp_path, scribe)

@@ -104,6 +104,9 @@ class AuditLog:
         self._advisories: set[int] = set()
         """Origins whose messages are the broker's own."""
         self._timer: Timer | None = None
+        self._is_closed = False
+        self._durable = 0
+        """The last event that is known to be durable, or tells only that others are."""
         self._define_anew()
 
     def join(self, on_full: Callable[[str | None], None]) -> None:
@@ -350,11 +353,20 @@ class AuditLog:
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
-    def flush(self) -> None:
-        """Give the spool what there is. Called before the journal writes, too."""
+    def durable(self, number: int) -> None:
+        """What was told up to that event is on the medium: whoever waits for it may be answered. Written at once, so
+        that after a crash it is known what nobody can have been promised."""
+        if number > self._durable and not self._is_closed:
+            self._durable = self._spool.number  # this mark itself needs none
+            self._bare(Event.DURABLE, NONE, NONE, number, self._now_ns())
+            self.flush()
+
+    def flush(self) -> int:
+        """Give the spool what there is; the answer is the number of the last event. Called before the journal
+        writes, too."""
         records = self._records
         if not records:
-            return
+            return self._spool.number - 1
         is_written = self._spool.write(b"".join(self._definitions), b"".join(records))
         self._definitions = []
         records.clear()
@@ -363,6 +375,7 @@ class AuditLog:
             self._define_anew()
         elif not is_written:
             self._define_anew()
+        return self._spool.number - 1
 
     def _tick(self) -> None:
         self.flush()
@@ -388,4 +401,5 @@ class AuditLog:
         if self._timer is not None:
             self._timer.cancel()
         self.flush()
+        self._is_closed = True
         self._spool.close()

@@ -65,8 +65,9 @@ def _event_table() -> Array:
 
 
 _EVENTS_OF: Final = _event_table()
-_SENT, _STORED, _DISPATCHED, _ACKED, _CENSUS = (
-    list(Event).index(it) for it in (Event.SENT, Event.STORED, Event.DISPATCHED, Event.ACKED, Event.CENSUS)
+_SENT, _STORED, _DISPATCHED, _ACKED, _CENSUS, _DURABLE = (
+    list(Event).index(it)
+    for it in (Event.SENT, Event.STORED, Event.DISPATCHED, Event.ACKED, Event.CENSUS, Event.DURABLE)
 )
 
 
@@ -173,6 +174,8 @@ class _Columns:
         self._event = _EVENTS_OF[self._field("kind"), position]
         self._comes_in = self._event <= _STORED
         """Sent or stored: it has to do with a producer and with no consumer."""
+        self._is_count = (self._event == _CENSUS) | (self._event == _DURABLE)
+        """Its sequence is a number of something else."""
 
     def _field(self, name: str) -> Array:
         """A field of the records, as small as it may be, once for each event."""
@@ -192,7 +195,7 @@ class _Columns:
             "broker": self._constant(self._run.broker),
             "place": self._place(),
             "destination": _texts([it.destination for it in texts.origins], self._field("origin") - 1),
-            "sequence": self._where(self._field("sequence"), (self._field("sequence") != 0) & (self._event != _CENSUS)),
+            "sequence": self._where(self._field("sequence"), (self._field("sequence") != 0) & ~self._is_count),
             "message_id": self._message_id(),
             "consumer": _texts([it.consumer for it in texts.consumers], consumer - 1),
             "connection": self._of_either([it.connection for it in texts.consumers], "consumer", "connection"),
@@ -205,7 +208,7 @@ class _Columns:
             "transaction": self._of_either(texts.words, "transaction", "transaction"),
             "ack_type": self._ack_type(),
             "cause": _texts(texts.words, self._field("cause") - 1),
-            "count": self._where(self._field("sequence"), self._event == _CENSUS),
+            "count": self._where(self._field("sequence"), self._is_count),
         }
         return pa.table([columns[name] for name in AUDIT.names], schema=_AS_WRITTEN)
 

@@ -39,6 +39,8 @@ class Event(IntEnum):
     CENSUS = 16
     STARTED = 17
     STOPPED = 18
+    DURABLE = 19
+    """What was told up to event `count` is on the medium; nobody was promised anything about what came later."""
 
 
 ENDS: Final = frozenset((Event.ACKED, Event.DEAD_LETTERED, Event.EXPIRED, Event.PURGED, Event.DISCARDED))

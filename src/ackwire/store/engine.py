@@ -11,6 +11,7 @@ for are written a moment later, so that a message which is consumed by then is n
 
 import errno
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -146,8 +147,13 @@ class JournalStore:
         self._indexing = indexing
         self._on_failed = on_failed
         self.failure: StoreFailed | None = None
-        self.before_write: Callable[[], None] | None = None
-        """Called before anything is written: who keeps a diary of what happens is never behind."""
+        self.before_write: Callable[[], int] | None = None
+        """Called before anything is written: who keeps a diary of what happens is never behind. Answers how far that
+        is."""
+        self.on_durable: Callable[[int], None] | None = None
+        """Told what `before_write` has answered, once that is durable, and before anybody is answered."""
+        self._marks: deque[tuple[int, int]] = deque()
+        """The last record of each write that is not durable yet, and what `before_write` answered."""
         files.make_directory(data / "journal")
         self._lock = self._take_lock(holder)
         try:
@@ -620,8 +626,7 @@ class JournalStore:
 
     def _write(self, first: int | None = None) -> bool:
         """Write what is in the buffer, or the *first* so many; False if that failed."""
-        if self.before_write is not None:
-            self.before_write()
+        mark = None if self.before_write is None else self.before_write()
         self._record_sequence(first)
         appended = self._appended_sequence if first is None else self._written[1]
         if first is None:
@@ -644,6 +649,8 @@ class JournalStore:
             self._fail("write to", error)
             return False
         self._written = (self._writer.last_number, appended)
+        if mark is not None:
+            self._marks.append((self._writer.last_number, mark))
         if self._writer.last_number != before:
             self._written_since_checkpoint += sum(it.payload_bytes for it in records)
             self._after_write()
@@ -719,6 +726,11 @@ class JournalStore:
     def _is_durable_up_to(self, number: int) -> None:
         if number >= self._written[0]:
             self.durable_sequence = max(self.durable_sequence, self._written[1])
+        mark = None
+        while self._marks and self._marks[0][0] <= number:
+            mark = self._marks.popleft()[1]
+        if mark is not None and self.on_durable is not None:
+            self.on_durable(mark)
 
     def _answer(self, waiters: list[Waiter]) -> None:
         self.is_awaited = bool(self._waiters)

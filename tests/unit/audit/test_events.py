@@ -288,3 +288,17 @@ def test_a_local_transaction_reads_as_clients_see_it() -> None:
     from ackwire.wire.openwire.editor import transaction_text
 
     assert transaction_text(commands.LocalTransactionId(3, commands.ConnectionId("ID:a"))) == "TX:ID:a:3"
+
+
+def test_what_is_durable_is_told_once_and_at_once(rig: AuditedRig) -> None:
+    """The store says how far it has come before it answers anybody."""
+    log = rig.files.log
+    rig.connect("p").send("queue://orders")
+    told = log.flush()
+    log.durable(told)
+    log.durable(told)
+    log.durable(log.flush())  # the mark itself needs none
+    rows = rig.files.finish()
+    marks = [row for row in rows if row["event"] == "durable"]
+    assert [(row["number"], row["count"], row["sequence"]) for row in marks] == [(told + 1, told, None)]
+    assert max(row["number"] for row in rows if row["event"] == "stored") <= told

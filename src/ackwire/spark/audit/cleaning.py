@@ -36,7 +36,7 @@ _ISLANDS_MAX: Final = 100_000
 _CASES_MAX: Final = 16
 """Runs of one day that a case expression tells apart; more, and a join does."""
 
-_RESTORING: Final = ("started", "restored")
+_RESTORING: Final = ("started", "restored", "durable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +117,14 @@ def survey(raw: "DataFrame") -> tuple[list[Span], int]:
             F.unix_micros(F.max("time")).alias("ended_us"),
             F.max((event == "stopped").cast("int")).alias("stopped"),
             F.max((~event.isin(*_RESTORING)).cast("int")).alias("settled"),
+            F.max(F.when(event == "durable", F.col("count"))).alias("durable"),
         )
         .collect()
     )
     spans = [
         Span(
             it["file"], it["run"], it["broker"], it["first"], it["last"], it["count"], it["total"], it["started_us"],
-            it["ended_us"], stopped=bool(it["stopped"]), settled=bool(it["settled"]),
+            it["ended_us"], stopped=bool(it["stopped"]), settled=bool(it["settled"]), durable=it["durable"] or 0,
         )
         for it in found
     ]  # fmt: skip

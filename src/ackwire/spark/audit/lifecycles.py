@@ -9,8 +9,8 @@ What the life of a copy is, if events are odd:
 - An end counts unless the copy was restored after it: then a crash has undone the end.
 - A copy that a run left open is gone with it if the next run has started without restoring it: after a crash always,
   after a clean stop if it was not persistent. `lost` is persistent and must not be; `lost_in_crash` may. Persistent
-  copies may be `lost_in_crash` at the very end of a run: an event is told before its message is on the disk, and the
-  disk may not have got it. So it is if it was stored in the last seconds, and nothing that was stored later survived.
+  copies are `lost_in_crash` only at the very end of a run: an event is told before its message is on the disk, and the
+  disk may not have got it. The broker says how far it has (`durable`), before it promises anything to anybody.
 - A copy that a start found in the store, but that was never stored in our books or had ended in them, is `found`.
 """
 
@@ -138,7 +138,7 @@ def lifecycles(events: "DataFrame", opened: "DataFrame | None", runs: Runs, spot
     )
     joined = _with(_with(sums, stored, "s_order", "stored_order"), ended, "e_order", "end_order")
     named = joined.join(spots.names(), "spot")
-    return _judged(named, _gone(runs, _survivors(copies, runs), events.sparkSession))
+    return _judged(named, _gone(runs, events.sparkSession))
 
 
 def _reduced(copies: "DataFrame", opened: "DataFrame | None") -> "DataFrame":
@@ -221,25 +221,6 @@ def _with(sums: "DataFrame", texts: "DataFrame", order: str, wanted: str) -> "Da
     return sums.join(texts.hint("shuffle_hash"), match, "left").drop(order, *(f"{order}_{it}" for it in _SHORT))
 
 
-def _survivors(copies: "DataFrame", runs: Runs) -> dict[tuple[str, int], int]:
-    """For each run that crashed, the order of the last message it stored that the next start found."""
-    if not any(it.tail_us is not None for it in runs.ends()):
-        return {}
-    event = F.col("event")
-    both = (
-        copies.where(event.isin("stored", "restored"))
-        .groupBy("broker", *_SHORT)
-        .agg(
-            F.max(F.when(event == "stored", F.col("order"))).alias("stored_order"),
-            F.max(F.when(event == "restored", F.col("order"))).alias("restored_order"),
-        )
-        .where(F.col("restored_order") > F.col("stored_order"))
-    )
-    run = F.shiftright("stored_order", NUMBER_BITS).cast("int").alias("run")
-    found = both.groupBy("broker", run).agg(F.max("stored_order").alias("last")).collect()
-    return {(it["broker"], it["run"]): it["last"] for it in found}
-
-
 def _judged(joined: "DataFrame", gone: "DataFrame") -> "DataFrame":
     """The rows with what became of each copy; *gone* says what each run took with it."""
     last_run = F.shiftright(F.col("last_order"), NUMBER_BITS).cast("int")
@@ -248,14 +229,14 @@ def _judged(joined: "DataFrame", gone: "DataFrame") -> "DataFrame":
     is_topic = F.col("subscriber") != ""
     # What a start found was on the disk; a topic's copies for subscribers that are not durable never are.
     persistent = ~is_topic & F.coalesce("persistent", "e_persistent", F.lit(True))
-    in_tail = (F.col("stored_time") >= F.col("tail_time")) & (F.col("stored_order") > F.col("survivor"))
+    was_promised = F.col("stored_order") <= F.col("durable_order")
     gone_order = F.when(persistent, F.col("persistent_gone")).otherwise(F.col("other_gone"))
     gone_time = F.when(persistent, F.col("persistent_gone_time")).otherwise(F.col("other_gone_time"))
     is_known = F.col("stored_order").isNotNull() | F.col("restored_order").isNotNull() | is_topic
     kind = F.when(is_ended, _kind(F.col("end_packed").bitwiseAND(15))).when(~is_known, UNKNOWN)
     kind = (
         kind.when(gone_order.isNull(), PENDING)
-        .when(persistent & ~F.coalesce(in_tail, F.lit(False)), LOST)
+        .when(persistent & F.coalesce(was_promised, F.lit(True)), LOST)
         .otherwise(LOST_IN_CRASH)
     )
     was_undone = F.col("first_end_order") < F.col("restored_order")
@@ -307,7 +288,7 @@ def _state() -> "Column":
     return F.when(F.col("end_kind") == PENDING, "pending").otherwise("ended").alias("state")
 
 
-def _gone(runs: Runs, survivors: dict[tuple[str, int], int], spark: "SparkSession") -> "DataFrame":
+def _gone(runs: Runs, spark: "SparkSession") -> "DataFrame":
     """For each run, the order and time at which its leftovers are gone, if they are."""
     rows = [
         (
@@ -317,16 +298,15 @@ def _gone(runs: Runs, survivors: dict[tuple[str, int], int], spark: "SparkSessio
             it.persistent_gone_us,
             None if it.other_gone_at is None else it.other_gone_at << NUMBER_BITS,
             it.other_gone_us,
-            it.tail_us,
-            survivors.get((it.broker, it.index), it.index << NUMBER_BITS),
+            it.durable_order,
         )
         for it in runs.ends()
     ]
     columns = (
         "broker string, last_run int, persistent_gone bigint, persistent_gone_us bigint, other_gone bigint, "
-        "other_gone_us bigint, tail_us bigint, survivor bigint"
+        "other_gone_us bigint, durable_order bigint"
     )
-    times = {it: f"{it}_us" for it in ("persistent_gone", "other_gone", "tail")}
+    times = {it: f"{it}_us" for it in ("persistent_gone", "other_gone")}
     found = spark.createDataFrame(rows, columns)
     return found.withColumns({f"{it}_time": F.timestamp_micros(us) for it, us in times.items()}).drop(*times.values())
 

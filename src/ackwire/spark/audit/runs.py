@@ -12,9 +12,6 @@ from typing import Any, Final
 NUMBER_BITS: Final = 40
 """A run has fewer than 2**40 events, a broker fewer than 2**19 runs: an order and four bits more fit in 63."""
 
-_TAIL_US: Final = 5_000_000
-"""How long before a crash a message may have been stored and be on its way to the disk still."""
-
 Interval = tuple[int, int]
 """The first and the last number, both included."""
 
@@ -33,6 +30,8 @@ class Run:
     """It said that it stopped: what was in the store then is still there."""
     settled: bool = False
     """It has done more than start and restore: what it has not restored by then is gone."""
+    durable: int = 0
+    """What it told up to this number was on the medium, and so was everything that anybody was promised."""
     seen: tuple[Interval, ...] = ()
 
     @property
@@ -63,6 +62,7 @@ class Span:
     ended_us: int
     stopped: bool
     settled: bool
+    durable: int = 0
 
     @property
     def is_dense(self) -> bool:
@@ -80,8 +80,8 @@ class Ends:
     persistent_gone_us: int | None = None
     other_gone_at: int | None = None
     other_gone_us: int | None = None
-    tail_us: int | None = None
-    """If the run crashed: what it stored from here on may not have got to the disk, and no producer was told it had."""
+    durable_order: int | None = None
+    """If the run crashed: what it stored later than this may not have got to the disk, and nobody was told it had."""
 
 
 @dataclass(slots=True)
@@ -111,6 +111,7 @@ class Runs:
                 max(old.ended_us, *(it.ended_us for it in its)),
                 stopped=old.stopped or any(it.stopped for it in its),
                 settled=old.settled or any(it.settled for it in its),
+                durable=max(old.durable, *(it.durable for it in its)),
                 seen=tuple(merged([*old.seen, *seen[name]])),
             )
         return Runs(runs)
@@ -133,7 +134,7 @@ def _ends_of(broker: str, runs: list[Run]) -> list[Ends]:
             ends.other_gone_at, ends.other_gone_us = following.index, following.started_us
             if not run.stopped:
                 ends.persistent_gone_at, ends.persistent_gone_us = following.index, following.started_us
-                ends.tail_us = run.ended_us - _TAIL_US
+                ends.durable_order = run.first_order + run.durable
         if run.stopped and later is not None:  # a clean stop keeps what a later crash may lose
             ends.persistent_gone_at, ends.persistent_gone_us = later.persistent_gone_at, later.persistent_gone_us
         found.append(ends)
