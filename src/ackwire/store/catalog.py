@@ -8,7 +8,7 @@ For each segment the catalog counts what in it is alive, and for each place how 
 a million messages is a subtraction.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from struct import Struct
@@ -202,6 +202,8 @@ class Catalog:
         self.forgotten_commits: set[bytes] = set()
         self.counts: Recent[bytes, tuple[int, int]] = Recent(PRODUCERS_REMEMBERED, self.forgotten_counts.add)
         """By producer: its last count, and the segment that shows it."""
+        self._newest_producer = b""
+        """Who is at the end of them."""
         self.commits: Recent[bytes, int] = Recent(COMMITS_REMEMBERED, self.forgotten_commits.add)
         """By transaction: the segment that shows that it has committed."""
         self.last_sequence = 0
@@ -488,7 +490,11 @@ class Catalog:
         """A producer has counted as far as *count*; a message that was moved may say less than is known."""
         known = self.counts.get(producer)
         if known is None or known[0] <= count:
-            self.counts[producer] = (count, segment)
+            if producer == self._newest_producer and known is not None:  # it is at the end already
+                OrderedDict.__setitem__(self.counts, producer, (count, segment))
+            else:
+                self.counts[producer] = (count, segment)
+                self._newest_producer = producer
             self.changed_counts.add(producer)
 
     def set_commit(self, transaction: bytes, segment: int) -> None:

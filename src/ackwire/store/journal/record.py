@@ -94,7 +94,7 @@ def seed_of(store_id: bytes) -> int:
 
 def pack_record(
     kind: int, flags: int, epoch: int, number: int, synced: int, pieces: Sequence[bytes | memoryview], seed: int
-) -> Iterator[bytes | memoryview]:
+) -> list[bytes | memoryview]:
     """The bytes of a record, in pieces."""
     length = sum(map(len, pieces))
     assert length <= PAYLOAD_BYTES_MAX, "the wire lets no frame in that is longer"
@@ -102,10 +102,7 @@ def pack_record(
     checksum = crc32c(header, seed)
     for piece in pieces:
         checksum = crc32c(piece, checksum)
-    yield header
-    yield CHECKSUM.pack(checksum)
-    yield from pieces
-    yield _PADDING[(HEADER_BYTES + length) % ALIGNMENT]
+    return [header, CHECKSUM.pack(checksum), *pieces, _PADDING[(HEADER_BYTES + length) % ALIGNMENT]]
 
 
 def read_record(data: memoryview, base: int, offset: int, segment: int, seed: int) -> Record | None:

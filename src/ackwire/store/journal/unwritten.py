@@ -43,13 +43,12 @@ class UnwrittenMessage(Unwritten):
         return pack_message_head(self.message, [it.place_id for it in self.places]), self.message.frame
 
     def written(self) -> None:
-        message = self.message
-        entry = Entry(
-            self.segment, self.offset, len(message.frame), len(self.places), message.priority, message.expiration
-        )
-        for facts in self.places:
-            self._catalog.put(facts, message.sequence, entry)
-        self._catalog.set_count(message.origin.producer_key, message.producer_count, self.segment)
+        message, catalog, places = self.message, self._catalog, self.places
+        facts = (self.segment, self.offset, len(message.frame), len(places), message.priority, message.expiration)
+        entry = tuple.__new__(Entry, facts)
+        for place in places:
+            catalog.put(place, message.sequence, entry)
+        catalog.set_count(message.origin.producer_key, message.producer_count, self.segment)
 
 
 @final
