@@ -80,6 +80,7 @@ _QUICK_SYNC_SECONDS: Final = 0.0005
 
 _TICK_SECONDS: Final = 1.0
 _SEGMENTS_PER_REPORT: Final = 50
+_GAP_BYTES_MAX: Final = 4096
 _READ_BYTES: Final = MIB
 """Neighbouring messages are read together, up to this size."""
 
@@ -985,7 +986,8 @@ class JournalStore:
                     found[sequence] = (unwritten.message.frame, unwritten.message.redelivery_counter)
                 else:
                     written.append(sequence)
-        entries = [(entry, it) for it, entry in self._checked(lambda: self._catalog.find_many(facts, written))]
+        located = self._checked(lambda: self._catalog.find_many(facts, written, checked=False))
+        entries = [(entry, it) for it, entry in located]
         for run in _runs(sorted(entries)):
             self._read_run(place, run, found, facts.handed_out_before)
         return [found.get(sequence) for sequence in sequences]
@@ -1017,6 +1019,8 @@ class JournalStore:
             found[sequence] = stored
 
     def _report_unreadable(self, place: Place, run: list[tuple[Entry, int]], reason: str) -> None:
+        # Only now the index is held against its checksums: perhaps it is the index that is wrong.
+        self._checked(lambda: self._catalog.find_many(self._catalog.places[place], [it for _, it in run]))
         for entry, sequence in run:
             self.report_damage(
                 f"message {sequence} of {place!r}, at {entry.offset} of segment {entry.segment}, is lost: {reason}"
@@ -1103,14 +1107,17 @@ class JournalStore:
 def _runs(entries: list[tuple[Entry, int]]) -> Iterator[list[tuple[Entry, int]]]:
     """*entries*, sorted by their place, cut where they are not neighbours or there are too many bytes."""
     run: list[tuple[Entry, int]] = []
+    segment = start = end = -1
     for item in entries:
         entry = item[0]
-        if run:
-            last = run[-1][0]
-            is_neighbour = last.segment == entry.segment and entry.offset - (last.offset + last.record_bytes) <= 4096
-            if not is_neighbour or entry.offset + entry.record_bytes - run[0][0].offset > _READ_BYTES:
-                yield run
-                run = []
+        offset, size_bytes = entry[1], entry.record_bytes
+        is_neighbour = entry[0] == segment and offset - end <= _GAP_BYTES_MAX
+        if run and (not is_neighbour or offset + size_bytes - start > _READ_BYTES):
+            yield run
+            run = []
+        if not run:
+            segment, start = entry[0], offset
+        end = offset + size_bytes
         run.append(item)
     if run:
         yield run
