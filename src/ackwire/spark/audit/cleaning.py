@@ -61,6 +61,8 @@ class Clean:
     new: dict[str, list[Interval]]
     """The numbers of each run that these events are."""
     newest_us: int
+    is_raw: bool
+    """Nothing had to be removed: the clean events are the raw ones."""
 
     @property
     def count(self) -> int:
@@ -72,9 +74,12 @@ def read_events(spark: "SparkSession", files: Sequence[str]) -> "DataFrame":
     return spark.read.schema(EVENT_COLUMNS).parquet(*files)
 
 
-def clean(raw: "DataFrame", runs_before: Runs) -> Clean:
-    """Clean the events of one day; *runs_before* knows what earlier days held."""
-    spans, newest_us = survey(raw)
+def clean(raw: "DataFrame", runs_before: Runs, tally: "DataFrame | None" = None) -> Clean:
+    """Clean the events of one day; *runs_before* knows what earlier days held, *tally* has the spans if they are known.
+
+    A tally is any grouping of *raw* by `span_key` and more, with the sums of `span_sums`.
+    """
+    spans, newest_us = survey(raw.groupBy(*span_key()).agg(*span_sums()) if tally is None else _coarser(tally))
     new: dict[str, list[Interval]] = {}
     doubtful: dict[str, list[Interval]] = {}
     for run in sorted({it.run for it in spans}):
@@ -100,35 +105,51 @@ def clean(raw: "DataFrame", runs_before: Runs) -> Clean:
         repeated={run: counts[run] - size(its) for run, its in new.items() if counts[run] > size(its)},
         new=new,
         newest_us=newest_us,
+        is_raw=not any(doubtful.values()),
     )
 
 
-def survey(raw: "DataFrame") -> tuple[list[Span], int]:
-    """Which numbers of which run each file holds, and the time of the newest event."""
+def span_key() -> "list[Column]":
+    """What tells the spans of raw events apart."""
+    return [F.col("_metadata.file_path").alias("file"), F.col("run"), F.col("broker")]
+
+
+def span_sums() -> "list[Column]":
+    """What a span is, as sums over its raw events."""
     event = F.col("event")
-    found = (
-        raw.groupBy(F.col("_metadata.file_path").alias("file"), "run", "broker")
-        .agg(
-            F.min("number").alias("first"),
-            F.max("number").alias("last"),
-            F.count("*").alias("count"),
-            F.sum("number").alias("total"),
-            F.unix_micros(F.min("time")).alias("started_us"),
-            F.unix_micros(F.max("time")).alias("ended_us"),
-            F.max((event == "stopped").cast("int")).alias("stopped"),
-            F.max((~event.isin(*_RESTORING)).cast("int")).alias("settled"),
-            F.max(F.when(event == "durable", F.col("count"))).alias("durable"),
-        )
-        .collect()
-    )
-    spans = [
+    return [
+        F.min("number").alias("first"),
+        F.max("number").alias("last"),
+        F.count("*").alias("events"),
+        F.sum("number").alias("total"),
+        F.min("time").alias("started"),
+        F.max("time").alias("ended"),
+        F.max((event == "stopped").cast("int")).alias("stopped"),
+        F.max((~event.isin(*_RESTORING)).cast("int")).alias("settled"),
+        F.max(F.when(event == "durable", F.col("count"))).alias("durable"),
+    ]
+
+
+def _coarser(tally: "DataFrame") -> "DataFrame":
+    """The spans of a finer grouping."""
+    lowest = (F.min(it).alias(it) for it in ("first", "started"))
+    highest = (F.max(it).alias(it) for it in ("last", "ended", "stopped", "settled", "durable"))
+    sums = (F.sum(it).alias(it) for it in ("events", "total"))
+    return tally.groupBy("file", "run", "broker").agg(*lowest, *highest, *sums)
+
+
+def survey(spans: "DataFrame") -> tuple[list[Span], int]:
+    """Which numbers of which run each file holds, and the time of the newest event."""
+    times = {f"{it}_us": F.unix_micros(it) for it in ("started", "ended")}
+    found = spans.withColumns(times).collect()
+    known = [
         Span(
-            it["file"], it["run"], it["broker"], it["first"], it["last"], it["count"], it["total"], it["started_us"],
+            it["file"], it["run"], it["broker"], it["first"], it["last"], it["events"], it["total"], it["started_us"],
             it["ended_us"], stopped=bool(it["stopped"]), settled=bool(it["settled"]), durable=it["durable"] or 0,
         )
         for it in found
     ]  # fmt: skip
-    return spans, max((it["ended_us"] for it in found), default=0)
+    return known, max((it["ended_us"] for it in found), default=0)
 
 
 def _common(intervals: Sequence[Interval], before: Sequence[Interval]) -> list[Interval]:

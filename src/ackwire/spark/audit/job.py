@@ -166,10 +166,13 @@ class _DayJob:
 
     def run(self, *, is_newest: bool) -> DayResult:
         self._tell(f"looking at {len(self._files)} files")
-        cleaned = clean(read_events(self._spark, list(self._files)), self._books.runs_before(self._date))
+        raw = read_events(self._spark, list(self._files))
+        tally = tables.tally(raw).persist()
+        cleaned = clean(raw, self._books.runs_before(self._date), tally)
         partitions = max(self._spark.sparkContext.defaultParallelism, cleaned.count // _EVENTS_PER_PARTITION)
         with _settings(self._spark, {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}):
-            result = self._compute(cleaned)
+            result = self._compute(cleaned, tally)
+        tally.unpersist()
         self._books.write_runs(self._computed, cleaned.runs)
         self._keep_open()
         self._books.publish(
@@ -177,13 +180,12 @@ class _DayJob:
         )
         return result
 
-    def _compute(self, cleaned: Clean) -> DayResult:
-        self._tell(f"{cleaned.count:,} events: counting by minute")
+    def _compute(self, cleaned: Clean, tally: "DataFrame") -> DayResult:
+        self._tell(f"{cleaned.count:,} events: following each message")
         opened = self._opened()
-        all_counts = tables.event_counts(cleaned.events).persist()
+        all_counts = (tables.counts_of(tally) if cleaned.is_raw else tables.event_counts(cleaned.events)).persist()
         spots = tables.spots(all_counts, opened)
         counts = tables.counted(all_counts)
-        self._tell("following each message")
         lives = self._lives(cleaned, opened, spots)
         self._tell("writing the tables by minute")
         changes = tables.moved(lives).persist()
@@ -246,7 +248,8 @@ class _DayJob:
 
     def _result(self, cleaned: Clean, places: list[dict[str, Any]], found: "DataFrame") -> DayResult:
         counts = {it["kind"]: it["count"] for it in found.groupBy("kind").count().collect()}
-        first = found.orderBy(F.col("breaks").desc(), "kind", "broker", "place", "sequence").limit(_SHOWN_MAX).collect()
+        order = (F.col("breaks").desc(), "kind", "broker", "place", "sequence")
+        first = found.orderBy(*order).limit(_SHOWN_MAX).collect() if counts else []
         adds_up = not any(it["breaks"] for it in first) and not any(it["difference"] for it in places)
         shown = sorted(places, key=lambda it: (it["broker"] or "", it["place"] or ""))
         return DayResult(self._date, cleaned.count, adds_up, shown, counts, [it.asDict() for it in first])
