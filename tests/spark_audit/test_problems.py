@@ -78,16 +78,6 @@ def test_planted_in_a_busy_day_each_violation_is_found_with_its_id_and_nothing_e
     assert places["queue://forgotten"]["adds_up"]
 
 
-def test_a_message_that_waits_is_told_and_the_books_add_up_all_the_same(spark: "SparkSession", tmp_path: Path) -> None:
-    scribe = Scribe()
-    old = scribe.send()
-    scribe.wait(minutes=11)
-    scribe.send()
-    result, found = run(spark, tmp_path, scribe, pending_after=timedelta(minutes=10))
-    assert found == {"never_acked": [old.message_id]}
-    assert result.adds_up
-
-
 def test_a_census_that_counts_less_than_the_events_names_what_is_gone(spark: "SparkSession", tmp_path: Path) -> None:
     scribe = Scribe()
     gone = scribe.send("queue://orders")
@@ -119,19 +109,24 @@ def test_missing_events_are_a_problem_until_their_file_comes_and_then_all_is_wel
     assert found == {}
 
 
-def test_events_that_are_there_twice_count_once(spark: "SparkSession", tmp_path: Path) -> None:
+def test_events_that_are_there_twice_count_once_and_a_message_that_waits_is_told(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
     scribe = Scribe()
+    old = scribe.send()
+    scribe.wait(minutes=11)
     busy_day(scribe, rounds=1)
     events = scribe.events
     write(tmp_path / "events", events[:60])
     write(tmp_path / "events", events[40:], name="overlaps.parquet")
     write(tmp_path / "events", events[:60], name="again.parquet")
     write(tmp_path / "events", [*events[70:75], events[72]], name="doubled-inside.parquet")
-    result, found = again(spark, tmp_path)
+    result, found = again(spark, tmp_path, pending_after=timedelta(minutes=10))
     assert result.adds_up
     assert result.days[0].events == len(events)
-    assert set(found) == {"repeated_events"}
-    (problem,) = result.days[0].problems
+    assert set(found) == {"repeated_events", "never_acked"}
+    assert found["never_acked"] == [old.message_id]
+    problem = next(it for it in result.days[0].problems if it["kind"] == "repeated_events")
     assert problem["detail"].startswith("86 events")
     stored = sum(it["event"] == "stored" for it in events)
     assert sum(it["stored"] for it in result.days[0].places) == stored + implied(scribe)

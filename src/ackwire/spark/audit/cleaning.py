@@ -201,6 +201,8 @@ def _with_order(events: "DataFrame", runs: Sequence[Run]) -> "DataFrame":
         firsts = events.sparkSession.createDataFrame(rows, "run string, first_order bigint")
         joined = events.join(F.broadcast(firsts), "run")
         return joined.withColumn("order", F.col("first_order") + F.col("number")).drop("first_order")
+    if len(runs) == 1:
+        return events.withColumn("order", F.lit(runs[0].first_order) + F.col("number"))
     first: Column = F.lit(None)
     for run in runs:
         first = F.when(F.col("run") == run.name, F.lit(run.first_order)).otherwise(first)

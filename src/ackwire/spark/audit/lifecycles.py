@@ -255,16 +255,11 @@ def _judged(joined: "DataFrame", gone: "DataFrame") -> "DataFrame":
             "destination": F.coalesce("destination", "e_destination"),
             "size": F.coalesce("size", "e_size"),
             "transaction": F.coalesce("e_transaction", "transaction"),
+            # Not of an end that a crash has undone.
+            **{it: F.when(is_ended, F.col(it)) for it in ("consumer", "connection", "client_id", "ack_type", "cause")},
         }
     )
-    for name in ("consumer", "connection", "client_id", "ack_type", "cause"):  # of an end that a crash has undone
-        rows = rows.withColumn(name, F.when(is_ended_kind(), F.col(name)))
     return rows.withColumns(_latencies()).select(*COLUMNS, _state())
-
-
-def is_ended_kind() -> "Column":
-    """Whether an event has ended the copy."""
-    return F.col("end_kind").isin(*ENDS)
 
 
 def _kind(code: "Column") -> "Column":
