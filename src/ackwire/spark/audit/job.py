@@ -8,6 +8,7 @@ the same files give the same tables.
 
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,6 +42,9 @@ _SETTINGS: Final = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
 }
 """While a day is computed."""
+
+_AT_ONCE: Final = 2
+"""Tables that are written beside the reconciliation."""
 
 _SHOWN_MAX: Final = 100
 """Problems of a day that come with the result; the table has all."""
@@ -187,24 +191,32 @@ class _DayJob:
         spots = tables.spots(all_counts, opened)
         counts = tables.counted(all_counts)
         lives = self._lives(cleaned, opened, spots)
-        self._tell("writing the tables by minute")
+        self._tell("writing the tables")
         changes = tables.moved(lives).persist()
-        self._write("destinations_minute", tables.destinations_minute(counts, lives, changes))
-        self._write("consumers_minute", tables.consumers_minute(counts, lives))
-        self._write("dead_letters", tables.dead_letters(lives))
-        self._tell("looking at consumers")
         figures = tables.consumer_figures(counts, lives, cleaned.newest_us).persist()
-        self._write("slow_consumers", tables.slow_consumers(figures))
-        self._write("advice", advice.advice(figures))
-        self._tell("reconciling")
-        census = reconciliation.compared(cleaned.events, lives, changes).persist()
-        sums = reconciliation.reconciliation(counts, lives, census)
-        places = self._write("reconciliation", sums).collect()
-        self._tell("looking for what does not add up")
-        found = self._write("problems", self._problems(cleaned, lives, opened, census, places))
-        result = self._result(cleaned, [it.asDict() for it in places], found)
-        for it in (all_counts, spots.rows, changes, figures, census):
-            it.unpersist()
+        # Small tables are mostly planning, which keeps one core busy: several at once use all of them.
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            writing = [
+                pool.submit(self._write_tables, its)
+                for its in (
+                    {"destinations_minute": tables.destinations_minute(counts, lives, changes)},
+                    {"slow_consumers": tables.slow_consumers(figures), "advice": advice.advice(figures)},
+                    {
+                        "consumers_minute": tables.consumers_minute(counts, lives),
+                        "dead_letters": tables.dead_letters(lives),
+                    },
+                )
+            ]
+            census = reconciliation.compared(cleaned.events, lives, changes).persist()
+            sums = reconciliation.reconciliation(counts, lives, census)
+            places = self._write("reconciliation", sums).collect()
+            self._tell("looking for what does not add up")
+            found = self._write("problems", self._problems(cleaned, lives, opened, census, places))
+            result = self._result(cleaned, [it.asDict() for it in places], found)
+            for it in writing:
+                it.result()
+        for kept in (all_counts, spots.rows, changes, figures, census):
+            kept.unpersist()
         return result
 
     def _opened(self) -> "DataFrame | None":
@@ -220,6 +232,10 @@ class _DayJob:
         writer.parquet(path)
         # Read back what was written: it is smaller than a cache, and every step reads only the columns it needs.
         return self._spark.read.schema(lives.schema).parquet(path)
+
+    def _write_tables(self, its: "dict[str, DataFrame]") -> None:
+        for name, rows in its.items():
+            self._write(name, rows)
 
     def _write(self, name: str, rows: "DataFrame") -> "DataFrame":
         path = str(self._computed / name)
