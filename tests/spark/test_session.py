@@ -24,6 +24,8 @@ def test_on_one_machine_everything_stays_on_loopback() -> None:
         assert defaults(master)["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in defaults("spark://cluster:7077")
     assert "spark.driver.memory" not in defaults("spark://cluster:7077")
+    assert "-XX:" in defaults("local[2]")["spark.driver.extraJavaOptions"]
+    assert "-XX:" not in defaults("spark://cluster:7077")["spark.driver.extraJavaOptions"]
 
 
 def test_the_driver_gets_a_quarter_of_the_machine_within_reason() -> None:
