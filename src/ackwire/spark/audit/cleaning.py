@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from ackwire.spark.audit.local import local_rows
 from ackwire.spark.audit.runs import Interval, Run, Runs, Span, holes, merged, overlaps, size, without
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _with_order(events: "DataFrame", runs: Sequence[Run]) -> "DataFrame":
     """Events with `order`; *runs* are all that these events are of."""
     if len(runs) > _CASES_MAX:
         rows = [(it.name, it.first_order) for it in runs]
-        firsts = events.sparkSession.createDataFrame(rows, "run string, first_order bigint")
+        firsts = local_rows(events.sparkSession, rows, "run string, first_order bigint")
         joined = events.join(F.broadcast(firsts), "run")
         return joined.withColumn("order", F.col("first_order") + F.col("number")).drop("first_order")
     if len(runs) == 1:

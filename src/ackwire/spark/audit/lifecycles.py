@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
+from ackwire.spark.audit.local import local_rows
 from ackwire.spark.audit.runs import NUMBER_BITS, Runs
 
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ def _gone(runs: Runs, spark: "SparkSession") -> "DataFrame":
         "other_gone_us bigint, durable_order bigint"
     )
     times = {it: f"{it}_us" for it in ("persistent_gone", "other_gone")}
-    found = spark.createDataFrame(rows, columns)
+    found = local_rows(spark, rows, columns)
     return found.withColumns({f"{it}_time": F.timestamp_micros(us) for it, us in times.items()}).drop(*times.values())
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from ackwire.spark.audit.lifecycles import ENDS, KEY, LOST, PENDING, copy_events
+from ackwire.spark.audit.local import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -62,7 +63,7 @@ def in_events(spark: "SparkSession", clean: "Clean") -> "DataFrame":
          f"{count} events of this run were there more than once; each counts once")
         for run, count in clean.repeated.items()
     ]  # fmt: skip
-    return spark.createDataFrame(rows, COLUMNS)
+    return local_rows(spark, rows, COLUMNS)
 
 
 def in_lives(lives: "DataFrame", newest_us: int, pending_after_seconds: int) -> "DataFrame":

@@ -1,0 +1,23 @@
+"""Small tables that the job itself makes, as Spark's.
+
+They go to Spark as Arrow: from a list of rows Spark would start Python processes to convert them, for seconds.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def local_rows(spark: "SparkSession", rows: Sequence[tuple[Any, ...]], columns: str) -> "DataFrame":
+    """These rows; *columns* as in `a string, b bigint`."""
+    schema = StructType.fromDDL(columns)
+    assert isinstance(schema, StructType)
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrays = [pa.array([row[n] for row in rows], field.type) for n, field in enumerate(arrow)]
+    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=arrow), schema)
