@@ -3,7 +3,8 @@
 Every client is a process of its own and writes one line of JSON for each message it sends, receives or acknowledges.
 At the end these events must add up: each queue message acknowledged once, each topic message once by every
 subscriber, what a killed consumer held received by another one, flagged as redelivered, and what a broker had
-acknowledged before it was killed received from the next one. The Python clients go on while that happens.
+acknowledged before it was killed received from the next one. The Python clients go on while that happens. Then Spark
+has its part (`demo_spark.py`), and the broker's audit must add up, too.
 
     python -m examples.demo          leaves the broker running until Ctrl-C
     python -m examples.demo --exit   ends by itself; the exit code says whether everything added up
@@ -56,11 +57,7 @@ class Event:
 
 
 class EventLog:
-    """Everything the clients have written so far.
-
-    One file of JSON lines per client: what Spark's JSON source reads, for the audit pipeline that a later version
-    brings in the place of `account_for`.
-    """
+    """Everything the clients have written so far: what they say themselves, beside what the broker's audit says."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
