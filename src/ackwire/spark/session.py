@@ -25,7 +25,7 @@ _FLAGS: Final = {"spark.master": "--master", "spark.driver.memory": "--driver-me
 """How `PYSPARK_SUBMIT_ARGS` may say the same."""
 
 _JVM_OPTIONS: Final = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UseParallelGC "
+    "-XX:+IgnoreUnrecognizedVMOptions "
     "-XX:Tier4InvocationThreshold=60000 -XX:Tier4MinInvocationThreshold=10000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=600000"
 )
@@ -76,11 +76,17 @@ def defaults(master: str) -> dict[str, str]:
         settings |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": f"{settings['spark.driver.extraJavaOptions']} {_JVM_OPTIONS}",
+            "spark.driver.extraJavaOptions": f"{settings['spark.driver.extraJavaOptions']} {_jvm_options()}",
             "spark.driver.memory": f"{driver_memory_mb()}m",
             "spark.sql.shuffle.partitions": str(cores(master)),
         }
     return settings
+
+
+def _jvm_options() -> str:
+    """Ours, without a garbage collector if the environment has chosen one: Java takes no two."""
+    chosen = any("-XX:+Use" in os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
+    return _JVM_OPTIONS if chosen else f"{_JVM_OPTIONS} -XX:+UseParallelGC"
 
 
 def cores(master: str = "local[*]") -> int:
