@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.timeout(600))  # Spark takes its time on a busy machine
+            item.add_marker(pytest.mark.timeout(900))  # Spark takes its time on a busy machine
 
 
 @pytest.fixture(scope="session")
