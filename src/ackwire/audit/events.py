@@ -115,6 +115,8 @@ class AuditLog:
 
     # ---- what happens ------------------------------------------------------------------------------------------
 
+    # `arrived` and `acked` are `_one`, written out: every message passes both, and a call more is felt.
+
     def arrived(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
         if message is self.coming:
             self.coming = None
