@@ -9,7 +9,7 @@ are its own, so taking a hundred thousand costs one record.
 A cursor of a topic reads from a durable subscription of its own, which is filled from the moment it is opened.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -147,9 +147,6 @@ class Cursors:
     def stop(self) -> None:
         """The store is about to close: what is to be forgotten yet, the next run forgets."""
         self._is_stopped = True
-
-    def __iter__(self) -> Iterator[Cursor]:
-        return iter(self._cursors.values())
 
     # ---- opening and closing -----------------------------------------------------------------------------------
 
