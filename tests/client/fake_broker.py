@@ -20,7 +20,7 @@ from tests.conformance.proxy import shut
 C = TypeVar("C")
 
 WAIT_SECONDS: Final = 20.0  # for what should take milliseconds
-_PRODUCER: Final = commands.ProducerId("ID:fake", 1, 1)
+PRODUCER: Final = commands.ProducerId("ID:fake", 1, 1)
 
 Rule = Callable[["Client", Any], bool]
 
@@ -162,9 +162,9 @@ def _is_of_application(info: commands.ConsumerInfo) -> bool:
 def _dispatched(consumer: commands.ConsumerInfo, number: int) -> commands.MessageDispatch:
     text = str(number).encode()
     message = commands.ActiveMQTextMessage(
-        producer_id=_PRODUCER,
+        producer_id=PRODUCER,
         destination=consumer.destination,
-        message_id=commands.MessageId(None, _PRODUCER, number + 1, number + 1),
+        message_id=commands.MessageId(None, PRODUCER, number + 1, number + 1),
         persistent=True,
         priority=4,
         content=len(text).to_bytes(4, "big") + text,

@@ -13,7 +13,7 @@ from ackwire import Connection
 from ackwire.client import engine
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import Ack
-from tests.client.fake_broker import FakeBroker
+from tests.client.fake_broker import PRODUCER, FakeBroker
 from tests.client.steps import ARRIVAL_SECONDS, receive, receive_all
 from tests.client.work import await_that
 from tests.conformance.jms import with_options
@@ -137,3 +137,26 @@ def test_C1_a_consumer_that_the_broker_has_closed_says_so(fake: FakeBroker) -> N
             consumer.receive(ARRIVAL_SECONDS)
         with pytest.raises(ackwire.IllegalStateError, match="closed this consumer"):
             list(consumer)
+
+
+def test_A8_late_news_that_a_temporary_queue_was_made_does_not_bring_it_back(fake: FakeBroker) -> None:
+    """A8, B3: ActiveMQ announces it to the connection that made it too, and perhaps after that has deleted it."""
+    with connected(fake.url) as (connection, _):
+        session = connection.session()
+        where = session.temporary_queue()
+        connection.delete_temporary(where)
+        made = fake.await_all(commands.DestinationInfo)[0]
+        watch = fake.await_all(commands.ConsumerInfo, where=lambda info: "Advisory" in str(info.destination))[0]
+        topic = commands.ActiveMQTopic("ActiveMQ.Advisory.TempQueue")
+        news = commands.ActiveMQMessage(
+            producer_id=PRODUCER,
+            destination=topic,
+            message_id=commands.MessageId(None, PRODUCER, 1, 1),
+            data_structure=made,
+        )
+        fake.send(commands.MessageDispatch(consumer_id=watch.consumer_id, destination=topic, message=news))
+        consumer = session.consumer("queue://other")
+        fake.dispatch(range(1))
+        receive(consumer)  # so the news is there too
+        with pytest.raises(ackwire.InvalidDestinationError, match="deleted"):
+            session.send(where, "too late")

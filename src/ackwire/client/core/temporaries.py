@@ -129,8 +129,11 @@ class Temporaries:
             return
         if info.operation_type == DestinationOperation.REMOVE:
             self._gone[where] = None
-        else:
+        elif not self._has_own_name(where):  # we know better: news of its making may come after we deleted it
             self._gone.pop(where, None)
+
+    def _has_own_name(self, where: Destination) -> bool:
+        return where.name.startswith(f"{self._connection.connection_id.value}:")
 
     def _acknowledge(self, last: Dispatch) -> None:
         self._connection.send_ack(

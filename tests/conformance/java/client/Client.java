@@ -34,7 +34,8 @@ import org.apache.activemq.util.IntrospectionSupport;
 /** The JMS objects a test has open, each known to Python by a number. */
 final class Client {
     private final Handles handles;
-    private final List<String> asyncErrors = new CopyOnWriteArrayList<>();
+    /** Since the last reset; what its connections complain of after it is lost with the old list, and harms no other test. */
+    private volatile List<String> asyncErrors = new CopyOnWriteArrayList<>();
 
     Client(Handles handles) {
         this.handles = handles;
@@ -47,8 +48,9 @@ final class Client {
 
     Object connect(Request request) throws JMSException {
         ActiveMQConnection connection = newConnection(request.text("url"), request.flag("xa"));
-        connection.setExceptionListener(problem -> asyncErrors.add(problem.toString()));
-        connection.setClientInternalExceptionListener(problem -> asyncErrors.add(problem.toString()));
+        List<String> errors = asyncErrors;
+        connection.setExceptionListener(problem -> errors.add(problem.toString()));
+        connection.setClientInternalExceptionListener(problem -> errors.add(problem.toString()));
         long handle = keep(connection);
         if (request.flag("start")) {
             connection.start();
@@ -156,6 +158,7 @@ final class Client {
         Producer target = producerOf(request);
         List<?> descriptions = request.list("messages");
         CountDownLatch succeeded = new CountDownLatch(descriptions.size());
+        List<String> errors = asyncErrors;
         AsyncCallback callback = new AsyncCallback() {
             @Override
             public void onSuccess() {
@@ -164,7 +167,7 @@ final class Client {
 
             @Override
             public void onException(JMSException problem) {
-                asyncErrors.add(problem.toString());
+                errors.add(problem.toString());
             }
         };
         for (Object description : descriptions) {
@@ -332,9 +335,9 @@ final class Client {
             }
         }
         handles.forgetAll();
-        List<String> errors = new ArrayList<>(asyncErrors);
-        asyncErrors.clear();
-        return errors;
+        List<String> errors = asyncErrors;
+        asyncErrors = new CopyOnWriteArrayList<>();
+        return new ArrayList<>(errors);
     }
 
     private void close(Connection connection) {
