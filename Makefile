@@ -7,6 +7,10 @@ CODE := $(wildcard src tests bench fuzz tools examples)
 # For the Java client in tests and demo, and ActiveMQ itself to compare with.
 DEBIAN_DEMO := jdk libactivemq-java
 DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium
+# The package as pip installs it, hot modules compiled, apart from the tree that is edited.
+COMPILED := build/compiled
+ON_COMPILED := PYTHONPATH=$(CURDIR)/$(COMPILED)
+TESTS_IN_PROCESS := tests/unit tests/contract tests/faults tests/model tests/simulation
 
 # Compiled tests are kept, so that the second run starts at once, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,15 +29,17 @@ demo: $(READY) ## the broker and real clients at work; EXIT=1 ends by itself
 run: $(READY) ## a broker on this machine; ARGS="--listen URI" and more are passed on
 	@$(VENV)/bin/ackwire serve $(ARGS)
 
-# Tests marked `load` measure, so they come last and alone. With ARGS, pytest runs once, with those.
-test: $(READY) ## every test; ARGS="tests/unit -k name" for some, WORKERS=0 for one process
+# Everything runs on the compiled package, as users have it; what is compiled is then tested as plain Python too. Tests
+# marked `load` measure, so they come last and alone. With ARGS, pytest runs once, with those, on the plain sources.
+test: $(READY) $(if $(ARGS),,$(COMPILED)/.ready) ## every test; ARGS="tests/unit -k name" for some, WORKERS=0 for one process
 	@tools/debian_packages.sh $(DEBIAN_TEST)
 ifdef ARGS
 	$(VENV)/bin/pytest -n $(or $(WORKERS),auto) --dist worksteal $(ARGS)
 else
-	$(VENV)/bin/pytest -n $(or $(WORKERS),4) --dist worksteal -m "not load and not spark"
-	$(VENV)/bin/pytest -n 0 -m "spark and not load"
-	$(VENV)/bin/pytest -n 0 -m load || [ $$? -eq 5 ] # 5: there are none
+	$(ON_COMPILED) $(VENV)/bin/pytest -n $(or $(WORKERS),4) --dist worksteal -m "not load and not spark"
+	$(VENV)/bin/pytest -n $(or $(WORKERS),4) --dist worksteal -m "not load and not spark" $(TESTS_IN_PROCESS)
+	$(ON_COMPILED) $(VENV)/bin/pytest -n 0 -m "spark and not load"
+	$(ON_COMPILED) $(VENV)/bin/pytest -n 0 -m load || [ $$? -eq 5 ] # 5: there are none
 endif
 
 SEEDS ?= 1-1000
@@ -77,6 +83,10 @@ lock: $(READY) ## pin the newest Python packages that pyproject.toml allows
 	@$(VENV)/lock/bin/python -m pip --quiet install uv
 	@$(VENV)/lock/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url \
 		--custom-compile-command "make lock" --extra dev --output-file $(LOCK) pyproject.toml
+
+$(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
+	@tools/compiled_package.sh $(VENV) $(COMPILED)
+	@touch $@
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

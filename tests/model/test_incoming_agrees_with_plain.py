@@ -16,6 +16,7 @@ from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.negotiation import Preferences, offer
 from ackwire.wire.openwire.outgoing import decoded_id, encoded_id
 from ackwire.wire.openwire.structures import REGISTRY, Structure
+from tests.helpers.compilation import pure_only
 from tests.model.test_outgoing_agrees_with_plain import AGREEMENTS
 from tests.unit.wire.effort import effort
 from tests.unit.wire.openwire.agreement import PLAIN, canonical
@@ -275,6 +276,7 @@ def one(decoder: DispatchDecoder, frame: bytes) -> Dispatch:
     return event
 
 
+@pure_only
 def test_plain_codec_is_asked_once_for_each_front(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = DispatchDecoder()
     asked: list[bytes] = []

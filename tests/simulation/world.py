@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ackwire.broker.auditing import Audit
 from ackwire.broker.broker import Broker
+from ackwire.broker.handover import Desk
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.clock import Clock, ManualClock
 from ackwire.config import Settings
@@ -43,6 +44,18 @@ _WIRES = (
     Preferences(cache=True),
     Preferences(tight=True, cache=True, version=9),
 )
+
+
+class _WatchedDesk(Desk):
+    """The world hears of what is chosen before it waits for the store."""
+
+    def __init__(self, store: Store, world: "World") -> None:
+        super().__init__(store)
+        self._world = world
+
+    def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
+        self._world.chosen(subscription, message)
+        super().hold(subscription, message, group_first, for_store=for_store)
 
 
 class World:
@@ -125,7 +138,8 @@ class World:
         )
         if self.pages:
             self.broker.flow._tight_above_bytes = self._tight_above_bytes
-        self._watch_desk()
+        self._waited: dict[tuple[str, bytes], bool] = {}
+        self.broker.desk = _WatchedDesk(self.store, self)
         self.broker.start()
         for name in self.queues:
             self.broker.registry.get_or_make(parse_destination(name))
@@ -134,21 +148,14 @@ class World:
         """Hears of everything that happens to messages in this life."""
         return self.told
 
-    def _watch_desk(self) -> None:
+    def chosen(self, subscription: QueueSubscription, message: Message) -> None:
         """What waits for the store before it is delivered was in order when it was chosen."""
-        self._waited: dict[tuple[str, bytes], bool] = {}
-        hold = self.broker.desk.hold
-
-        def watched(subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
-            name, place = str(subscription.consumer_id), repr(message.destination)
-            if subscription.request.subscription_name is None and place != DEAD_LETTERS:
-                if not self._is_oldest(subscription, message):
-                    self._violation = Violation(f"{message!r} is chosen before older ones that its consumer may have")
-                self.ledger.chosen((place, message.key), message, name, ordered=self._keeps_order(place, message))
-            self._waited[name, message.key] = True
-            hold(subscription, message, group_first, for_store=for_store)
-
-        self.broker.desk.hold = watched  # type: ignore[method-assign]
+        name, place = str(subscription.consumer_id), repr(message.destination)
+        if subscription.request.subscription_name is None and place != DEAD_LETTERS:
+            if not self._is_oldest(subscription, message):
+                self._violation = Violation(f"{message!r} is chosen before older ones that its consumer may have")
+            self.ledger.chosen((place, message.key), message, name, ordered=self._keeps_order(place, message))
+        self._waited[name, message.key] = True
 
     def _make_policies(self) -> list[DestinationPolicy]:
         policies = [DestinationPolicy(match=name, prioritized=True) for name in self.prioritized]

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, final
 
@@ -209,7 +210,7 @@ class Consumption:
     ) -> BrowserSubscription:
         queues = [self._broker.registry.get_or_make(part) for part in parts]
         snapshots = [queue.browse() for queue in queues if isinstance(queue, Queue)]
-        batches = (self._matching(selector, batch) for batch in chain.from_iterable(snapshots))
+        batches = map(partial(self._matching, selector), chain.from_iterable(snapshots))
         subscription = BrowserSubscription(request, connection, port, selector, batches)
         connection.subscriptions[request.consumer_id] = subscription
         self.pump(subscription)

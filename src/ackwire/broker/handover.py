@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, final
 
 from ackwire.broker.subscription import QueueSubscription
+from ackwire.compilation import mypyc_attr
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.store.contract import Place, Store
@@ -23,7 +24,7 @@ BLOCK_SEQUENCES: Final = 1000
 many as when the connection of one consumer breaks, with the prefetch that is the default."""
 
 
-@final
+@mypyc_attr(allow_interpreted_subclasses=True)  # the simulation watches one
 class Desk:
     """Where messages wait for the store on their way to consumers, in the order in which they came."""
 

@@ -104,8 +104,9 @@ class PendingList:
 
     def entries(self) -> Iterator[tuple[Entry, int]]:
         """Everything that is here, in order, each with its sequence."""
-        pairs = islice(zip(self._items, self._sequences, strict=True), self._head, None)
-        return ((entry, sequence) for entry, sequence in pairs if entry is not None)
+        for entry, sequence in islice(zip(self._items, self._sequences, strict=True), self._head, None):
+            if entry is not None:
+                yield entry, sequence
 
     @property
     def first_position(self) -> int:
@@ -312,9 +313,12 @@ class PendingList:
         """The sequences of those whose time is over, at most so many."""
         if now_ms < self._earliest:
             return []
-        entries = zip(self._items, self._expirations, self._sequences, strict=True)
-        due = (it for entry, expiration, it in entries if 0 < expiration <= now_ms and entry is not None)
-        found = list(islice(due, count_max))
+        found: list[int] = []
+        for entry, expiration, sequence in zip(self._items, self._expirations, self._sequences, strict=True):
+            if 0 < expiration <= now_ms and entry is not None:
+                found.append(sequence)
+                if len(found) == count_max:
+                    break
         if len(found) < count_max:  # all of them, which may be none: then the next sweep need not look for a while
             rest = zip(self._items, self._expirations, strict=True)
             self._earliest = min((it for entry, it in rest if it > 0 and entry is not None), default=_NEVER)

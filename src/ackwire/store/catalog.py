@@ -453,7 +453,8 @@ class Catalog:
 
     def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
         """A whole table of the index, every row held against its checksum."""
-        return ((key, unsealed(key, data)) for key, data in self.index.items(table))
+        for key, data in self.index.items(table):
+            yield key, unsealed(key, data)
 
     def verified_counts(self, place_id: int) -> dict[int, int]:
         """How many entries the index has of a place in each segment; every one is held against its checksum."""
@@ -473,12 +474,13 @@ class Catalog:
             changed = {it: entry for it, entry in changed.items() if not delta.has_ended(it)}
             changed.update(delta.fresh)
         fresh = sorted((it, entry) for it, entry in changed.items() if entry is not None)
-        indexed = (
-            (it, entry)
-            for it, entry in self.indexed(facts.place_id)
-            if it not in changed and not any(delta.has_ended(it) for delta in deltas)
-        )
-        return merge(indexed, fresh)
+
+        def indexed() -> Iterator[tuple[int, Entry]]:
+            for it, entry in self.indexed(facts.place_id):
+                if it not in changed and not any(delta.has_ended(it) for delta in deltas):
+                    yield it, entry
+
+        return merge(indexed(), fresh)
 
     def waiting_messages(self, facts: PlaceFacts) -> Iterator[WaitingMessage]:
         """The same without the places of the records, for a restart, which has millions: every step counts."""

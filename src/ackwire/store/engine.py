@@ -743,6 +743,10 @@ class JournalStore:
 
     # ---- failures ----------------------------------------------------------------------------------------------
 
+    @property
+    def _has_failed(self) -> bool:
+        return self.failure is not None
+
     def _fail(self, what: str, error: Exception | None) -> StoreFailed:
         """Promise nothing any more (K7): what is on the medium, only a new start can tell."""
         if self.failure is None:
@@ -1064,7 +1068,7 @@ class JournalStore:
         self._sync_on_the_spot()
         self._begin_checkpoint()
         self._finish_background()
-        self._let_go(clean=self.failure is None)
+        self._let_go(clean=not self._has_failed)
         self._require_good()
 
     def _finish_background(self) -> None:

@@ -14,12 +14,11 @@ from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
-from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, cast, final
+from typing import Any, Final, NamedTuple, final
 
 from ackwire.destinations import Destination, parse_destination
 from ackwire.errors import AckwireError
-from ackwire.message import Message
+from ackwire.message import Message, Origin
 from ackwire.runs import sequences_of
 from ackwire.store.catalog import Catalog, Entry
 from ackwire.store.contract import (
@@ -44,6 +43,14 @@ VERSION: Final = 1
 BYTES_FIELDS: Final = frozenset({"frame", "transaction", "producer"})
 """Fields that hold bytes; `sends` holds a list of them."""
 
+_NOBODY: Final = Origin(
+    prefix=b"",
+    destination=parse_destination("queue://nobody"),
+    transaction=None,
+    connection_id=None,
+    producer_key=b"",
+    id_end=0,
+)
 _SETTLE_BYTES: Final = 8 << 20
 """What is imported before it is synced."""
 
@@ -363,7 +370,18 @@ def _as_bytes(value: object) -> bytes:
 
 def numbered(sequence: int) -> Message:
     """What the store needs of a message that is acknowledged, or cannot be read: its sequence."""
-    return cast(Message, SimpleNamespace(sequence=sequence))
+    message = Message(
+        frame=b"",
+        key=b"",
+        origin=_NOBODY,
+        persistent=True,
+        priority=0,
+        expiration=0,
+        timestamp=0,
+        properties_offset=0,
+    )
+    message.sequence = sequence
+    return message
 
 
 def refuse_what_is_there(store: JournalStore, given: Iterable[Given]) -> int:

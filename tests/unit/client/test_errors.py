@@ -95,7 +95,7 @@ def test_client_imports_nothing_beyond_the_standard_library() -> None:
         "print(sorted(new - set(sys.stdlib_module_names)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "['ackwire']\n"
+    assert done.stdout in ("['ackwire']\n", "['ackwire', 'ackwire__mypyc']\n")
 
 
 def test_a_bad_selector_is_recognised_behind_what_activemq_says_of_a_topic() -> None:

@@ -32,6 +32,7 @@ from ackwire.wire.openwire.fast import MESSAGE_TYPES
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.primitives import decode_map, encode_map
 from ackwire.wire.openwire.rows import RowColumns, RowDecoder
+from tests.helpers.compilation import attributes_of
 from tests.model.test_incoming_agrees_with_plain import everyday_messages, messages
 from tests.unit.wire.effort import effort
 from tests.unit.wire.openwire.agreement import PLAIN, canonical
@@ -226,7 +227,7 @@ def test_generated_messages_read_as_the_client_reads_them(generated: list[comman
 
 def columns_of(columns: RowColumns) -> dict[str, Any]:
     columns.decode_texts()
-    values = {name: getattr(columns, name) for name in RowColumns.__slots__ if not name.startswith("_")}
+    values = {name: getattr(columns, name) for name in attributes_of(RowColumns) if not name.startswith("_")}
     for name in ("maps", "properties"):
         column = values.pop(name)
         values |= {f"{name}.{part}": getattr(column, part) for part in ("names", "values", "types", "starts")}

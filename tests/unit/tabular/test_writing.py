@@ -20,6 +20,7 @@ from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.fast import FastDecoder
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.stored import OpenWireStoredForm
+from tests.helpers.compilation import attributes_of
 from tests.unit.wire.effort import effort
 from tests.unit.wire.openwire.agreement import PLAIN
 
@@ -66,8 +67,8 @@ def properties(values: list[dict[str, str | None] | None]) -> Any:
 
 
 def slots_of(message: Message) -> dict[str, Any]:
-    slots = {name: getattr(message, name) for name in Message.__slots__ if name != "origin"}
-    return slots | {f"origin.{name}": getattr(message.origin, name) for name in Origin.__slots__}
+    slots = {name: getattr(message, name) for name in attributes_of(Message) if name != "origin"}
+    return slots | {f"origin.{name}": getattr(message.origin, name) for name in attributes_of(Origin)}
 
 
 def assert_like_received(message: Message, sequence: int) -> None:

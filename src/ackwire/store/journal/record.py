@@ -67,7 +67,7 @@ class Record(NamedTuple):
     epoch: int
     number: int
     synced: int
-    payload: memoryview
+    payload: "memoryview"  # mypyc knows no such name when it makes the class
     segment: int
     offset: int
     size_bytes: int
@@ -234,7 +234,7 @@ class StoredMessage(NamedTuple):
     producer_count: int
     priority: int
     place_ids: tuple[int, ...]
-    frame: memoryview
+    frame: "memoryview"
 
 
 def unpack_message(payload: memoryview) -> StoredMessage:

@@ -268,8 +268,7 @@ class Recovery:
         self.catalog.index.clear()
         fresh = Catalog(self.catalog.index)
         fresh.segments = {number: type(it)(number, it.size_bytes) for number, it in self.catalog.segments.items()}
-        for name in vars(fresh):
-            setattr(self.catalog, name, getattr(fresh, name))
+        self.catalog = fresh
 
     def _rebuild(self) -> None:
         self.report.is_rebuilt = bool(self._headers)

@@ -410,8 +410,10 @@ class DispatchDecoder:
 
     def _find_channel(self, frame: bytes) -> Channel | None:
         end = _header_end(frame)
+        if not end:
+            return None
         header = frame[_FIELDS_AT:end]
-        channel = self._channels.get(header) if end else None
+        channel = self._channels.get(header)
         if channel is not None:
             self._channel, self._header = channel, header
         return channel

@@ -117,25 +117,23 @@ class MessageTemplate:
         producer_id: commands.ProducerId,
         destination: Destination,
         transaction_id: commands.TransactionId | None = None,
+        twin: "MessageTemplate | None" = None,
     ) -> None:
+        """*twin* is one with the same producer and destination: what they share is not made again."""
         self.producer_id = producer_id
         self.destination = destination
         self.transaction_id = transaction_id
-        self._front = nested(producer_id) + nested(destination_to_wire(destination))
-        # No original destination; then the message id up to its two counts.
-        self._behind_transaction = b"\0" + nested(commands.MessageId(None, producer_id))[:-_SEQUENCES_BYTES]
+        if twin is None:
+            self._front: bytes = nested(producer_id) + nested(destination_to_wire(destination))
+            # No original destination; then the message id up to its two counts.
+            self._behind_transaction: bytes = b"\0" + nested(commands.MessageId(None, producer_id))[:-_SEQUENCES_BYTES]
+        else:
+            self._front, self._behind_transaction = twin._front, twin._behind_transaction
         self._prefix = self._front + nested(transaction_id) + self._behind_transaction
 
     def in_transaction(self, transaction_id: commands.TransactionId | None) -> "MessageTemplate":
-        """The same for another transaction; cheaper than a new template."""
-        twin = MessageTemplate.__new__(MessageTemplate)
-        twin.producer_id = self.producer_id
-        twin.destination = self.destination
-        twin.transaction_id = transaction_id
-        twin._front = self._front
-        twin._behind_transaction = self._behind_transaction
-        twin._prefix = self._front + nested(transaction_id) + self._behind_transaction
-        return twin
+        """The same for another transaction."""
+        return MessageTemplate(self.producer_id, self.destination, transaction_id, twin=self)
 
     def message(
         self,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from ackwire.compilation import mypyc_attr
 from ackwire.destinations import Destination
 from ackwire.errors import InvalidDestination, RemoteProtocolError
 from ackwire.message import Message
@@ -77,6 +78,7 @@ class Consumer:
         return header
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # the simulation watches one
 class OpenWireProtocol:
     """Implements `WireProtocol` for OpenWire 1 to 12, for either side of a connection."""
 

@@ -17,10 +17,11 @@ from base64 import b64encode
 from collections.abc import Mapping
 from struct import Struct
 from struct import error as StructError
+from types import NoneType
 from typing import Any, Final, final
 
 from ackwire.errors import RemoteProtocolError
-from ackwire.values import Byte, Char, Float, Int, Short, Value
+from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import bodies, commands, primitives
 from ackwire.wire.openwire.fast import CANONICAL
 from ackwire.wire.openwire.incoming import Unusual, bytes_at, destination_at, source_span, text_at
@@ -90,7 +91,7 @@ _EARLIEST_MS: Final = -62_135_596_800_000
 _LATEST_MS: Final = 253_402_300_799_999
 """The years 1 to 9999, which every reader of tables knows."""
 _PRIORITY_MAX: Final = 9
-_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+_SURROGATES: Final = re.compile(f"[{chr(0xD800)}-{chr(0xDFFF)}]")
 
 
 @final
@@ -329,7 +330,7 @@ class RowColumns:
         if data or target or path or user or cluster:
             return self._add_by_plain_codec(frame)
         self._add_headers(frame, source, count, timestamp, in_time, expiration, persistent, priority)
-        if type_id == _TEXT and not compressed and text_length == length - _TEXT_LENGTH_BYTES:
+        if type_id == _TEXT and not compressed and text_length == length - _TEXT_LENGTH_BYTES >= 0:
             self.kinds.append("text")
             self.texts.append(frame[content_at + _TEXT_LENGTH_BYTES : content_end])
             self.bodies.append(None)
@@ -635,35 +636,42 @@ def _odd_time(milliseconds: int) -> int | None:
     return milliseconds * 1000 if milliseconds and _EARLIEST_MS <= milliseconds <= _LATEST_MS else None
 
 
+_TYPE_NAMES: Final[dict[type, str]] = {
+    NoneType: "null",
+    bool: "boolean",
+    Byte: "byte",
+    Short: "short",
+    Int: "int",
+    Long: "long",
+    int: "long",
+    Float: "float",
+    float: "double",
+    Char: "char",
+    str: "string",
+    bytes: "bytes",
+}
+
+
 def typed_text(value: Value) -> tuple[str, str | None]:
     """The name of *value*'s JMS type, and the value as text: nested maps and lists as JSON, bytes in base64."""
+    name = _TYPE_NAMES.get(type(value))
     match value:
         case None:
-            return "null", None
+            text = None
         case bool():
-            return "boolean", "true" if value else "false"
+            text = "true" if value else "false"
         case int():
-            return _integer_type(value), str(int(value))
+            text = str(int(value))
         case float():
-            return "float" if isinstance(value, Float) else "double", repr(float(value))
+            text = repr(float(value))
         case str():
-            return "char" if isinstance(value, Char) else "string", valid_text(str(value))
+            text = valid_text(str(value))
         case bytes():
-            return "bytes", b64encode(value).decode("ascii")
-    text = json.dumps(_json(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return "map" if isinstance(value, Mapping) else "list", valid_text(text)
-
-
-def _integer_type(value: int) -> str:
-    match value:
-        case Byte():
-            return "byte"
-        case Short():
-            return "short"
-        case Int():
-            return "int"
+            text = b64encode(value).decode("ascii")
         case _:
-            return "long"
+            name = "map" if isinstance(value, Mapping) else "list"
+            text = valid_text(json.dumps(_json(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+    return name or "", text
 
 
 def _json(value: Value) -> Any:

@@ -22,6 +22,7 @@ from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.primitives import decode_map, encode_map
 from ackwire.wire.openwire.structures import Structure, fields_of
+from tests.helpers.compilation import attributes_of
 from tests.unit.wire.effort import effort
 from tests.unit.wire.openwire.mutations import mutated
 from tests.unit.wire.openwire.strategies import PROPERTY_MAPS, integers
@@ -78,7 +79,7 @@ def with_properties(properties: Mapping[str, Value], **values: Any) -> Message:
 
 def assert_same(message: Message, other: Message) -> None:
     """Every attribute agrees, those of the origin included."""
-    for name in Message.__slots__:
+    for name in attributes_of(Message):
         if name != "origin":
             assert getattr(message, name) == getattr(other, name), name
     for name in ("prefix", "destination", "transaction", "producer_key", "id_end"):

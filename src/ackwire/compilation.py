@@ -1,0 +1,29 @@
+"""Which modules of this installation are compiled: the same source, made into C by mypyc when the package was built."""
+
+from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from mypy_extensions import mypyc_attr as mypyc_attr
+else:  # only the compiler needs the real one
+    Class = TypeVar("Class", bound=type)
+
+    def mypyc_attr(**_options: object) -> Callable[[Class], Class]:
+        """Tells the compiler something about a class."""
+        return lambda kind: kind
+
+
+_PACKAGE: Final = Path(__file__).parent
+
+
+def compiled_modules() -> list[str]:
+    """Their names, in order; none where there was no C compiler, or nobody wanted it."""
+    found = [file for file in _PACKAGE.rglob("*.*") if file.name.endswith(tuple(EXTENSION_SUFFIXES))]
+    return sorted(_module_name(file) for file in found)
+
+
+def _module_name(file: Path) -> str:
+    stem = file.relative_to(_PACKAGE.parent)
+    return ".".join([*stem.parts[:-1], stem.name.partition(".")[0]])
