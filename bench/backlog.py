@@ -50,9 +50,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def measured(running: Running, load: LoadGenerator, data: Path, work: Work) -> Iterator[Figure]:
     yield Figure("RSS, fresh", "MB", (running.rss_bytes() / MB,))
-    load.open(replace(work, consumers=0), running.uri, QUEUE, TAG)
     with MemorySampler(running) as sending:
-        sent = load.run()
+        sent = load.do(replace(work, consumers=0), running.uri, QUEUE, TAG)
     rates = tuple(work.messages / 10 / (end - start) for start, end in pairwise((0.0, *sent.tenths)))
     yield Figure(
         "sending, by tenths of the messages", "msg/s", rates, "sends go on, as fast at the end as at the start"
@@ -60,9 +59,8 @@ def measured(running: Running, load: LoadGenerator, data: Path, work: Work) -> I
     yield Figure("sending, last tenth", "msg/s", rates[-1:])
     yield Figure("RSS, highest while sending", "MB", (sending.max_bytes / MB,), "bounded, whatever the backlog")
     yield Figure("disk, all written", "MB", (disk_bytes(data) / MB,))
-    load.open(replace(work, send=False), running.uri, QUEUE, TAG)
     with MemorySampler(running) as draining:
-        drained = load.run()
+        drained = load.do(replace(work, send=False), running.uri, QUEUE, TAG)
     yield Figure("draining, complete and in order", "msg/s", (work.total / drained.seconds,))
     yield Figure("RSS, highest while draining", "MB", (draining.max_bytes / MB,))
     yield Figure("RSS, at the end", "MB", (running.rss_bytes() / MB,))

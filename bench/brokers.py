@@ -1,14 +1,16 @@
 """The brokers that are measured, each a process of its own with a data directory of its own."""
 
 import argparse
+import re
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +28,11 @@ KAHADB_JARS: Final = (*BROKER_JARS, "activemq-kahadb-store.jar", "activemq-proto
 STOMP_JARS: Final = ("activemq-stomp.jar",)
 ACTIVEMQ_MEMORY: Final = ("-Xms64M", "-Xmx1G")
 """As ActiveMQ's own start script has it; Debian's says 512 MB."""
+MEMORY_BYTES_MAX: Final = 700 * 1024 * 1024
+"""Of messages in memory, for every broker that is compared: 70 % of that heap, which is ActiveMQ's own default."""
+RABBITMQ_SCRIPT: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+"""Without the wrapper in /usr/sbin, which would run it as the system's service does."""
+RABBITMQ_READY: Final = re.compile(r"\bcompleted with \d+ plugins")
 START_TIMEOUT_SECONDS: Final = 600.0
 STOP_TIMEOUT_SECONDS: Final = 120.0
 SAMPLE_SECONDS: Final = 0.1
@@ -43,11 +50,15 @@ class Running:
     """Of its listeners, in their order."""
 
     def cpu_seconds(self) -> float:
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
+        """Of the process and all that it has started."""
+        times = [process.cpu_times() for process in self._family()]
+        return float(sum(it.user + it.system for it in times))
 
     def rss_bytes(self) -> int:
-        return int(self.process.memory_info().rss)
+        return sum(process.memory_info().rss for process in self._family())
+
+    def _family(self) -> list[psutil.Process]:
+        return [self.process, *self.process.children(recursive=True)]
 
 
 class Broker:
@@ -88,6 +99,68 @@ class Broker:
         return process
 
 
+class RabbitMq(Broker):
+    """RabbitMQ on loopback with its data in a folder, apart from the system's service and its Erlang port mapper.
+
+    Its user is guest, who may come from loopback only. The port mapper is started here, because the one that RabbitMQ
+    would start stays behind.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__([str(RABBITMQ_SCRIPT)], folder / "rabbitmq.log")
+        self._folder = folder
+        self._mapper: ManagedProcess | None = None
+
+    def start(self) -> Running:
+        port, distribution_port, mapper_port = free_ports(3)
+        environment = self._environment(port, distribution_port, mapper_port)
+        mapper_log = self._folder / "port-mapper.log"
+        self._mapper = ManagedProcess(_with_environment(environment, ["epmd"]), log_path=mapper_log)
+        self._process = ManagedProcess(_with_environment(environment, self._argv), log_path=self._log_path)
+        self._process.wait_for_line(RABBITMQ_READY, START_TIMEOUT_SECONDS)
+        return Running(f"amqp://guest:guest@127.0.0.1:{port}", psutil.Process(self._process.pid), (port,))
+
+    def _environment(self, port: int, distribution_port: int, mapper_port: int) -> dict[str, str]:
+        plugins, config = self._folder / "enabled_plugins", self._folder / "rabbitmq.conf"
+        plugins.write_text("[].\n")
+        limit = f"vm_memory_high_watermark.absolute = {MEMORY_BYTES_MAX}"
+        config.write_text(f"{limit}\ndisk_free_limit.absolute = 50MB\nlog.console.level = warning\n")
+        return {
+            "HOME": str(self._folder),  # for the cookie
+            "ERL_EPMD_PORT": str(mapper_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_CONF_ENV_FILE": str(self._folder / "none"),
+            "RABBITMQ_CONFIG_FILE": str(config),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+            "RABBITMQ_NODENAME": f"ackwire-bench-{port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(port),
+            "RABBITMQ_DIST_PORT": str(distribution_port),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_MNESIA_BASE": str(self._folder / "data"),
+            "RABBITMQ_LOG_BASE": str(self._folder / "data" / "log"),
+            "RABBITMQ_LOGS": "-",
+        }
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self._mapper is not None:
+            self._mapper.stop()
+
+
+def _with_environment(values: Mapping[str, str], argv: Sequence[str]) -> list[str]:
+    return ["env", *(f"{name}={value}" for name, value in values.items()), *argv]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [it.getsockname()[1] for it in sockets]
+
+
 def ackwire(folder: Path, store: str, config: str = "", listeners: int = 1) -> Broker:
     """`ackwire serve` with its data in *folder*/data; *config*, the text of a TOML file, may have more *listeners*."""
     argv = [str(ackwire_program()), "serve", "--log-level", "warning", "--listen", LISTENER, "--store", store]
@@ -106,7 +179,7 @@ def activemq(folder: Path, *, concurrent_store_and_dispatch: bool = True, has_st
     classes = java_classes("broker", KAHADB_JARS)
     argv = ["java", *ACTIVEMQ_MEMORY, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     argv += ["-cp", classpath(jars, classes), "KahaDbBroker"]
-    argv += [str(folder / "data"), str(concurrent_store_and_dispatch).lower(), *listeners]
+    argv += [str(folder / "data"), str(concurrent_store_and_dispatch).lower(), str(MEMORY_BYTES_MAX), *listeners]
     return Broker(argv, folder / "activemq.log", len(listeners))
 
 

@@ -59,17 +59,15 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measured(uri: str, load: LoadGenerator, data: Path, work: Work, seconds: float) -> Iterator[Figure]:
-    load.open(replace(work, consumers=0), uri, QUEUE, TAG)
-    load.run()
+    load.do(replace(work, consumers=0), uri, QUEUE, TAG)
     yield Figure("disk, all written", "MB", (disk_bytes(data) / MB,))
-    load.open(replace(work, send=False, keep_every=KEEP_EVERY), uri, QUEUE, TAG)
-    load.run()
+    load.do(replace(work, send=False, keep_every=KEEP_EVERY), uri, QUEUE, TAG)
     survivors = len(range(0, work.messages, KEEP_EVERY))
     live_bytes = survivors * BODY_BYTES
     yield Figure("live data after consuming", "MB", (live_bytes / MB,), f"{survivors} messages")
     yield from judged(watched(data, seconds), limit_bytes=2 * live_bytes + 2 * FILE_BYTES)
-    load.open(replace(work, send=False, step=KEEP_EVERY), uri, QUEUE, TAG)
-    yield Figure("survivors, complete and in order", "messages", (load.run().arrived,), str(survivors))
+    survived = load.do(replace(work, send=False, step=KEEP_EVERY), uri, QUEUE, TAG).arrived
+    yield Figure("survivors, complete and in order", "messages", (survived,), str(survivors))
 
 
 def watched(data: Path, seconds: float) -> list[Sample]:

@@ -1,12 +1,14 @@
-"""Load from the real ActiveMQ Java client: a JVM running `bench/java/load`, which verifies what arrives.
+"""Load from the real Java clients: a JVM running `bench/java/load`, which verifies what arrives.
 
-A round is opened (connections, consumers), then run. What is measured lies between: connecting is not part of it. The
-JVM lives through all rounds and serves all brokers in turn, so its client is equally warm for each.
+A round is opened (connections, consumers), run, and closed. Connecting and closing are not part of what is measured.
+The JVM lives through all rounds and serves all brokers in turn, so its client is equally warm for each. Brokers with an
+`amqp:` address are driven with RabbitMQ's client, all others with ActiveMQ's.
 """
 
 import json
 import queue
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -17,8 +19,10 @@ from tests.helpers.processes import ManagedProcess
 
 SOURCES: Final = ROOT / "bench" / "java"
 CLASSES: Final = ROOT / "build" / "bench-java"
+LOAD_JARS: Final = (*CLIENT_JARS, "amqp-client.jar")
 JVM_OPTIONS: Final = ("-Xms256m", "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 ANSWER_TIMEOUT_SECONDS: Final = 60.0
+OPEN_TIMEOUT_SECONDS: Final = 180.0  # a thousand connections
 ROUND_TIMEOUT_SECONDS: Final = 1800.0  # long fills; a round in which nothing moves gives up after a minute
 
 KIB: Final = 1024
@@ -36,6 +40,7 @@ class Work:
     """By each of the sources."""
     sources: int = 1
     consumers: int = 1
+    first: int = 0
     send: bool = True
     persistent: bool = True
     asynchronous: bool = False
@@ -43,25 +48,28 @@ class Work:
     body_bytes: int = KIB
     keep_every: int = 0
     step: int = 1
+    partial: bool = False
+    topic: bool = False
+    durable: bool = False
+    selectors: int = 0
+    queues: int = 1
+    shared: bool = False
+    rate: int = 0
+    pings: int = 0
+    quorum: bool = False
 
     @property
     def total(self) -> int:
         return self.sources * self.messages
 
     def words(self) -> str:
-        values = {
-            "send": self.send,
-            "sources": self.sources,
-            "consumers": self.consumers,
-            "messages": self.messages,
-            "persistent": self.persistent,
-            "async": self.asynchronous,
-            "batch": self.batch,
-            "bodyBytes": self.body_bytes,
-            "keepEvery": self.keep_every,
-            "step": self.step,
-        }
-        return " ".join(f"{name}={str(value).lower()}" for name, value in values.items())
+        return " ".join(f"{_java_name(name)}={str(value).lower()}" for name, value in asdict(self).items())
+
+
+def _java_name(name: str) -> str:
+    """`body_bytes` is `bodyBytes` there."""
+    head, *tail = name.split("_")
+    return head + "".join(map(str.capitalize, tail))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,8 @@ class Done:
     arrived: int
     tenths: tuple[float, ...]
     """When the first producer had sent each tenth of its messages, in seconds after the start."""
+    latency: Mapping[str, float]
+    """In milliseconds after the planned time, if the work has a rate, or of its small requests: `p50` to `max`."""
 
 
 class LoadGenerator:
@@ -80,7 +90,7 @@ class LoadGenerator:
 
     def __init__(self, folder: Path) -> None:
         """Compile if need be, and start; the log goes to *folder*."""
-        command = ["java", *JVM_OPTIONS, "-cp", classpath(CLIENT_JARS, java_classes("load", CLIENT_JARS))]
+        command = ["java", *JVM_OPTIONS, "-cp", classpath(LOAD_JARS, java_classes("load", LOAD_JARS))]
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = ManagedProcess(
             [*command, "LoadGenerator"],
@@ -97,14 +107,26 @@ class LoadGenerator:
     ) -> None:
         self._process.stop()
 
-    def open(self, work: Work, uri: str, queue_name: str, tag: str) -> None:
+    def open(self, work: Work, uri: str, destination: str, tag: str) -> None:
         """Connect for a round; *tag* marks its messages."""
-        self._ask(f"open uri={uri} queue={queue_name} tag={tag} {work.words()}", ANSWER_TIMEOUT_SECONDS)
+        self._ask(f"open uri={uri} destination={destination} tag={tag} {work.words()}", OPEN_TIMEOUT_SECONDS)
 
     def run(self) -> Done:
-        """Do the round that was opened; raises `LoadFailed` unless every message arrived exactly once."""
+        """Do the round that was opened."""
         answer = self._ask("run", ROUND_TIMEOUT_SECONDS)
-        return Done(answer["seconds"], answer["send_seconds"], answer["arrived"], tuple(answer["tenths"]))
+        figures = answer["seconds"], answer["send_seconds"], answer["arrived"], tuple(answer["tenths"])
+        return Done(*figures, answer["latency"])
+
+    def close(self) -> None:
+        """Disconnect; raises `LoadFailed` unless every message arrived exactly once."""
+        self._ask("close", OPEN_TIMEOUT_SECONDS)
+
+    def do(self, work: Work, uri: str, destination: str, tag: str) -> Done:
+        """A whole round."""
+        self.open(work, uri, destination, tag)
+        done = self.run()
+        self.close()
+        return done
 
     def has_left(self, uri: str, queue_name: str) -> bool:
         """Whether the queue still holds a message."""

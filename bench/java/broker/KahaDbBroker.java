@@ -9,7 +9,8 @@ import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
  * The real ActiveMQ broker with KahaDB, set up as Debian's activemq.xml does it: no JMX, and all else by default.
  *
  * <p>Arguments: the folder for data, whether queues store and dispatch at the same time (the default: true), which is the
- * one setting that the comparison varies, and the URIs of the listeners.
+ * one setting that the comparison varies, the bytes of messages that memory may hold, which is the same for all brokers
+ * there, and the URIs of the listeners.
  */
 public final class KahaDbBroker {
     private KahaDbBroker() {}
@@ -23,7 +24,8 @@ public final class KahaDbBroker {
         broker.setUseJmx(false);
         broker.setDataDirectory(arguments[0]);
         broker.setPersistenceAdapter(store);
-        for (int i = 2; i < arguments.length; i++) {
+        broker.getSystemUsage().getMemoryUsage().setLimit(Long.parseLong(arguments[2]));
+        for (int i = 3; i < arguments.length; i++) {
             broker.addConnector(arguments[i]);
         }
         broker.start();

@@ -1,59 +1,48 @@
-import javax.jms.Connection;
-import javax.jms.JMSException;
-import javax.jms.Message;
-import javax.jms.MessageListener;
-import javax.jms.Session;
-import javax.jms.TextMessage;
-import org.apache.activemq.ActiveMQConnectionFactory;
-import org.apache.activemq.ActiveMQSession;
-
-/** One consumer on a connection of its own; takes messages from {@link #start} on. */
-final class Receiver implements MessageListener, AutoCloseable {
+/** One consumer; takes messages from {@link #start} on. */
+final class Receiver implements Link.Taker {
     private final Work work;
+    private final int index;
     private final Tally tally;
-    private final Connection connection;
-    private final Session session;
+    private final Latencies latencies;
+    private final Link link;
     private int taken;
     private volatile Exception failure;
 
-    Receiver(Work work, Tally tally) throws JMSException {
+    Receiver(Work work, int index, Tally tally, Latencies latencies, Link link) throws Exception {
         this.work = work;
+        this.index = index;
         this.tally = tally;
-        connection = new ActiveMQConnectionFactory(work.uri()).createConnection();
-        int mode = work.keepEvery() > 0 ? ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE : Session.AUTO_ACKNOWLEDGE;
-        session = connection.createSession(work.batch() > 0, mode);
-        session.createConsumer(session.createQueue(work.queue())).setMessageListener(this);
+        this.latencies = latencies;
+        this.link = link;
+        link.prepareToReceive(work.destinationOf(index), index, this);
     }
 
-    void start() throws JMSException {
-        connection.start();
+    void start() throws Exception {
+        link.start();
     }
 
     @Override
-    public void onMessage(Message message) {
+    public void take(String labelled, int bodyBytes, Link.Settlement settlement) {
+        if (work.partial && tally.isComplete()) {
+            return; // its transaction is never committed, so it goes back
+        }
         try {
-            int number = tally.add(((TextMessage) message).getText());
+            int position = tally.add(index, labelled, bodyBytes);
+            latencies.note(position);
             taken++;
-            if (work.keepEvery() > 0 && number % work.keepEvery() != 0) {
-                message.acknowledge();
+            if (work.keepEvery > 0 && position / work.sources % work.keepEvery != 0) {
+                settlement.acknowledge();
             }
-            if (work.batch() > 0 && (taken % work.batch() == 0 || tally.isComplete())) {
-                session.commit();
+            if (work.batch > 0 && (taken % work.batch == 0 || tally.isComplete())) {
+                settlement.commit();
             }
             tally.finishIfComplete();
-        } catch (JMSException | RuntimeException error) {
+        } catch (Exception error) {
             failure = error;
         }
     }
 
     Exception failure() {
         return failure;
-    }
-
-    /** Returns when the broker has seen every acknowledgement. */
-    @Override
-    public void close() throws JMSException {
-        connection.stop(); // waits for the listener, and with it for the last acknowledgement
-        connection.close();
     }
 }

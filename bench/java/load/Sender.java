@@ -1,49 +1,41 @@
 import java.util.Arrays;
 import java.util.concurrent.Callable;
-import javax.jms.Connection;
-import javax.jms.DeliveryMode;
-import javax.jms.JMSException;
-import javax.jms.MessageProducer;
-import javax.jms.Session;
-import org.apache.activemq.ActiveMQConnectionFactory;
 
-/** One producer on a connection of its own. */
-final class Sender implements Callable<Long>, AutoCloseable {
+/** One producer. */
+final class Sender implements Callable<Long> {
     private static final int PARTS = 10;
 
     private final Work work;
     private final int source;
-    private final Connection connection;
-    private final Session session;
-    private final MessageProducer producer;
-    private final String padding;
+    private final Schedule schedule;
+    private final Link link;
     private final long[] partAt = new long[PARTS];
     private int parts;
     private volatile int sent;
 
-    Sender(Work work, int source) throws JMSException {
+    /** @param schedule when to send; null: as fast as it goes */
+    Sender(Work work, int source, Schedule schedule, Link link) throws Exception {
         this.work = work;
         this.source = source;
-        ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(work.uri());
-        factory.setUseAsyncSend(work.async());
-        connection = factory.createConnection();
-        connection.start();
-        session = connection.createSession(work.batch() > 0, Session.AUTO_ACKNOWLEDGE);
-        producer = session.createProducer(session.createQueue(work.queue()));
-        producer.setDeliveryMode(work.persistent() ? DeliveryMode.PERSISTENT : DeliveryMode.NON_PERSISTENT);
-        padding = "x".repeat(work.bodyBytes());
+        this.schedule = schedule;
+        this.link = link;
+        link.prepareToSend(work.destinationOf(source));
     }
 
     /** Send everything; returns when that was done. */
     @Override
-    public Long call() throws JMSException {
-        for (int number = 0; number < work.messages(); number++) {
-            producer.send(session.createTextMessage(Tally.body(work.tag(), source, number, padding)));
-            sent = number + 1;
-            if (work.batch() > 0 && (sent % work.batch() == 0 || sent == work.messages())) {
-                session.commit();
+    public Long call() throws Exception {
+        for (int n = 0; n < work.messages; n++) {
+            int number = work.first + n;
+            if (schedule != null) {
+                schedule.await(Tally.position(work, source, number));
             }
-            noteParts((int) ((long) sent * PARTS / work.messages()));
+            link.send(Tally.label(work.tag, source, number), number);
+            sent = n + 1;
+            if (work.batch > 0 && (sent % work.batch == 0 || sent == work.messages)) {
+                link.commit();
+            }
+            noteParts((int) ((long) sent * PARTS / work.messages));
         }
         return System.nanoTime();
     }
@@ -62,10 +54,5 @@ final class Sender implements Callable<Long>, AutoCloseable {
     /** When each tenth of the messages was sent. */
     long[] partAt() {
         return partAt;
-    }
-
-    @Override
-    public void close() throws JMSException {
-        connection.close();
     }
 }

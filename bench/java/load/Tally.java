@@ -2,12 +2,12 @@ import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 
-/** Which messages have arrived, how often, whether whole, and, where there is one consumer, in which order. */
+/** Which messages have arrived, how often, whether whole, where they should, and in the order of their sender. */
 final class Tally {
     private final Work work;
     private final String head;
-    private final AtomicIntegerArray times;
-    private final int[] last; // by source; only one consumer looks at it
+    private final AtomicIntegerArray times; // by copy and position
+    private final int[][] last; // by consumer and source; each consumer looks at its own
     private final AtomicInteger arrived = new AtomicInteger();
     private final AtomicInteger distinct = new AtomicInteger();
     private final AtomicInteger foreign = new AtomicInteger();
@@ -17,39 +17,59 @@ final class Tally {
 
     Tally(Work work) {
         this.work = work;
-        head = work.tag() + ":";
-        times = new AtomicIntegerArray(work.consumers() == 0 ? 0 : work.sources() * work.messages());
-        last = new int[work.sources()];
-        Arrays.fill(last, -1);
+        head = work.tag + ":";
+        times = new AtomicIntegerArray(work.copies() * work.sources * work.messages);
+        last = new int[work.consumers][work.queues > 1 ? 1 : work.sources];
+        for (int[] bySource : last) {
+            Arrays.fill(bySource, -1);
+        }
         finishIfComplete(); // if there is nobody to receive
     }
 
-    static String body(String tag, int source, int number, String padding) {
-        String head = tag + ":" + source + ":" + number + ":";
-        return head + padding.substring(head.length());
+    /** What a message's text begins with. */
+    static String label(String tag, int source, int number) {
+        return tag + ":" + source + ":" + number + ":";
     }
 
-    /** Note a message and return its number, or -1 if it is none of ours or not whole. */
-    int add(String body) {
+    /** The place of a message among all of its round, if all sources send in turn. */
+    static int position(Work work, int source, int number) {
+        return (number - work.first) * work.sources + source;
+    }
+
+    /** Note a message and return its position, or -1 if it is none of ours, not whole or not for this consumer. */
+    int add(int consumer, String labelled, int bodyBytes) {
         arrived.incrementAndGet();
-        if (!body.startsWith(head) || body.length() != work.bodyBytes()) {
+        if (!labelled.startsWith(head) || bodyBytes != work.bodyBytes) {
             foreign.incrementAndGet();
             return -1;
         }
-        int sourceEnd = body.indexOf(':', head.length());
-        int numberEnd = body.indexOf(':', sourceEnd + 1);
-        int source = Integer.parseInt(body, head.length(), sourceEnd, 10);
-        int number = Integer.parseInt(body, sourceEnd + 1, numberEnd, 10);
-        if (work.consumers() == 1) {
-            if (number <= last[source]) {
-                disordered.incrementAndGet();
-            }
-            last[source] = number;
+        int sourceEnd = labelled.indexOf(':', head.length());
+        int numberEnd = labelled.indexOf(':', sourceEnd + 1);
+        int source = Integer.parseInt(labelled, head.length(), sourceEnd, 10);
+        int number = Integer.parseInt(labelled, sourceEnd + 1, numberEnd, 10);
+        int position = position(work, source, number);
+        if (!isFor(consumer, source, number) || position < 0 || position >= work.sources * work.messages) {
+            foreign.incrementAndGet();
+            return -1;
         }
-        if (times.getAndIncrement(source * work.messages() + number) == 0) {
+        noteOrder(last[consumer], work.queues > 1 ? 0 : source, number);
+        int copy = work.topic ? consumer : 0;
+        if (times.getAndIncrement(copy * work.sources * work.messages + position) == 0) {
             distinct.incrementAndGet();
         }
-        return number;
+        return position;
+    }
+
+    private boolean isFor(int consumer, int source, int number) {
+        return (work.queues <= 1 || source == consumer)
+                && (work.selectors == 0 || number % work.selectors == consumer % work.selectors);
+    }
+
+    private void noteOrder(int[] bySource, int source, int number) {
+        if (number <= bySource[source]) {
+            disordered.incrementAndGet();
+        }
+        bySource[source] = number;
     }
 
     /** To be called when a message has been settled, not only seen. */
@@ -76,7 +96,7 @@ final class Tally {
         return arrived.get();
     }
 
-    /** What is wrong, or an empty text: each message has arrived once, whole and in order. */
+    /** What is wrong, or an empty text: each message has arrived once where it should, whole and in order. */
     String problem() {
         int repeated = arrived.get() - foreign.get() - distinct.get();
         int missing = work.expected() - distinct.get();
@@ -84,7 +104,7 @@ final class Tally {
             return "";
         }
         return String.format(
-                "of %d messages %d missing, %d repeated, %d out of order, %d foreign or damaged",
+                "of %d messages %d missing, %d repeated, %d out of order, %d foreign, damaged or astray",
                 work.expected(), missing, repeated, disordered.get(), foreign.get());
     }
 }
