@@ -14,7 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from bench.brokers import MB, MemorySampler, Running, ackwire, disk_bytes, scratch_folder
+from bench.brokers import MemorySampler, Running, ackwire, disk_bytes, scratch_folder
+from bench.comparison import MB
 from bench.java_load import LoadGenerator, Work
 from bench.measure import Figure, options_parser, show, told
 

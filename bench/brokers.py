@@ -37,7 +37,6 @@ START_TIMEOUT_SECONDS: Final = 600.0
 STOP_TIMEOUT_SECONDS: Final = 120.0
 SAMPLE_SECONDS: Final = 0.1
 LOG_TAIL_BYTES: Final = 4000
-MB: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bench.brokers import MB, add_broker_options, chosen_broker, disk_bytes, scratch_folder
+from bench.brokers import add_broker_options, chosen_broker, disk_bytes, scratch_folder
+from bench.comparison import MB
 from bench.java_load import KIB, LoadGenerator, Work
 from bench.measure import Figure, options_parser, show, told
 

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from bench.comparison import Row, text_table, verdict
+
 ROOT = Path(__file__).resolve().parent.parent
 REPETITIONS = 7
 
@@ -25,10 +27,19 @@ class Figure:
     unit: str
     values: tuple[float, ...]
     expected: str = ""
+    at_most: float | None = None
+    """What the median must not exceed."""
 
     @property
     def median(self) -> float:
         return median(self.values)
+
+    @property
+    def wanted(self) -> str:
+        """What is expected, and whether it is so, where that is a number."""
+        if self.at_most is None:
+            return self.expected
+        return f"{self.expected} ≤ {self.at_most:g}: {verdict(is_reached=self.median <= self.at_most)}".lstrip()
 
 
 def cpu_microseconds_each(work: Callable[[], object], count: int, repetitions: int = REPETITIONS) -> tuple[float, ...]:
@@ -54,12 +65,16 @@ def present(title: str, figures: Sequence[Figure], arguments: Sequence[str]) -> 
     show(title, figures, options_parser(title).parse_args(arguments).json)
 
 
-def show(title: str, figures: Sequence[Figure], json_file: Path | None) -> None:
-    """Print *figures* as a table, and write them to *json_file* if there is one."""
+def show(title: str, figures: Sequence[Figure], json_file: Path | None, rows: Sequence[Row] = ()) -> None:
+    """Print the *rows* of a comparison and the *figures* as tables, and write them to *json_file* if there is one."""
     print(f"{title}\n")
-    print("\n".join(_table(figures)))
+    if rows:
+        print("\n".join(text_table(rows)), end="\n\n" if figures else "\n")
+    if figures:
+        print("\n".join(_table(figures)))
     if json_file is not None:
-        json_file.write_text(json.dumps({"title": title, "figures": [asdict(figure) for figure in figures]}))
+        kept = {"figures": [asdict(figure) for figure in figures], "rows": [asdict(row) for row in rows]}
+        json_file.write_text(json.dumps({"title": title, **kept}))
 
 
 def progress(text: str) -> None:
@@ -79,7 +94,7 @@ def told(figures: Iterable[Figure]) -> list[Figure]:
 def _table(figures: Iterable[Figure]) -> Iterable[str]:
     rows = [("", "median", "smallest", "largest", "unit", "DESIGN.md expects")]
     rows += [
-        (f.name, _number(f.median), _number(min(f.values)), _number(max(f.values)), f.unit, f.expected) for f in figures
+        (f.name, _number(f.median), _number(min(f.values)), _number(max(f.values)), f.unit, f.wanted) for f in figures
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, *numbers, unit, expected in rows:
