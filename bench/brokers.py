@@ -199,6 +199,14 @@ def activemq_version() -> str:
     return names[0] if names else "of unknown version"
 
 
+def rabbitmq_version() -> str:
+    """As the name of Debian's folder gives it."""
+    names = [
+        it.name.removeprefix("rabbitmq_server-") for it in RABBITMQ_SCRIPT.parent.parent.glob("lib/rabbitmq_server-*")
+    ]
+    return names[0] if names else "of unknown version"
+
+
 @contextmanager
 def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
     """An empty folder below *parent*, or where temporary files go; removed at the end.

@@ -93,8 +93,16 @@ final class RabbitLink implements Link {
         receiving.basicConsume(queue, !work.persistent, consumer);
     }
 
+    /** The next round may want another kind of queue, so ours goes; its channel has seen every acknowledgement then. */
     @Override
     public void close() throws IOException {
+        if (receiving != null) {
+            long left = receiving.messageCount(queue);
+            if (left > 0) {
+                throw new IllegalStateException(left + " messages are left, though all were acknowledged");
+            }
+            receiving.queueDelete(queue);
+        }
         connection.close((int) TimeUnit.SECONDS.toMillis(10));
     }
 
