@@ -63,7 +63,8 @@ def measured(
     contest: Contest, brokers: dict[str, Running], options: argparse.Namespace
 ) -> tuple[list[Row], list[Figure]]:
     warm_up(contest, brokers, options.warm_up)
-    rows, figures = [], []
+    rows: list[Row] = []
+    figures: list[Figure] = []
     for kind in kinds(half_load(contest, brokers[OURS], options), options.seconds):
         rounds = contest.rounds(kind.title, brokers, kind.work, options.rounds)
         rows += latency_rows(kind.title, rounds, PERCENTILES, kind.goals)

@@ -1,8 +1,8 @@
-"""The benchmarks: `make bench`, or `make bench ARGS="codec hot_path"` for some, with `--quick` in minutes.
+"""The benchmarks: `make bench`, or `make bench ARGS="codec hot_path"` for some; `make bench-quick` in minutes.
 
-Each one runs in a process of its own and prints its table. The figures go to `bench/results/<date>-<name>.json`, and
-the tables of all that is there for that day to `bench/results/<date>.md`, with the commit and the machine they were
-taken on.
+Each one runs in a process of its own and prints its table. `report.py` keeps the figures in `bench/results/`, with the
+commit and the machine they were taken on; those of quick runs go to `build/bench-quick/`, so that nobody takes them for
+more than a first look. At the end everything that has a bound is listed, with `ok` or `short`.
 """
 
 import argparse
@@ -12,15 +12,21 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.report import Result, bounds, keep, write_page
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
+QUICK_RESULTS = ROOT / "build" / "bench-quick"
+SYNCS = 100
+SYNC_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +37,34 @@ class Benchmark:
     knows_quick: bool = False
     by_name_only: bool = False
     """Too long, or too much on disk, to run unasked."""
+    is_quick: bool = False
+    """Part of `--quick`, when nothing is named."""
+
+
+def contest(timeout_seconds: float) -> Benchmark:
+    """Brokers in turn."""
+    return Benchmark(timeout_seconds, knows_quick=True, is_quick=True)
 
 
 BENCHMARKS = {
+    "versus_activemq": contest(3600.0),
+    "pending": contest(3600.0),
+    "latency": contest(1800.0),
+    "growth": contest(3600.0),
+    "versus_rabbitmq": contest(1800.0),
     "codec": Benchmark(),
     "client_codec": Benchmark(),
     "tabular": Benchmark(),
     "hot_path": Benchmark(),
     "loopback": Benchmark(),
-    "audit": Benchmark(),
+    "audit": Benchmark(600.0),
     "client_versus_stomp": Benchmark(600.0, knows_quick=True),
-    "versus_activemq": Benchmark(3600.0, knows_quick=True),
     "spark_throughput": Benchmark(1200.0, knows_quick=True, by_name_only=True),
-    "restart": Benchmark(3600.0, knows_quick=True, by_name_only=True),
     "cleanup": Benchmark(1800.0, knows_quick=True, by_name_only=True),
     "backlog": Benchmark(3600.0, knows_quick=True, by_name_only=True),
 }
 USUAL = tuple(name for name, benchmark in BENCHMARKS.items() if not benchmark.by_name_only)
+QUICK = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.is_quick)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,17 +72,33 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} (default: {', '.join(USUAL)})"
     )
-    parser.add_argument("--quick", action="store_true", help="less of those that take long; for a first look only")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the figures (default: %(default)s)")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"less, for a first look only (default then: {', '.join(QUICK)})"
+    )
+    parser.add_argument(
+        "--results", type=Path, help="folder for the figures (default: bench/results, or build/bench-quick if quick)"
+    )
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(BENCHMARKS):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     circumstances = describe_circumstances()
     print("\n".join(f"{name}: {value}" for name, value in circumstances.items()), end="\n\n", flush=True)
-    for name in options.names or USUAL:
-        keep(name, {**circumstances, **run(name, quick=options.quick)}, options.results)
-    print(f"written to {options.results}")
+    folder = options.results or (QUICK_RESULTS if options.quick else RESULTS)
+    results = []
+    for name in options.names or (QUICK if options.quick else USUAL):
+        results.append({**circumstances, **run(name, quick=options.quick)})
+        keep(name, results[-1], folder)
+        write_page(str(circumstances["date"])[:10], BENCHMARKS, folder)
+    tell_bounds(results)
+    print(f"written to {folder}")
     return 0
+
+
+def tell_bounds(results: Iterable[Result]) -> None:
+    table = list(bounds(results))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
 
 
 def describe_circumstances() -> dict[str, object]:
@@ -77,6 +110,7 @@ def describe_circumstances() -> dict[str, object]:
         "cpu": cpu_model(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": platform.platform(),
+        "disk_sync_ms": round(disk_sync_ms(), 3),
         "load_average_before": round(os.getloadavg()[0], 2),
     }
 
@@ -101,6 +135,18 @@ def cpu_model() -> str:
     return next(models, platform.machine())
 
 
+def disk_sync_ms() -> float:
+    """What it takes to append a little to a file where the brokers' data will be, and to have it on the disk."""
+    with tempfile.TemporaryFile() as file:
+        times = []
+        for _ in range(SYNCS):
+            started = time.perf_counter()
+            os.write(file.fileno(), bytes(SYNC_BYTES))
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - started)
+    return median(times) * 1000
+
+
 def run(name: str, *, quick: bool) -> dict[str, Any]:
     """Run one benchmark; its table appears on the screen, its figures come back."""
     with tempfile.TemporaryDirectory() as folder:
@@ -123,33 +169,6 @@ def run_to_the_end(argv: Sequence[str], timeout_seconds: float) -> None:
             process.terminate()
     if code != 0:
         raise subprocess.CalledProcessError(code, argv)
-
-
-def keep(name: str, result: Mapping[str, Any], folder: Path) -> None:
-    """Write the benchmark's JSON file, and a page of Markdown with everything of the day."""
-    folder.mkdir(parents=True, exist_ok=True)
-    day = result["date"][:10]
-    (folder / f"{day}-{name}.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    files = [folder / f"{day}-{known}.json" for known in BENCHMARKS]
-    results = [json.loads(file.read_text()) for file in files if file.exists()]
-    (folder / f"{day}.md").write_text("\n".join(markdown(day, results)) + "\n")
-
-
-def markdown(day: str, results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    yield f"# Benchmarks, {day}"
-    for result in results:
-        yield f"\n## {result['title']}\n"
-        yield ", ".join(f"{name} {value}" for name, value in result.items() if name not in ("title", "figures")) + "\n"
-        yield "| what | median | smallest | largest | unit | DESIGN.md expects |"
-        yield "|---|--:|--:|--:|---|---|"
-        for figure in result["figures"]:
-            values = figure["values"]
-            numbers = " | ".join(f"{value:.4g}" if value < 1000 else f"{value:,.0f}" for value in spread(values))
-            yield f"| {figure['name']} | {numbers} | {figure['unit']} | {figure['expected']} |"
-
-
-def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    return median(values), min(values), max(values)
 
 
 if __name__ == "__main__":
