@@ -35,7 +35,7 @@ from bench.measure import Figure, progress, show
 
 ROUNDS: Final = 5
 QUEUES: Final = (1, 10, 100, 1_000)
-QUICK_QUEUES: Final = (1, 10, 100)
+QUICK_QUEUES: Final = (1, 100)
 MESSAGES: Final = 60_000
 DEPTHS: Final = (1_000, 100_000, 1_000_000)
 QUICK_DEPTHS: Final = (1_000, 20_000)
@@ -78,7 +78,7 @@ def by_queues(contest: Contest, options: argparse.Namespace, folder: Path) -> It
                 persistent=False,
                 asynchronous=True,
             )
-            title = f"{queues:,} queues and connections"
+            title = f"{queues:,} queues and connections" if queues > 1 else "1 queue and connection"
             rounds = contest.rounds(title, brokers, work, options.rounds)
             yield cpu_row(f"{title}, non-persistent async", rounds, "queues", queues)
 
@@ -134,10 +134,10 @@ class DeepQueue:
 
 
 def growth(rows: Sequence[Row], family: str) -> Iterator[Figure]:
-    """The highest of a *family* beside the lowest, for each broker."""
+    """The highest of a *family* beside the lowest, for each broker; nothing if there is but one."""
     known = sorted((row for row in rows if row.family == family), key=lambda row: row.x)
     lowest, highest = known[0], known[-1]
-    for name in lowest.values:
+    for name in lowest.values if highest is not lowest else ():
         base = median(lowest.values[name])
         values = tuple(value / base for value in highest.values[name])
         bound = GROWTH_MAX if name == OURS else None

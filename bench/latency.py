@@ -22,7 +22,7 @@ from bench.java_load import LoadGenerator, Work
 from bench.measure import Figure, progress, show
 
 SECONDS: Final = 8.0
-QUICK_SECONDS: Final = 2.0
+QUICK_SECONDS: Final = 1.5
 GREEDY_MESSAGES: Final = 300_000
 QUICK_DIVISOR: Final = 10
 PINGS_PER_SECOND: Final = 50

@@ -92,7 +92,7 @@ def told(figures: Iterable[Figure]) -> list[Figure]:
 
 
 def _table(figures: Iterable[Figure]) -> Iterable[str]:
-    rows = [("", "median", "smallest", "largest", "unit", "DESIGN.md expects")]
+    rows = [("", "median", "smallest", "largest", "unit", "wanted or expected")]
     rows += [
         (f.name, _number(f.median), _number(min(f.values)), _number(max(f.values)), f.unit, f.wanted) for f in figures
     ]

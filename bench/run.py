@@ -84,14 +84,21 @@ def main(arguments: Sequence[str]) -> int:
     circumstances = describe_circumstances()
     print("\n".join(f"{name}: {value}" for name, value in circumstances.items()), end="\n\n", flush=True)
     folder = options.results or (QUICK_RESULTS if options.quick else RESULTS)
-    results = []
+    results, failed = [], []
     for name in options.names or (QUICK if options.quick else USUAL):
-        results.append({**circumstances, **run(name, quick=options.quick)})
+        try:
+            results.append({**circumstances, **run(name, quick=options.quick)})
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            print(f"{name} failed: {error}\n", flush=True)  # what the others take an hour for is not lost
+            failed.append(name)
+            continue
         keep(name, results[-1], folder)
         write_page(str(circumstances["date"])[:10], BENCHMARKS, folder)
     tell_bounds(results)
     print(f"written to {folder}")
-    return 0
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
 
 
 def tell_bounds(results: Iterable[Result]) -> None:
@@ -154,8 +161,9 @@ def run(name: str, *, quick: bool) -> dict[str, Any]:
         argv = [sys.executable, "-m", f"bench.{name}", "--json", str(figures)]
         if quick and BENCHMARKS[name].knows_quick:
             argv.append("--quick")
+        started = time.monotonic()
         run_to_the_end(argv, BENCHMARKS[name].timeout_seconds)
-        print(flush=True)
+        print(f"\n({name} took {time.monotonic() - started:.0f} s)\n", flush=True)
         result: dict[str, Any] = json.loads(figures.read_text())
         return result
 

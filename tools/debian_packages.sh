@@ -49,6 +49,14 @@ fi
 apt() { "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@"; }
 install() { quietly "installing Debian packages: ${missing[*]}" apt install -y --no-install-recommends "${missing[@]}"; }
 
+# A server that is installed here (RabbitMQ) is run by us, with data and ports of its own, and not as a service.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap '"${root[@]}" rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' | "${root[@]}" tee "$policy" >/dev/null
+    "${root[@]}" chmod 755 "$policy"
+fi
+
 # Empty lists: update first. Old lists: a version they name may be gone, so update and try once more.
 known=$(apt-cache policy "${missing[@]}" 2>/dev/null | sed -n '/Candidate: [^(]/p')
 if [ -z "$known" ]; then
