@@ -27,11 +27,11 @@ from bench.java_load import LoadFailed, LoadGenerator, Work
 from bench.measure import progress, show
 
 MESSAGES: Final = 200_000
-QUICK_MESSAGES: Final = 30_000
+QUICK_MESSAGES: Final = 20_000
 LOAD_MESSAGES: Final = 150_000
 BATCH: Final = 100
 QUICK_DIVISOR: Final = 10
-REST_SECONDS: Final = 1.0
+REST_SECONDS: Final = 0.5
 QUEUE: Final = "bench.pending"
 
 NOT_ABOVE: Final = (Goal(ACTIVEMQ, 1.0),)
