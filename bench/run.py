@@ -113,6 +113,7 @@ def describe_circumstances() -> dict[str, object]:
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": describe_commit(),
+        "ackwire": ackwire_version(),
         "cores": os.cpu_count(),
         "cpu": cpu_model(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -126,6 +127,16 @@ def describe_commit() -> str:
     """The commit, marked if the code that was measured differs from it."""
     commit = git("rev-parse", "--short=12", "HEAD")
     return f"{commit} with changes in src" if git("status", "--porcelain", "src") else commit
+
+
+def ackwire_version() -> str:
+    """With whether its hot modules are compiled, where it can tell."""
+    program = str(Path(sys.executable).with_name("ackwire"))
+    for options in (["-v"], []):
+        done = subprocess.run([program, "version", *options], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return "; ".join(done.stdout.split("\n")).strip("; ")
+    return "unknown"
 
 
 def git(*arguments: str) -> str:
