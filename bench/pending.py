@@ -105,8 +105,8 @@ def measure(contenders: Sequence[Contender], contest: Contest, options: argparse
         it.broker.kill()
         restarted(it, "kill -9", contest.load)  # each goes down while its last messages are fresh
     restarts(contenders, contest.load, options.rounds)
+    without_index(contenders[0], contest.load)
     for it in contenders:
-        it.note("rss restarted", it.now.rss_bytes())
         contest.load.do(replace(work, send=False), it.now.uri, QUEUE, tag)
 
 
@@ -161,12 +161,14 @@ def restarts(contenders: Sequence[Contender], load: LoadGenerator, rounds: int) 
         for it in contenders:
             it.broker.stop()
             restarted(it, "a clean stop", load)
+            it.note("rss restarted", it.now.rss_bytes())
         progress(f"restarts: round {turn + 1}")
-    ours = contenders[0]
-    for _ in range(rounds):
-        ours.broker.stop()
-        shutil.rmtree(ours.data / "index", ignore_errors=True)
-        restarted(ours, "a clean stop, index deleted", load)
+
+
+def without_index(ours: Contender, load: LoadGenerator) -> None:
+    ours.broker.stop()
+    shutil.rmtree(ours.data / "index", ignore_errors=True)
+    restarted(ours, "a clean stop, index deleted", load)
 
 
 def restarted(it: Contender, after: str, load: LoadGenerator) -> None:

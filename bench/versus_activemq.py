@@ -20,7 +20,7 @@ from bench.contest import Contest, circumstances, contest_options, contest_parse
 from bench.java_load import KIB, LoadGenerator, Work
 from bench.measure import progress, show
 
-QUICK_DIVISOR: Final = 5
+QUICK_DIVISOR: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ KINDS: Final = {
         Work(messages=3_000, asynchronous=True, body_bytes=100 * KIB),
     ),
 }
+NOT_QUICK: Final = {"async_1", "async_100k"}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -113,9 +114,11 @@ def main(arguments: Sequence[str]) -> None:
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = contest_parser("Ackwire and ActiveMQ in turn, with the same load.")
-    parser.add_argument("--works", nargs="+", choices=KINDS, default=list(KINDS), help="which kinds of work")
+    parser.add_argument("--works", nargs="+", choices=KINDS, help="which kinds of work (default: all, if not quick)")
     parser.add_argument("--consumers", type=int, default=1, help="consumers of sync_16 (default: %(default)s)")
-    return contest_options(parser, arguments)
+    options = contest_options(parser, arguments)
+    options.works = options.works or [name for name in KINDS if not (options.quick and name in NOT_QUICK)]
+    return options
 
 
 def adapted(kind: Kind, options: argparse.Namespace) -> Kind:
