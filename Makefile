@@ -76,9 +76,9 @@ check: $(READY) ## lint, format, types, import directions, forbidden calls
 twin: $(READY) ## write the blocking client from the asynchronous one
 	@$(VENV)/bin/python tools/async_to_sync.py
 
-bench: $(READY) ## the benchmarks, beside ActiveMQ and RabbitMQ, in 40 minutes; ARGS="codec pending" for some
+bench: $(READY) $(COMPILED)/.ready ## the benchmarks, beside ActiveMQ and RabbitMQ, in 40 minutes; ARGS="codec pending" for some
 	@tools/debian_packages.sh $(DEBIAN_BENCH)
-	@$(VENV)/bin/python -m bench.run $(QUICK) $(ARGS)
+	@$(ON_COMPILED) $(VENV)/bin/python -m bench.run $(QUICK) $(ARGS)
 
 bench-quick: QUICK = --quick
 bench-quick: bench ## a first look at the comparisons, in less than 5 minutes

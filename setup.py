@@ -16,6 +16,7 @@ from setuptools.command.build_ext import build_ext
 HOT_MODULES = [
     "audit/events",
     "broker/acks",
+    "broker/broker",
     "broker/consumption",
     "broker/dispatch",
     "broker/handover",
@@ -25,6 +26,7 @@ HOT_MODULES = [
     "broker/paging",
     "broker/pending",
     "broker/queue",
+    "broker/registry",
     "broker/repetitions",
     "broker/router",
     "broker/session",
@@ -32,6 +34,7 @@ HOT_MODULES = [
     "broker/topic",
     "broker/transactions",
     "broker/transactor",
+    "clock",
     "destinations",
     "message",
     "runs",

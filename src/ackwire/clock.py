@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from ackwire.compilation import mypyc_attr
+
 
 class Timer(Protocol):
     """A call that is due later."""
@@ -61,6 +63,7 @@ class _ManualTimer:
         self.cancelled = True
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # tests let one drift
 class ManualClock:
     """Time that moves only when told to; timers run inside `advance`, in order of their due time."""
 

@@ -28,6 +28,10 @@ class Recent(OrderedDict[Key, Value], Generic[Key, Value]):
         self.changes = 0
         """How often something was set."""
 
+    def set_newest(self, key: Key, value: Value) -> None:
+        """Another value for the entry that was set last, as for message after message of one producer."""
+        OrderedDict.__setitem__(self, key, value)
+
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
         self.move_to_end(key)

@@ -8,7 +8,7 @@ For each segment the catalog counts what in it is alive, and for each place how 
 a million messages is a subtraction.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from heapq import merge
@@ -515,7 +515,7 @@ class Catalog:
         known = self.counts.get(producer)
         if known is None or known[0] <= count:
             if producer == self._newest_producer and known is not None:  # it is at the end already
-                OrderedDict.__setitem__(self.counts, producer, (count, segment))
+                self.counts.set_newest(producer, (count, segment))
             else:
                 self.counts[producer] = (count, segment)
                 self._newest_producer = producer
