@@ -77,7 +77,14 @@ class Books:
 
     def fresh(self, date: str) -> Path:
         """An empty folder to compute *date* in."""
-        folder = self.temporary / date
+        return self._empty(date)
+
+    def scratch(self, date: str) -> Path:
+        """An empty folder for what is needed while *date* is computed."""
+        return self._empty(f"{date}-scratch")
+
+    def _empty(self, name: str) -> Path:
+        folder = self.temporary / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder

@@ -1,7 +1,7 @@
 """Events as the broker wrote them become clean events: each once, and with an `order` over all runs of its broker.
 
 A file may be written twice when the broker is killed while it turns its spool into Parquet; the copies need not have
-the same borders. One narrow pass finds per file which numbers of which run it holds. Where no two files overlap and
+the same borders. It is known per file which numbers of which run it holds (`counting`). Where no two files overlap and
 each is dense, there is nothing to remove, and nothing is shuffled; only the numbers in doubt are made distinct.
 Files may come late: order is by run and number, never by arrival.
 """
@@ -36,8 +36,6 @@ _ISLANDS_MAX: Final = 100_000
 
 _CASES_MAX: Final = 16
 """Runs of one day that a case expression tells apart; more, and a join does."""
-
-_RESTORING: Final = ("started", "restored", "durable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +73,8 @@ def read_events(spark: "SparkSession", files: Sequence[str]) -> "DataFrame":
     return spark.read.schema(EVENT_COLUMNS).parquet(*files)
 
 
-def clean(raw: "DataFrame", runs_before: Runs, tally: "DataFrame | None" = None) -> Clean:
-    """Clean the events of one day; *runs_before* knows what earlier days held, *tally* has the spans if they are known.
-
-    A tally is any grouping of *raw* by `span_key` and more, with the sums of `span_sums`.
-    """
-    spans, newest_us = survey(raw.groupBy(*span_key()).agg(*span_sums()) if tally is None else _coarser(tally))
+def clean(raw: "DataFrame", spans: Sequence[Span], runs_before: Runs) -> Clean:
+    """Clean the events of one day, whose files have these *spans*; *runs_before* knows what earlier days held."""
     new: dict[str, list[Interval]] = {}
     doubtful: dict[str, list[Interval]] = {}
     for run in sorted({it.run for it in spans}):
@@ -105,52 +99,9 @@ def clean(raw: "DataFrame", runs_before: Runs, tally: "DataFrame | None" = None)
         ),
         repeated={run: counts[run] - size(its) for run, its in new.items() if counts[run] > size(its)},
         new=new,
-        newest_us=newest_us,
+        newest_us=max(it.ended_us for it in spans),
         is_raw=not any(doubtful.values()),
     )
-
-
-def span_key() -> "list[Column]":
-    """What tells the spans of raw events apart."""
-    return [F.col("_metadata.file_path").alias("file"), F.col("run"), F.col("broker")]
-
-
-def span_sums() -> "list[Column]":
-    """What a span is, as sums over its raw events."""
-    event = F.col("event")
-    return [
-        F.min("number").alias("first"),
-        F.max("number").alias("last"),
-        F.count("*").alias("events"),
-        F.sum("number").alias("total"),
-        F.min("time").alias("started"),
-        F.max("time").alias("ended"),
-        F.max((event == "stopped").cast("int")).alias("stopped"),
-        F.max((~event.isin(*_RESTORING)).cast("int")).alias("settled"),
-        F.max(F.when(event == "durable", F.col("count"))).alias("durable"),
-    ]
-
-
-def _coarser(tally: "DataFrame") -> "DataFrame":
-    """The spans of a finer grouping."""
-    lowest = (F.min(it).alias(it) for it in ("first", "started"))
-    highest = (F.max(it).alias(it) for it in ("last", "ended", "stopped", "settled", "durable"))
-    sums = (F.sum(it).alias(it) for it in ("events", "total"))
-    return tally.groupBy("file", "run", "broker").agg(*lowest, *highest, *sums)
-
-
-def survey(spans: "DataFrame") -> tuple[list[Span], int]:
-    """Which numbers of which run each file holds, and the time of the newest event."""
-    times = {f"{it}_us": F.unix_micros(it) for it in ("started", "ended")}
-    found = spans.withColumns(times).collect()
-    known = [
-        Span(
-            it["file"], it["run"], it["broker"], it["first"], it["last"], it["events"], it["total"], it["started_us"],
-            it["ended_us"], stopped=bool(it["stopped"]), settled=bool(it["settled"]), durable=it["durable"] or 0,
-        )
-        for it in found
-    ]  # fmt: skip
-    return known, max((it["ended_us"] for it in found), default=0)
 
 
 def _common(intervals: Sequence[Interval], before: Sequence[Interval]) -> list[Interval]:

@@ -21,27 +21,35 @@ from ackwire.errors import ConfigError
 from ackwire.spark.audit import advice, problems, reconciliation, tables
 from ackwire.spark.audit.books import Books, Day
 from ackwire.spark.audit.cleaning import Clean, clean, read_events
-from ackwire.spark.audit.lifecycles import Spots, lifecycles
+from ackwire.spark.audit.counting import Counting
+from ackwire.spark.audit.folding import Spot
+from ackwire.spark.audit.judging import COLUMNS
+from ackwire.spark.audit.lifecycles import write_lives
+from ackwire.spark.audit.local import in_workers, shares
+from ackwire.spark.audit.runs import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PENDING_AFTER: Final = timedelta(hours=1)
-_EVENTS_PER_PARTITION: Final = 300_000
-_UNIQUE: Final = (
-    "sequence", "message_id", "sent_time", "stored_time", "first_dispatch_time", "last_dispatch_time", "end_time",
-    "dispatch_latency_ms", "ack_latency_ms", "stored_order", "first_order", "last_order", "last_dispatch_order",
-    "first_end_order", "first_end_time", "end_order",
-)  # fmt: skip
-"""Columns of `messages` in which few values repeat: to look for repetitions costs time, and finds none."""
-
+_EVENTS_PER_PARTITION: Final = 1_000_000
 _SETTINGS: Final = {
-    # Rows go to the files of their partition as they come, and need not be sorted.
-    "spark.sql.maxConcurrentOutputFileWriters": "4",
     # Percentiles of many groups: what is held in memory is the values of one task, which is little.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
 }
 """While a day is computed."""
+
+_SMALL_MAX: Final = 100_000
+_SMALL: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""With so few events, to plan and to make code takes far longer than to go without."""
+
+_SHARES_MAX: Final = 1000
+"""Parts in which workers count events."""
 
 _AT_ONCE: Final = 2
 """Tables that are written beside the reconciliation."""
@@ -130,6 +138,12 @@ def _one_day(found: dict[str, dict[str, int]], books: Books, date: str) -> str:
     return date
 
 
+def _settings_for(events: int, at_once: int) -> dict[str, str]:
+    if events <= _SMALL_MAX:
+        return {**_SETTINGS, **_SMALL}
+    return {**_SETTINGS, "spark.sql.shuffle.partitions": str(max(at_once, events // _EVENTS_PER_PARTITION))}
+
+
 @contextmanager
 def _settings(spark: "SparkSession", chosen: dict[str, str]) -> Iterator[None]:
     usual = {name: spark.conf.get(name, None) for name in chosen}
@@ -164,6 +178,7 @@ class _DayJob:
         self._pending_after = int(pending_after.total_seconds())
         self._progress = progress
         self._computed = books.fresh(date)
+        self._scratch = books.scratch(date)
 
     def _tell(self, text: str) -> None:
         self._progress(f"{self._date}: {text}")
@@ -171,12 +186,11 @@ class _DayJob:
     def run(self, *, is_newest: bool) -> DayResult:
         self._tell(f"looking at {len(self._files)} files")
         raw = read_events(self._spark, list(self._files))
-        tally = tables.tally(raw).persist()
-        cleaned = clean(raw, self._books.runs_before(self._date), tally)
-        partitions = max(self._spark.sparkContext.defaultParallelism, cleaned.count // _EVENTS_PER_PARTITION)
-        with _settings(self._spark, {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}):
-            result = self._compute(cleaned, tally)
-        tally.unpersist()
+        counts, spans = self._count(list(self._files))
+        cleaned = clean(raw, spans, self._books.runs_before(self._date))
+        with _settings(self._spark, _settings_for(cleaned.count, self._spark.sparkContext.defaultParallelism)):
+            result = self._compute(cleaned, counts)
+        shutil.rmtree(self._scratch)
         self._books.write_runs(self._computed, cleaned.runs)
         self._keep_open()
         self._books.publish(
@@ -184,13 +198,23 @@ class _DayJob:
         )
         return result
 
-    def _compute(self, cleaned: Clean, tally: "DataFrame") -> DayResult:
+    def _count(self, files: list[str]) -> tuple[list[str], list[Span]]:
+        """Files of counts, and the spans."""
+        found = in_workers(self._spark, Counting(self._scratch).count, shares(files, _SHARES_MAX))
+        return [it for it, _ in found], [span for _, spans in found for span in spans]
+
+    def _compute(self, cleaned: Clean, count_files: list[str]) -> DayResult:
         self._tell(f"{cleaned.count:,} events: following each message")
         opened = self._opened()
-        all_counts = (tables.counts_of(tally) if cleaned.is_raw else tables.event_counts(cleaned.events)).persist()
+        files = list(self._files)
+        if not cleaned.is_raw:
+            cleaned.events.write.parquet(str(self._scratch / "clean"))
+            files = [str(it) for it in (self._scratch / "clean").glob("*.parquet")]
+            count_files, _ = self._count(files)
+        all_counts = tables.event_counts(self._spark, count_files).persist()
         spots = tables.spots(all_counts, opened)
         counts = tables.counted(all_counts)
-        lives = self._lives(cleaned, opened, spots)
+        lives = self._lives(cleaned, files, spots)
         self._tell("writing the tables")
         changes = tables.moved(lives).persist()
         figures = tables.consumer_figures(counts, lives, cleaned.newest_us).persist()
@@ -215,7 +239,7 @@ class _DayJob:
             result = self._result(cleaned, [it.asDict() for it in places], found)
             for it in writing:
                 it.result()
-        for kept in (all_counts, spots.rows, changes, figures, census):
+        for kept in (all_counts, changes, figures, census):
             kept.unpersist()
         return result
 
@@ -223,15 +247,15 @@ class _DayJob:
         folder = self._books.open_before(self._date)
         return None if folder is None else self._spark.read.parquet(str(folder)).where(F.col("subscriber") == "")
 
-    def _lives(self, cleaned: Clean, opened: "DataFrame | None", spots: Spots) -> "DataFrame":
-        lives = lifecycles(cleaned.events, opened, cleaned.runs, spots)
-        path = str(self._computed / "messages")
-        writer = lives.write.partitionBy("state")
-        for name in _UNIQUE:
-            writer = writer.option(f"parquet.enable.dictionary#{name}", "false")
-        writer.parquet(path)
-        # Read back what was written: it is smaller than a cache, and every step reads only the columns it needs.
-        return self._spark.read.schema(lives.schema).parquet(path)
+    def _lives(self, cleaned: Clean, files: list[str], spots: list[Spot]) -> "DataFrame":
+        before = self._books.open_before(self._date)
+        opened = [] if before is None else [str(it) for it in sorted(before.glob("*.parquet"))]
+        folder = self._computed / "messages"
+        write_lives(
+            self._spark, folder, self._scratch,
+            files=files, opened=opened, events=cleaned.count, runs=cleaned.runs, spots=spots,
+        )  # fmt: skip
+        return self._spark.read.schema(f"{COLUMNS}, state string").parquet(str(folder))
 
     def _write_tables(self, its: "dict[str, DataFrame]") -> None:
         for name, rows in its.items():

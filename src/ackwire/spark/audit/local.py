@@ -1,9 +1,9 @@
-"""Small tables that the job itself makes, as Spark's.
+"""Between the job and Spark: small tables that the job itself makes, and work on files that workers do in Python.
 
-They go to Spark as Arrow: from a list of rows Spark would start Python processes to convert them, for seconds.
+The tables go to Spark as Arrow: from a list of rows Spark would start Python processes to convert them, for seconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,3 +21,14 @@ def local_rows(spark: "SparkSession", rows: Sequence[tuple[Any, ...]], columns: 
     arrow = to_arrow_schema(schema, timezone="UTC")
     arrays = [pa.array([row[n] for row in rows], field.type) for n, field in enumerate(arrow)]
     return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=arrow), schema)
+
+
+def shares(files: Sequence[str], count: int) -> list[list[str]]:
+    """The files in at most *count* parts, neighbours together."""
+    size = max(1, -(-len(files) // count))
+    return [list(files[it : it + size]) for it in range(0, len(files), size)]
+
+
+def in_workers(spark: "SparkSession", do: Callable[[Sequence[str]], list[Any]], parts: list[list[str]]) -> list[Any]:
+    """What the workers say to whom the parts were given."""
+    return spark.sparkContext.parallelize(parts, len(parts)).flatMap(do).collect() if parts else []

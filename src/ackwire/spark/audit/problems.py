@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from ackwire.spark.audit.lifecycles import ENDS, KEY, LOST, PENDING, copy_events
+from ackwire.spark.audit.folding import ENDS
+from ackwire.spark.audit.judging import LOST, PENDING
+from ackwire.spark.audit.lifecycles import KEY, copy_events
 from ackwire.spark.audit.local import local_rows
 
 if TYPE_CHECKING:
@@ -92,9 +94,8 @@ def in_lives(lives: "DataFrame", newest_us: int, pending_after_seconds: int) -> 
 
 def in_order(events: "DataFrame", lives: "DataFrame", opened: "DataFrame | None") -> "DataFrame | None":
     """Copies that were dispatched again without having come back, or that ended twice: event by event, in order."""
-    again = F.col("dispatch_count") > 1
     after_end = (F.col("end_count") > 0) & (F.col("last_dispatch_order") > F.col("end_order"))
-    doubtful = lives.where(again | after_end | (F.col("end_count") > 1)).select(*KEY)
+    doubtful = lives.where(F.col("doubled") | after_end | (F.col("end_count") > 1)).select(*KEY)
     count = doubtful.count()
     if count == 0:
         return None

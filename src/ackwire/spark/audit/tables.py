@@ -6,20 +6,20 @@ happened to a place has no row. Percentiles are exact for up to ten thousand mes
 that within a ten-thousandth of the rank.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from ackwire.spark.audit.cleaning import span_key, span_sums
-from ackwire.spark.audit.lifecycles import ENDS, Spots, subscriber
+from ackwire.spark.audit import counting
+from ackwire.spark.audit.counting import COUNTED, SUMMED
+from ackwire.spark.audit.folding import Spot
+from ackwire.spark.audit.lifecycles import subscriber
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-COUNTED: Final = ("sent", "stored", "dispatched", "redelivered", *ENDS)
-"""Events that are counted; each has a column of its name."""
-_SUMMED: Final = (*COUNTED, "bytes_in", "bytes_out")
 _PERCENTS: Final = (50, 95, 99)
 _ACCURACY: Final = 10_000
 _MINUTE_SECONDS: Final = 60
@@ -31,44 +31,19 @@ SLOW_ACK_MS: Final = 1000.0
 """A consumer half of whose messages wait this long for their ack is slow."""
 
 
-def tally(raw: "DataFrame") -> "DataFrame":
-    """The spans of raw events and the counts of `event_counts` in one pass: sums per span, place, consumer, minute."""
-    return raw.groupBy(*span_key(), *_counts_key()).agg(*span_sums(), *_counts())
+def event_counts(spark: "SparkSession", files: Sequence[str]) -> "DataFrame":
+    """How many events of each kind, per broker, place, consumer and minute; *files* are of `counting`."""
+    counts = spark.read.schema(counting.COLUMNS).parquet(*files)
+    return counts.groupBy("broker", "place", "consumer", "minute").agg(*(F.sum(it).alias(it) for it in SUMMED))
 
 
-def counts_of(tally: "DataFrame") -> "DataFrame":
-    """What `event_counts` gives for the same events."""
-    return tally.groupBy("broker", "place", "consumer", "minute").agg(*(F.sum(it).alias(it) for it in _SUMMED))
-
-
-def event_counts(events: "DataFrame") -> "DataFrame":
-    """How many events of each kind, per broker, place (or destination sent to), consumer and minute.
-
-    Some rows count nothing: they name a place at which other things happened to copies.
-    """
-    return events.groupBy("broker", *_counts_key()).agg(*_counts())
-
-
-def _counts_key() -> "list[Column]":
-    place = F.coalesce("place", "destination").alias("place")
-    return [place, F.col("consumer"), _minute(F.col("time")).alias("minute")]
-
-
-def _counts() -> "list[Column]":
-    event = F.col("event")
-    return [
-        *(F.count(F.when(event == it, 1)).alias(it) for it in COUNTED),
-        F.sum(F.when(event == "stored", F.col("size")).otherwise(0)).alias("bytes_in"),
-        F.sum(F.when(event == "acked", F.col("size")).otherwise(0)).alias("bytes_out"),
-    ]
-
-
-def spots(all_counts: "DataFrame", opened: "DataFrame | None") -> Spots:
+def spots(all_counts: "DataFrame", opened: "DataFrame | None") -> list[Spot]:
     """The places and subscribers that `event_counts` and the copies of the day before know."""
     known = all_counts.select("broker", "place", subscriber().alias("subscriber"))
     if opened is not None:
         known = known.unionByName(opened.select("broker", "place", "subscriber"))
-    return Spots.of(known.where(F.col("place").isNotNull()).distinct().persist())
+    known = known.where(F.col("place").isNotNull() & F.col("subscriber").isNotNull()).distinct()
+    return [(it[0], it[1], it[2]) for it in known.collect()]
 
 
 def counted(all_counts: "DataFrame") -> "DataFrame":
@@ -87,7 +62,7 @@ def destinations_minute(counts: "DataFrame", lives: "DataFrame", changes: "DataF
     *changes* is `moved`.
     """
     key = ["broker", "place", "minute"]
-    sums = counts.groupBy(*key).agg(*(F.sum(it).alias(it) for it in _SUMMED))
+    sums = counts.groupBy(*key).agg(*(F.sum(it).alias(it) for it in SUMMED))
     out = _percentiles(
         lives.where(F.col("first_dispatch_time").isNotNull() & ~F.col("dispatched_before")),
         "first_dispatch_time", "dispatch_latency_ms", "store_to_dispatch", ["broker", "place"],
@@ -100,7 +75,7 @@ def destinations_minute(counts: "DataFrame", lives: "DataFrame", changes: "DataF
     up_to_now = Window.partitionBy("broker", "place").orderBy("minute").rowsBetween(Window.unboundedPreceding, 0)
     backlog = F.sum(F.coalesce("change", F.lit(0))).over(up_to_now)
     rows = joined.withColumn("backlog", backlog).where(F.col("minute") >= 0)
-    return _with_rates(rows, list(_SUMMED)).withColumnRenamed("place", "destination")
+    return _with_rates(rows, list(SUMMED)).withColumnRenamed("place", "destination")
 
 
 def held(lives: "DataFrame") -> "DataFrame":
