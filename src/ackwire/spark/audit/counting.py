@@ -29,7 +29,8 @@ COLUMNS: Final = "broker string, place string, consumer string, minute bigint, "
 _US_PER_MINUTE: Final = 60_000_000
 _OTHER: Final = len(COUNTED)
 _RESTORING: Final = ("started", "restored", "durable")
-_READ: Final = ("event", "run", "broker", "place", "destination", "consumer", "time", "number", "size", "count")
+_SPANNED: Final = ("event", "run", "broker", "time", "number", "count")
+_READ: Final = (*_SPANNED, "place", "destination", "consumer", "size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +47,31 @@ class Counting:
         spans: dict[str, Span] = {}
         paths = []
         for table in batches_of(file, _READ):
-            for span in _spans(file, table):
-                spans[span.run] = _merged(spans[span.run], span) if span.run in spans else span
+            _add(spans, file, table)
             path = self.work / f"{uuid.uuid4().hex}.parquet"
             pq.write_table(_counts(table), path, store_schema=False)
             paths.append(str(path))
         return [(path, list(spans.values()) if path == paths[-1] else []) for path in paths]
 
 
+def spans_of(files: Sequence[str]) -> list[Span]:
+    """What each of these files holds of each run."""
+    found: list[Span] = []
+    for file in files:
+        spans: dict[str, Span] = {}
+        for table in batches_of(file, _SPANNED):
+            _add(spans, file, table)
+        found += spans.values()
+    return found
+
+
+def _add(spans: dict[str, Span], file: str, table: pa.Table) -> None:
+    """Add more rows of a file to what is known of it, by run."""
+    for span in _spans(file, table):
+        spans[span.run] = _merged(spans[span.run], span) if span.run in spans else span
+
+
 def _spans(file: str, table: pa.Table) -> list[Span]:
-    """What one file holds of each run."""
     runs = as_codes(table["run"])
     run_of = runs.indices.to_numpy()
     event = {"stopped": 1, "durable": 2}

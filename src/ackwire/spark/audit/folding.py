@@ -8,7 +8,7 @@ are numbers throughout.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -45,12 +45,12 @@ _GREATEST: Final = (
     "stored_order", "last_order", "last_dispatch_us", "last_dispatch_order", "back_order", "restored_order",
     "restored_us", "end_packed", "carried", "dispatched_before", "last_step", "doubled",
 )  # fmt: skip
-_ADDED: Final = (
+ADDED: Final = (
     "dispatch_count", "redelivery_count", "end_count", "ack_count", "store_count", "sent_count",
 )  # fmt: skip
-SUMS: Final = (*_LEAST, *_GREATEST, *_ADDED)
+SUMS: Final = (*_LEAST, *_GREATEST, *ADDED)
 NONE: Final = {
-    **dict.fromkeys(_LEAST, np.iinfo(np.int64).max), **dict.fromkeys(_GREATEST, -1), **dict.fromkeys(_ADDED, 0),
+    **dict.fromkeys(_LEAST, np.iinfo(np.int64).max), **dict.fromkeys(_GREATEST, -1), **dict.fromkeys(ADDED, 0),
 }  # fmt: skip
 """What stands for null in the numbers; no order and no time is negative."""
 
@@ -180,7 +180,7 @@ def _copies(table: pa.Table) -> pa.Table:
     place = as_texts(table["place"])
     place = pc.if_else(pc.and_(pc.is_null(place), code == _SENT), as_texts(table["destination"]), place)
     table = table.set_column(table.schema.get_field_index("place"), "place", place)
-    is_other = pc.invert(pc.fill_null(pc.starts_with(place, "topic://"), False))  # noqa: FBT003
+    is_other = pc.invert(pc.fill_null(pc.starts_with(place, "topic://"), False))
     keep = pc.and_(pc.is_valid(place), pc.or_(is_other, pc.is_valid(table["consumer"])))
     keep = pc.and_(pc.and_(keep, pc.is_valid(table["sequence"])), pa.array(code > 0))
     return table.append_column("code", pa.array(code)).filter(keep).combine_chunks()
@@ -200,8 +200,9 @@ def as_codes(column: Any) -> pa.DictionaryArray:
 def mapped(column: Any, values: dict[str, int]) -> Numbers:
     """A number for each text, 0 for those that have none."""
     coded = as_codes(column)
-    found = np.array([*(values.get(it, 0) for it in coded.dictionary.to_pylist()), 0], np.int64)
-    return found[coded.indices.fill_null(len(found) - 1).to_numpy()]
+    found: Numbers = np.array([*(values.get(it, 0) for it in coded.dictionary.to_pylist()), 0], np.int64)
+    where: Numbers = coded.indices.fill_null(len(found) - 1).to_numpy()
+    return found[where]
 
 
 def _of_events(table: pa.Table, spot: Numbers, order: Numbers) -> Rows:
@@ -248,7 +249,7 @@ def _of_opened(table: pa.Table, spot: Numbers) -> Rows:
     """Copies as they stood at the end of the day before."""
     zero = np.zeros(len(table), np.int64)
     own = {it: zero + NONE[it] for it in ("end_packed", "first_end_order", "first_end_us")}
-    own |= {it: zero for it in ("end_count", "ack_count", "store_count", "sent_count", "doubled")}
+    own |= dict.fromkeys(("end_count", "ack_count", "store_count", "sent_count", "doubled"), zero)
     sums = {}
     for name in SUMS:
         column = name.replace("_us", "_time")
@@ -287,7 +288,7 @@ def folded(rows: Rows) -> Rows:
     sums["doubled"] = np.maximum(sums["doubled"], _doubled(copy, sums))
     total = {it: np.minimum.reduceat(sums[it], starts) for it in _LEAST}
     total |= {it: np.maximum.reduceat(sums[it], starts) for it in _GREATEST}
-    total |= {it: np.add.reduceat(sums[it], starts) for it in _ADDED}
+    total |= {it: np.add.reduceat(sums[it], starts) for it in ADDED}
 
     def of_last(name: str) -> pa.Array:
         """Where the row is that has the greatest value."""

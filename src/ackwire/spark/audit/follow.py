@@ -26,7 +26,9 @@ from pyspark.sql import functions as F
 
 from ackwire.errors import ConfigError
 from ackwire.spark.audit.cleaning import EVENT_COLUMNS, clean, read_events
+from ackwire.spark.audit.counting import spans_of
 from ackwire.spark.audit.hourly import Count, HourlyCounts
+from ackwire.spark.audit.local import SHARES_MAX, in_workers, shares
 from ackwire.spark.audit.watch import COUNTED, HANDLED, MINUTE_US, Alert, Fact, Facts, Thresholds, Watch, present_runs
 
 if TYPE_CHECKING:
@@ -141,7 +143,8 @@ class Follower:
 
     def _facts(self, batch: int, files: Sequence[str]) -> Facts:
         known = self.watch.runs
-        cleaned = clean(read_events(self._spark, files), known)
+        spans = in_workers(self._spark, spans_of, shares(files, SHARES_MAX))
+        cleaned = clean(read_events(self._spark, files), spans, known)
         newest = {it.broker: 0 for it in cleaned.runs.by_name.values()}
         for name in cleaned.new:
             run = cleaned.runs.by_name[name]

@@ -25,7 +25,7 @@ from ackwire.spark.audit.counting import Counting
 from ackwire.spark.audit.folding import Spot
 from ackwire.spark.audit.judging import COLUMNS
 from ackwire.spark.audit.lifecycles import write_lives
-from ackwire.spark.audit.local import in_workers, shares
+from ackwire.spark.audit.local import SHARES_MAX, in_workers, shares
 from ackwire.spark.audit.runs import Span
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ _SMALL: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """With so few events, to plan and to make code takes far longer than to go without."""
-
-_SHARES_MAX: Final = 1000
-"""Parts in which workers count events."""
 
 _AT_ONCE: Final = 2
 """Tables that are written beside the reconciliation."""
@@ -200,7 +197,7 @@ class _DayJob:
 
     def _count(self, files: list[str]) -> tuple[list[str], list[Span]]:
         """Files of counts, and the spans."""
-        found = in_workers(self._spark, Counting(self._scratch).count, shares(files, _SHARES_MAX))
+        found = in_workers(self._spark, Counting(self._scratch).count, shares(files, SHARES_MAX))
         return [it for it, _ in found], [span for _, spans in found for span in spans]
 
     def _compute(self, cleaned: Clean, count_files: list[str]) -> DayResult:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ackwire.spark.audit.folding import CODE_BITS, ENDS, NONE, Numbers, Rows, Spot, rows_of_bucket
+from ackwire.spark.audit.folding import ADDED, CODE_BITS, ENDS, NONE, Numbers, Rows, Spot, rows_of_bucket
 from ackwire.spark.audit.runs import NUMBER_BITS, Ends
 
 PENDING: Final = "pending"
@@ -33,7 +33,6 @@ _KIND_CODES: Final = {kind: code for code, kind in enumerate(_KINDS)}
 
 _NEVER: Final = np.iinfo(np.int64).max
 _TIME: Final = pa.timestamp("us", "UTC")
-_KINDS_OF_COLUMNS: Final = {"string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_()}
 
 COLUMNS: Final = (
     "broker string, place string, sequence bigint, subscriber string, message_id string, destination string, "
@@ -84,7 +83,7 @@ class Judge:
         sums, texts = rows.sums, rows.texts
         names = [pa.array(it).dictionary_encode().take(rows.spot) for it in zip(*self.spots, strict=True)]
         is_topic = np.array([bool(it[2]) for it in self.spots])[rows.spot]
-        persistent = _plain(pc.fill_null(pc.coalesce(texts["persistent"], texts["e_persistent"]), True))  # noqa: FBT003
+        persistent = _plain(pc.fill_null(pc.coalesce(texts["persistent"], texts["e_persistent"]), True))
         gone = self._gone(rows)
         # What a start found was on the disk; a topic's copies for subscribers that are not durable never are.
         is_kept = persistent & ~is_topic
@@ -125,20 +124,15 @@ class Judge:
         # Not of an end that a crash has undone.
         for name in ("consumer", "connection", "client_id", "ack_type", "cause"):
             columns[name] = texts[name] if is_ended.all() else pc.if_else(is_ended, _texts(texts[name]), None)
-        for name in _NAMES:
-            if name not in columns:
-                is_time = name.endswith("_time")
-                values = sums[name.replace("_time", "_us")]
-                values = (
-                    np.where(values == NONE[name.replace("_time", "_us")], -1, values)
-                    if name not in _COUNTS
-                    else values
-                )
-                columns[name] = _time(values) if is_time else _nullable(values)
+        for name in (it for it in _NAMES if it not in columns):
+            sum_name = name.replace("_time", "_us")
+            values = sums[sum_name]
+            array = pa.array(values, mask=None if name in ADDED else values == NONE[sum_name])
+            columns[name] = array.cast(_TIME) if name.endswith("_time") else array
         return pa.table({name: columns[name] for name in _NAMES})
 
     def _gone(self, rows: Rows) -> dict[str, Numbers]:
-        """The order and time at which the leftovers of the run that has told of a copy last are gone; -1: they are not."""
+        """When leftovers of the run that has told of a copy last are gone, as order and time; -1 if they are not."""
         brokers = {broker: number for number, broker in enumerate(sorted({it.broker for it in self.ends}))}
         broker = np.array([brokers[it[0]] for it in self.spots])[rows.spot]
         key = (broker << 20) + (rows.sums["last_order"] >> NUMBER_BITS)
@@ -156,9 +150,6 @@ class Judge:
             "other_us": values([it.other_gone_us for it in ends]),
             "durable": values([it.durable_order for it in ends]),
         }
-
-
-_COUNTS: Final = ("dispatch_count", "redelivery_count", "end_count", "ack_count", "store_count", "sent_count")
 
 
 def _first_of(texts: dict[str, Any], name: str, other: str) -> Any:

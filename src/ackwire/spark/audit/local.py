@@ -4,7 +4,7 @@ The tables go to Spark as Arrow: from a list of rows Spark would start Python pr
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -12,6 +12,10 @@ from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+SHARES_MAX: Final = 1000
+"""Parts in which workers look at files."""
 
 
 def local_rows(spark: "SparkSession", rows: Sequence[tuple[Any, ...]], columns: str) -> "DataFrame":
