@@ -25,7 +25,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> "Iterator[SparkSession]":
     from ackwire.spark.session import session
 
-    running = session("tests", "local[2]", **{"spark.sql.streaming.stopTimeout": "30s"})
+    with pytest.MonkeyPatch.context() as patched:
+        # Half of the processor time of these tests would go into optimising code that runs for milliseconds; and it is
+        # this Java that the tests of the audit get, too, if they run in the same process.
+        patched.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        running = session("tests", "local[2]", **{"spark.sql.streaming.stopTimeout": "30s"})
     yield running
     running.stop()
 
