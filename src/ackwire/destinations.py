@@ -57,6 +57,10 @@ class Destination:
     def __repr__(self) -> str:
         return f"{self.kind.value}://{self.name}"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Spark sends some to its workers."""
+        return Destination, (self.kind, self.name)
+
     @property
     def is_composite(self) -> bool:
         """True for `A,B,topic://C`: one name, several destinations."""

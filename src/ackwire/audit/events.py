@@ -100,6 +100,12 @@ class AuditLog:
         self._words = _Numbers(self._define_word)
         self._contents: dict[tuple[bytes, str, str | None], int] = {}
         """Origins by what they say: others of the same content come and go."""
+        self._last_place: AuditedPlace | None = None
+        self._last_place_number = NONE
+        self._last_origin: Origin | None = None
+        self._last_origin_number = NONE
+        self._last_consumer: Subscription | None = None
+        self._last_consumer_number = NONE
         self._tables = (self._places, self._origins, self._consumers, self._words)
         self._advisories: set[int] = set()
         """Origins whose messages are the broker's own."""
@@ -115,56 +121,15 @@ class AuditLog:
 
     # ---- what happens ------------------------------------------------------------------------------------------
 
-    # `arrived` and `acked` are `_one`, written out: every message passes both, and a call more is felt.
-
     def arrived(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
         if message is self.coming:
             self.coming = None
-            events, kind = 3, _GOES_ON_NOW
+            self._one(3, _GOES_ON_NOW, self._place(place), message, self._consumer(subscription))
         else:
-            events, kind = 2, _GOES_ON
-        records = self._records
-        records.append(
-            _hot(
-                events,
-                kind,
-                message.persistent,
-                message.priority,
-                self._places[place],
-                self._origins[message.origin],
-                self._consumers[subscription],
-                len(message.frame),
-                0,
-                message.key[-8:],
-                message.sequence,
-                message.timestamp,
-                self._now_ns(),
-            )
-        )
-        if len(records) >= _RECORDS_MAX:
-            self.flush()
+            self._one(2, _GOES_ON, self._place(place), message, self._consumer(subscription))
 
     def acked(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
-        records = self._records
-        records.append(
-            _hot(
-                1,
-                _ACKED,
-                message.persistent,
-                message.priority,
-                self._places[place],
-                self._origins[message.origin],
-                self._consumers[subscription],
-                len(message.frame),
-                message.redelivery_counter,
-                message.key[-8:],
-                message.sequence,
-                message.timestamp,
-                self._now_ns(),
-            )
-        )
-        if len(records) >= _RECORDS_MAX:
-            self.flush()
+        self._one(1, _ACKED, self._place(place), message, self._consumer(subscription))
 
     def sent(self, message: Message) -> None:
         self.coming = None
@@ -173,16 +138,16 @@ class AuditLog:
     def stored(self, place: AuditedPlace, message: Message) -> None:
         if message is self.coming:
             self.coming = None
-            self._one(2, _STORED_NOW, self._places[place], message, NONE)
+            self._one(2, _STORED_NOW, self._place(place), message, NONE)
         else:
-            self._one(1, _STORED, self._places[place], message, NONE)
+            self._one(1, _STORED, self._place(place), message, NONE)
 
     def dispatched(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
-        self._one(1, _DISPATCHED, self._places[place], message, self._consumers[subscription])
+        self._one(1, _DISPATCHED, self._place(place), message, self._consumer(subscription))
 
     def published(self, message: Message, subscription: "Subscription") -> None:
-        if self._origins[message.origin] not in self._advisories:
-            self._one(1, _DISPATCHED, NONE, message, self._consumers[subscription])
+        if self._origin(message.origin) not in self._advisories:
+            self._one(1, _DISPATCHED, NONE, message, self._consumer(subscription))
 
     def _one(self, events: int, kind: int, place: int, message: Message, consumer: int) -> None:
         records = self._records
@@ -193,7 +158,7 @@ class AuditLog:
                 message.persistent,
                 message.priority,
                 place,
-                self._origins[message.origin],
+                self._origin(message.origin),
                 consumer,
                 len(message.frame),
                 message.redelivery_counter,
@@ -205,6 +170,26 @@ class AuditLog:
         )
         if len(records) >= _RECORDS_MAX:
             self.flush()
+
+    # What one message has, the next one has too, nearly always.
+
+    def _place(self, place: AuditedPlace) -> int:
+        if place is not self._last_place:
+            self._last_place_number = self._places[place]
+            self._last_place = place
+        return self._last_place_number
+
+    def _origin(self, origin: Origin) -> int:
+        if origin is not self._last_origin:
+            self._last_origin_number = self._origins[origin]
+            self._last_origin = origin
+        return self._last_origin_number
+
+    def _consumer(self, subscription: "Subscription") -> int:
+        if subscription is not self._last_consumer:
+            self._last_consumer_number = self._consumers[subscription]
+            self._last_consumer = subscription
+        return self._last_consumer_number
 
     def acked_all(
         self,
@@ -347,6 +332,7 @@ class AuditLog:
 
     def _define_anew(self) -> None:
         """A new chunk, or a part of the last one was lost: nothing is known there."""
+        self._last_place = self._last_origin = self._last_consumer = None
         for table in self._tables:
             table.restart()
         self._contents.clear()

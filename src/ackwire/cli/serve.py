@@ -7,6 +7,7 @@ signal the process and then its whole group, so what follows within a moment is 
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 EXIT_STORE_FAILED: Final = 74
 """The store could not write or sync: nothing more was acknowledged. The number is that of EX_IOERR."""
+
+_GC_THRESHOLDS: Final = (50_000, 20, 20)
+"""Objects made and not freed before the youngest are looked at (a millisecond), and how often the older ones are."""
 
 SAME_SIGNAL_SECONDS: Final = 0.25
 """Signals this close together are one: nobody presses Ctrl-C twice that fast."""
@@ -63,7 +67,22 @@ async def _serve_until_signal(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, signals.on_signal, signum)
-    await app.serve(settings, ready=_print_ready, stop=signals.stop)
+
+    def ready(serving: "Serving") -> None:
+        _settle_garbage_collection()
+        _print_ready(serving)
+
+    await app.serve(settings, ready=ready, stop=signals.stop)
+
+
+def _settle_garbage_collection() -> None:
+    """What is there stays, and is not looked at again; messages are in no cycles, so it is enough to look rarely.
+
+    Python's own rule, every 700 objects, takes a sixth of the time that a message takes.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 class StopSignals:
