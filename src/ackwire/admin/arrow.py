@@ -1,8 +1,8 @@
 """Messages over HTTP as Arrow IPC streams: ranges that are read, and parts that are staged.
 
-A range is read some rows at a time, and everybody else gets a turn in between; several slices become one record batch,
-so that readers get good ones. What goes wrong before the first row is an answer with a status; what goes wrong later
-breaks the stream off.
+A range is read some rows at a time, and everybody else gets a turn in between; several such slices become one record
+batch, so that readers get good ones. What goes wrong before the first row is an answer with a status; what goes wrong
+later breaks the stream off.
 
 What is staged is checked before pyarrow works on it: no compression, no dictionaries and no views, which could make
 much of little. pyarrow is loaded when it is needed first.
@@ -24,12 +24,13 @@ from ackwire.wire.openwire.limits import WireLimits
 
 CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"
 
-_ROWS_PER_TURN: Final = 256
+_ROWS_PER_TURN: Final = 512
 _ROWS_AT_FIRST: Final = 16
 """Nobody knows yet how large they are."""
 _BYTES_PER_TURN: Final = MIB
-_BATCH_ROWS: Final = 8000
-_BATCH_BYTES: Final = 4 * MIB
+_BATCH_ROWS: Final = 2000
+_BATCH_BYTES: Final = 2 * MIB
+"""A batch is made in one turn."""
 _STAGED_ROWS_PER_TURN: Final = 512
 _ROWS_MAX_PER_BYTE: Final = 1
 """Rows of a body for each of its bytes: columns without buffers could claim any number."""
@@ -106,17 +107,15 @@ async def _stream(source: Source, rows: Rows | None, limits: WireLimits) -> Asyn
     from ackwire.tabular.reading import RowReader
     from ackwire.tabular.schema import MESSAGE
 
-    reader, lot = RowReader(limits), _Lot()
+    reader = RowReader(limits, bytes_max=_BATCH_BYTES, rows_max=_BATCH_ROWS)
     yield memoryview(MESSAGE.serialize())
     while rows is not None:
-        for batch in reader.batches(rows, _BATCH_BYTES):
-            lot.add(batch)
-            if lot.is_full:
-                yield lot.take()
+        for batch in reader.add(rows):
+            yield memoryview(batch.serialize())
         await asyncio.sleep(0)
         rows = source.next(_next_limit(rows))
-    if lot.rows:
-        yield lot.take()
+    if (batch := reader.rest()) is not None:
+        yield memoryview(batch.serialize())
     yield _END_OF_STREAM
 
 
@@ -124,33 +123,6 @@ def _next_limit(rows: Rows) -> int:
     """How many rows to ask for, judging from the last ones: a turn has a limit in bytes, too."""
     size_bytes = sum(len(frame) for _, frame, _ in rows)
     return max(1, min(_ROWS_PER_TURN, _BYTES_PER_TURN * len(rows) // max(1, size_bytes))) if rows else _ROWS_AT_FIRST
-
-
-@final
-class _Lot:
-    """Batches that become one."""
-
-    def __init__(self) -> None:
-        self._batches: list[Any] = []
-        self._bytes = 0
-        self.rows = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self.rows >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES
-
-    def add(self, batch: Any) -> None:
-        self._batches.append(batch)
-        self._bytes += batch.nbytes
-        self.rows += batch.num_rows
-
-    def take(self) -> Any:
-        """All of it as one encoded record batch; the lot is empty afterwards."""
-        import pyarrow as pa
-
-        whole = self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
-        self._batches, self._bytes, self.rows = [], 0, 0
-        return memoryview(whole.serialize())
 
 
 # ---- staging ---------------------------------------------------------------------------------------------------

@@ -36,8 +36,15 @@ def rows_to_batch(rows: Sequence[Row], limits: WireLimits = DEFAULT_LIMITS) -> A
 class RowReader:
     """Makes batches, and remembers what repeats from one to the next: for one stream of rows."""
 
-    def __init__(self, limits: WireLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, limits: WireLimits = DEFAULT_LIMITS, *, bytes_max: int = BATCH_BYTES_USUAL, rows_max: int = 1 << 31
+    ) -> None:
+        """Batches that `add` makes have about *bytes_max* bytes, a row more at most, or *rows_max* rows."""
         self._decoder = RowDecoder(limits)
+        self._bytes_max = bytes_max
+        self._rows_max = rows_max
+        self._columns = self._decoder.columns()
+        self._rows: list[Row] = []
 
     def batch(self, rows: Sequence[Row]) -> Any:
         """As `rows_to_batch`."""
@@ -52,18 +59,23 @@ class RowReader:
                 )
         return _batch(rows, columns)
 
-    def batches(self, rows: Iterable[Row], bytes_max: int = BATCH_BYTES_USUAL) -> Iterator[Any]:
-        """*rows* in batches of about *bytes_max*, a row more at most; what is compressed counts as what it becomes."""
-        columns = self._decoder.columns()
-        taken: list[Row] = []
+    def add(self, rows: Iterable[Row]) -> Iterator[Any]:
+        """Take more rows; the batches that are full now. What is compressed counts as what it becomes."""
+        columns, taken = self._columns, self._rows
         for row in rows:
             columns.add(row[1])
             taken.append(row)
-            if columns.size_bytes >= bytes_max:
-                yield _batch(taken, columns)
-                columns, taken = self._decoder.columns(), []
-        if taken:
-            yield _batch(taken, columns)
+            if columns.size_bytes >= self._bytes_max or len(taken) >= self._rows_max:
+                yield self.rest()
+                columns, taken = self._columns, self._rows
+
+    def rest(self) -> Any | None:
+        """A batch of what is in none yet; None if there is nothing."""
+        if not self._rows:
+            return None
+        batch = _batch(self._rows, self._columns)
+        self._columns, self._rows = self._decoder.columns(), []
+        return batch
 
 
 def _batch(rows: Sequence[Row], columns: RowColumns) -> Any:

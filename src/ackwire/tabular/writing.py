@@ -64,7 +64,7 @@ _TEXT: Final = commands.ActiveMQTextMessage.TYPE_ID
 _MAP_TYPE: Final = pa.map_(pa.string(), pa.string())
 _OWN_COLUMNS: Final = {"JMSXGroupID": "group_id", "JMSXGroupSeq": "group_sequence"}
 _BROKERS_OWN: Final = ("JMSXDeliveryCount", "JMSXUserID")
-_SCHEDULING: Final[dict[str, type[int]]] = {
+_SCHEDULING: Final[dict[str, Callable[[Any], Value]]] = {
     "AMQ_SCHEDULED_DELAY": Long,
     "AMQ_SCHEDULED_PERIOD": Long,
     "AMQ_SCHEDULED_REPEAT": Int,

@@ -405,7 +405,8 @@ def test_a_body_that_inflates_beyond_the_limit_is_undecodable() -> None:
 def test_batches_are_cut_by_the_size_of_what_they_become() -> None:
     big = replace(HELLO, content=bodies.encode_text("x" * 10_000, compressed=True), compressed=True)
     rows = [(number, canonical(big), 0) for number in range(5)]
-    batches = list(RowReader().batches(rows, bytes_max=15_000))
+    reader = RowReader(bytes_max=15_000)
+    batches = [*reader.add(rows), reader.rest()]
     assert [batch.num_rows for batch in batches] == [2, 2, 1]
     assert [number for batch in batches for number in batch.column("sequence").to_pylist()] == [0, 1, 2, 3, 4]
 
