@@ -15,6 +15,8 @@ from setuptools.command.build_ext import build_ext
 
 HOT_MODULES = [
     "audit/events",
+    "audit/records",
+    "audit/spool",
     "broker/acks",
     "broker/broker",
     "broker/consumption",

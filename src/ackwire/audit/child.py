@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, final
 
-_NICENESS: Final = 10
+_NICENESS: Final = 19
 _LINE_BYTES_MAX: Final = 65_536
 _STOP_SECONDS: Final = 10.0
 _READY: Final = "ready"
@@ -116,6 +116,8 @@ def main() -> None:
         _tell(sys.stdout.buffer, str(error))
         return
     os.nice(_NICENESS)
+    with suppress(AttributeError, OSError):  # Linux: only what nobody else wants; the spool waits on disk meanwhile
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     _tell(sys.stdout.buffer, _READY)
     while line := sys.stdin.buffer.readline(_LINE_BYTES_MAX):
         chunk, directory = json.loads(line)
