@@ -10,7 +10,7 @@ DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium
 # The package as pip installs it, hot modules compiled, apart from the tree that is edited.
 COMPILED := build/compiled
 ON_COMPILED := PYTHONPATH=$(CURDIR)/$(COMPILED)
-TESTS_IN_PROCESS := tests/unit tests/contract tests/faults tests/model tests/simulation
+TESTS_IN_PROCESS := tests/unit tests/contract tests/faults tests/model tests/simulation tests/fuzz
 # RabbitMQ too, but only to compare with.
 DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java
 

@@ -8,6 +8,7 @@ installation is for people who change the source: it is compiled only if asked f
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -38,7 +39,6 @@ HOT_MODULES = [
     "broker/topic",
     "broker/transactions",
     "broker/transactor",
-    "clock",
     "destinations",
     "message",
     "runs",
@@ -50,7 +50,6 @@ HOT_MODULES = [
     "store/journal/segment",
     "store/journal/unwritten",
     "store/journal/writer",
-    "store/stats",
     "store/temp",
     "tabular/writing",
     "wire/buffer",
@@ -107,6 +106,8 @@ class AllOrNone(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
+        for old in Path(self.build_lib).rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"):
+            old.unlink()  # of an earlier build, with other modules perhaps
         try:
             super().run()
         except Exception as error:

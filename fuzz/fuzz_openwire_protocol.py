@@ -18,6 +18,7 @@ with atheris.instrument_imports(include=["ackwire"]):
     from ackwire.wire.openwire.marshal import Codec
     from ackwire.wire.openwire.negotiation import Agreement, Preferences
     from ackwire.wire.openwire.protocol import Consumer, Event, OpenWireProtocol
+    from tests.helpers.compilation import attributes_of
 
 LIMITS: Final = WireLimits(frame_bytes_max=1 << 16, cache_bytes_max=1 << 16, nesting_max=16)
 
@@ -36,7 +37,7 @@ def comparable(event: Event) -> object:
     if isinstance(event, Message):
         return event.frame, event.key
     if isinstance(event, Ack):
-        return tuple(getattr(event, name) for name in Ack.__slots__)
+        return tuple(getattr(event, name) for name in attributes_of(Ack))
     return event
 
 

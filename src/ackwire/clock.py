@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from ackwire.compilation import mypyc_attr
-
 
 class Timer(Protocol):
     """A call that is due later."""
@@ -63,7 +61,6 @@ class _ManualTimer:
         self.cancelled = True
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # tests let one drift
 class ManualClock:
     """Time that moves only when told to; timers run inside `advance`, in order of their due time."""
 

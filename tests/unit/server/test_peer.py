@@ -24,6 +24,7 @@ from ackwire.wire.openwire.negotiation import Agreement, Preferences, offer
 from ackwire.wire.openwire.primitives import decode_map
 from ackwire.wire.openwire.protocol import Event, OpenWireProtocol
 from ackwire.wire.openwire.structures import Structure
+from tests.helpers.compilation import pure_only
 
 SIZE_BYTES = 4
 
@@ -569,6 +570,7 @@ def test_connection_over_the_limit_is_aborted_and_does_not_count(
     assert caplog.messages == ["peer 192.0.2.7:4711 refused: tcp://127.0.0.1:0 has 1 connections, its limit"]
 
 
+@pure_only
 def test_error_of_our_own_ends_this_connection_only_and_is_loud(
     stage: Director, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
