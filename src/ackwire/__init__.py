@@ -4,6 +4,7 @@ The blocking client is here, `ackwire.connect`; the one for asyncio has the same
 """
 
 from importlib.metadata import version as _version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = _version("ackwire")
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """The client's names, loaded when first asked for: a broker does not need them."""
-    import ackwire.client as client
+    if not Path(__file__).with_name(f"{name}.py").exists():  # `from ackwire import logs` asks here first
+        import ackwire.client as client
 
-    if name in client.__all__:
-        return getattr(client, name)
+        if name in client.__all__:
+            return getattr(client, name)
     raise AttributeError(f"module 'ackwire' has no attribute {name!r}")

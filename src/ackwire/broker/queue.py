@@ -33,6 +33,7 @@ from ackwire.policy import DestinationPolicy
 from ackwire.runs import Runs, sequences_of
 from ackwire.selector import Selector
 from ackwire.store.contract import Place, Store, WaitingMessage
+from ackwire.values import Value
 
 _PRIORITY_LEVELS: Final = 10
 _NO_LIMIT: Final = 1 << 62
@@ -74,6 +75,10 @@ class Holder(Protocol):
         ...
 
 
+def _nothing(_name: str) -> Value:
+    return None
+
+
 @final
 class Queue:
     """One queue and its consumers."""
@@ -97,6 +102,9 @@ class Queue:
         self._store = store
         self._clock = clock
         self._editor = editor
+        self._last_looked_up: Message | None = None
+        self._last_frame = b""
+        self._lookup: Callable[[str], Value] = _nothing
         self._events = events
         self._flow = pager.flow
         levels = _PRIORITY_LEVELS if policy.prioritized else 1
@@ -413,12 +421,19 @@ class Queue:
 
     def _is_for(self, lane: Lane, message: Message) -> bool:
         """Whether somebody in *lane* may have *message*."""
-        if lane.selector is not None and not lane.selector.matches(self._editor.lookup(message)):
+        if lane.selector is not None and not lane.selector.matches(self._looked_up(message)):
             return False
         if message.group_id is None:
             return True
         owner = self._groups.owner(message.group_id)
         return owner is None or self._lane_of(owner) is lane
+
+    def _looked_up(self, message: Message) -> Callable[[str], Value]:
+        """What selectors see of *message*; a new one is held against those of all lanes, and decoded once."""
+        if message is not self._last_looked_up or message.frame is not self._last_frame:
+            self._lookup = self._editor.lookup(message)
+            self._last_looked_up, self._last_frame = message, message.frame
+        return self._lookup
 
     def _hand_over(self, message: Message, subscription: QueueSubscription, now_ms: int) -> None:
         """Send *message* to *subscription*, or to the owner of its group (H3)."""

@@ -10,13 +10,16 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ackwire import __version__
-from ackwire.cli import audit, browse, config, receive, request, send, serve, store, subscribe, transaction, why
+from ackwire.cli import serve
 from ackwire.compilation import compiled_modules
 from ackwire.errors import ConfigError
 from ackwire.logs import escape
+
+if TYPE_CHECKING:
+    from ackwire.cli.config import Commands
 
 _DESCRIPTION: Final = "Ackwire, a message broker that ActiveMQ clients can use unchanged."
 
@@ -41,7 +44,8 @@ Each command explains itself: ackwire serve --help
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command (`sys.argv` unless *arguments* are given) and return the exit code."""
     try:
-        args = _parser().parse_args(arguments)
+        arguments = sys.argv[1:] if arguments is None else arguments
+        args = _parser(is_serving=arguments[:1] == ["serve"]).parse_args(arguments)
         exit_code: int = args.run(args)
         sys.stdout.flush()
     except ConfigError as error:
@@ -80,7 +84,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {escape(message)} (see {self.prog} --help)\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(*, is_serving: bool = False) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="ackwire",
         description=_DESCRIPTION,
@@ -91,20 +95,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
     serve.add_command(commands)
-    config.add_command(commands)
-    why.add_command(commands)
-    transaction.add_command(commands)
-    store.add_command(commands)
-    audit.add_command(commands)
-    send.add_command(commands)
-    receive.add_command(commands)
-    browse.add_command(commands)
-    request.add_command(commands)
-    subscribe.add_command(commands)
+    if not is_serving:
+        _add_other_commands(commands)
+    return parser
+
+
+def _add_other_commands(commands: "Commands") -> None:
+    """Imported here, so that a broker starts without loading a client, which takes as long as the rest of it."""
+    from ackwire.cli import audit, browse, config, receive, request, send, store, subscribe, transaction, why
+
+    for module in (config, why, transaction, store, audit, send, receive, browse, request, subscribe):
+        module.add_command(commands)
     version = commands.add_parser("version", help="print the version of Ackwire and of Python")
     version.add_argument("-v", "--verbose", action="store_true", help="and whether the broker is compiled")
     version.set_defaults(run=_run_version)
-    return parser
 
 
 def _version() -> str:
