@@ -138,7 +138,7 @@ class FaultyProxy:
             pair.muted.update(ways)
 
     def truncate_next(self, way: Way) -> None:
-        """Forward only part of what comes next, and break."""
+        """Forward only part of the command that comes next, and break."""
         for pair in self._current():
             pair.truncated.add(way)
 
@@ -239,7 +239,8 @@ class FaultyProxy:
     def _pass_on(self, pair: _Pair, way: Way, data: bytes, target: socket.socket) -> bool:
         """Forward *data*, or do what is due to it; whether to go on."""
         if way in pair.truncated:
-            target.sendall(data[: self._random.randrange(len(data))])
+            first_command = min(len(data), 4 + int.from_bytes(data[:4]))  # others may have come with it
+            target.sendall(data[: self._random.randrange(first_command)])
             return False
         if pair.fault is not None and way is pair.fault_way:
             pair.bytes_before_fault -= len(data)
