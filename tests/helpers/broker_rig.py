@@ -284,8 +284,9 @@ class BrokerRig:
         store: MemoryStore | None = None,
         temp: Spill | None = None,
         audit: Audit | None = None,
+        is_audited: bool = True,
     ) -> None:
-        self.audit: Any = audit or RecordedAudit()
+        self.audit: Any = (audit or RecordedAudit()) if is_audited else None
         """What was told of every message; `audit.check(broker)` holds it against what is there."""
         self.clock = clock or ManualClock()
         self.store = store or MemoryStore()
