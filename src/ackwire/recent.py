@@ -25,17 +25,17 @@ class Recent(OrderedDict[Key, Value], Generic[Key, Value]):
         super().__init__()
         self._limit = limit
         self._on_forgotten = on_forgotten
+        self._newest: Key | None = None
         self.changes = 0
         """How often something was set."""
 
-    def set_newest(self, key: Key, value: Value) -> None:
-        """Another value for the entry that was set last, as for message after message of one producer."""
-        OrderedDict.__setitem__(self, key, value)
-
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
-        self.move_to_end(key)
         self.changes += 1
+        if key == self._newest:  # it is at the end already, as for message after message of one producer
+            return
+        self._newest = key
+        self.move_to_end(key)
         if len(self) > self._limit:
             forgotten, _ = self.popitem(last=False)
             if self._on_forgotten is not None:

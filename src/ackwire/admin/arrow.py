@@ -24,13 +24,13 @@ from ackwire.wire.openwire.limits import WireLimits
 
 CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"
 
-_ROWS_PER_TURN: Final = 512
+_ROWS_PER_TURN: Final = 256
 _ROWS_AT_FIRST: Final = 16
 """Nobody knows yet how large they are."""
 _BYTES_PER_TURN: Final = MIB
-_BATCH_ROWS: Final = 2000
-_BATCH_BYTES: Final = 2 * MIB
-"""A batch is made in one turn."""
+_BATCH_ROWS: Final = 8000
+_BATCH_BYTES: Final = 4 * MIB
+"""A batch is made in one turn, of columns that were filled in turns before it."""
 _STAGED_ROWS_PER_TURN: Final = 512
 _ROWS_MAX_PER_BYTE: Final = 1
 """Rows of a body for each of its bytes: columns without buffers could claim any number."""

@@ -200,7 +200,7 @@ class AuditLog:
         transaction: Hashable | None,
     ) -> None:
         for message in messages:
-            consumer = NONE if subscription is None else self._consumers[subscription]
+            consumer = NONE if subscription is None else self._consumer(subscription)
             word = NONE if transaction is None else self._word(self._transaction_text(transaction))
             self._details(_ACKED, place, message, consumer, ack=kind, transaction=word)
 
@@ -221,7 +221,7 @@ class AuditLog:
         subscription: "Subscription | None" = None,
         cause: str | None = None,
     ) -> None:
-        consumer = NONE if subscription is None else self._consumers[subscription]
+        consumer = NONE if subscription is None else self._consumer(subscription)
         self._details(event, place, message, consumer, cause=NONE if cause is None else self._word(cause))
 
     def happened_to(self, event: Event, place: AuditedPlace, sequences: Iterable[int], cause: str | None) -> None:
@@ -272,8 +272,8 @@ class AuditLog:
             ack,
             message.persistent,
             message.priority,
-            self._places[place],
-            self._origins[message.origin],
+            self._place(place),
+            self._origin(message.origin),
             consumer,
             len(message.frame),
             message.redelivery_counter,

@@ -25,15 +25,12 @@ class Repetitions:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._counts: Recent[bytes, int] = Recent(PRODUCERS_REMEMBERED)
-        self._newest = b""
-        """Who was set last."""
         self._refused: Recent[bytes, dict[int, None]] = Recent(_PRODUCERS_REFUSED_MAX)
         """Refused, and nothing was taken from the same producer since: there is nothing yet to tell the store."""
 
     def restore(self) -> None:
         """Know what an earlier run knew."""
         self._counts.update(self._store.last_counts())
-        self._newest = b""
 
     def includes(self, message: Message) -> bool:
         """Whether *message* is one that the broker has."""
@@ -75,19 +72,13 @@ class Repetitions:
         times = self._counts.get(mark, 0)
         if bool(times & 1) != is_refused:
             self._counts[mark] = times + 1
-            self._newest = mark
             self._store.remember_count(mark, times + 1)
 
     def taken(self, message: Message) -> None:
         """*message* is stored, or on its way there."""
         key, count = message.origin.producer_key, message.producer_count
         # Not less than is known: taking a message may let others go on that wait behind it, before this is said.
-        known = self._counts.get(key)
-        if known is not None and key == self._newest:
-            self._counts.set_newest(key, max(count, known))
-        else:
-            self._counts[key] = count if known is None else max(count, known)
-            self._newest = key
+        self._counts[key] = max(count, self._counts.get(key, count))
 
 
 def _key(producer_key: bytes, count: int) -> bytes:

@@ -210,8 +210,6 @@ class Catalog:
         self.forgotten_commits: set[bytes] = set()
         self.counts: Recent[bytes, tuple[int, int]] = Recent(PRODUCERS_REMEMBERED, self.forgotten_counts.add)
         """By producer: its last count, and the segment that shows it."""
-        self._newest_producer = b""
-        """Who is at the end of them."""
         self.commits: Recent[bytes, int] = Recent(COMMITS_REMEMBERED, self.forgotten_commits.add)
         """By transaction: the segment that shows that it has committed."""
         self.last_sequence = 0
@@ -514,11 +512,7 @@ class Catalog:
         """A producer has counted as far as *count*; a message that was moved may say less than is known."""
         known = self.counts.get(producer)
         if known is None or known[0] <= count:
-            if producer == self._newest_producer and known is not None:  # it is at the end already
-                self.counts.set_newest(producer, (count, segment))
-            else:
-                self.counts[producer] = (count, segment)
-                self._newest_producer = producer
+            self.counts[producer] = (count, segment)
             self.changed_counts.add(producer)
 
     def set_commit(self, transaction: bytes, segment: int) -> None:

@@ -84,10 +84,10 @@ def test_slices_are_small_and_batches_large() -> None:
         reply = await client.get("/v1/cursors/lake/messages?after=0&to=20000")
         sizes = [batch.num_rows for batch in pa.ipc.open_stream(reply.body)]
         assert sum(sizes) == 20_000
-        assert len(sizes) <= 10
+        assert len(sizes) <= 4
 
     with_client(test, cursors=cursors)
-    assert max(cursors.asked) == 512
+    assert max(cursors.asked) == 256
 
 
 def test_large_messages_are_read_few_at_a_time() -> None:
