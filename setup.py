@@ -41,6 +41,7 @@ HOT_MODULES = [
     "broker/transactor",
     "destinations",
     "message",
+    "recent",
     "runs",
     "server/adapters/openwire",
     "store/catalog",

@@ -62,6 +62,7 @@ class Message:
         "origin",
         "persistent",
         "priority",
+        "producer_count",
         "properties_offset",
         "redelivery_counter",
         "sequence",
@@ -80,6 +81,7 @@ class Message:
         expiration: int,
         timestamp: int,
         properties_offset: int,
+        producer_count: int | None = None,
     ) -> None:
         self.frame = frame
         self.key = key
@@ -91,6 +93,8 @@ class Message:
         self.timestamp = timestamp
         self.properties_offset = properties_offset
         """Where the encoded properties begin in the frame; 0 for none."""
+        self.producer_count = int.from_bytes(key[-8:], signed=True) if producer_count is None else producer_count
+        """Which of its producer's messages it is, as its key says, too."""
         self.group_id: str | None = None
         self.group_sequence = 0
         self.redelivery_counter = 0
@@ -111,16 +115,12 @@ class Message:
             expiration=self.expiration,
             timestamp=self.timestamp,
             properties_offset=self.properties_offset,
+            producer_count=self.producer_count,
         )
         twin.group_id = self.group_id
         twin.group_sequence = self.group_sequence
         twin.sequence = self.sequence
         return twin
-
-    @property
-    def producer_count(self) -> int:
-        """Which of its producer's messages it is."""
-        return int.from_bytes(self.key[-8:], signed=True)
 
     @property
     def size_bytes(self) -> int:

@@ -1,6 +1,5 @@
 """How a message comes in: space, duplicates, order, where it goes (SEMANTICS B, G1)."""
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
@@ -37,22 +36,25 @@ class Intake:
         self._broker = broker
         self._store = store
         self._audit = broker.audit
-        self._sequences = itertools.count(1)
+        self._next_sequence = 1
+        self._stamp, self._now_ms = broker.editor.stamp, broker.clock.now_ms  # asked for every message
         self._repetitions = Repetitions(store)
 
     def stamp(self, message: Message) -> None:
         """Give *message* the next place in the broker's order."""
-        self._broker.editor.stamp(message, next(self._sequences), self._broker.clock.now_ms())
+        sequence = self._next_sequence
+        self._next_sequence = sequence + 1
+        self._stamp(message, sequence, self._now_ms())
 
     def take_sequences(self, count: int) -> int:
         """The first of *count* places in the broker's order, which are taken from now on."""
-        first = next(self._sequences)
-        self._sequences = itertools.count(first + count)
+        first = self._next_sequence
+        self._next_sequence = first + count
         return first
 
     def restore(self) -> None:
         """The order goes on where an earlier run left it, and what it had stored is recognised (J4)."""
-        self._sequences = itertools.count(self._store.last_sequence() + 1)
+        self._next_sequence = self._store.last_sequence() + 1
         self._repetitions.restore()
 
     def send(

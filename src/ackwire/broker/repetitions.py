@@ -38,7 +38,7 @@ class Repetitions:
         last = self._counts.get(key)
         if last is None or count > last:
             return False
-        return not self._counts.get(_key(key, count), 0) & 1
+        return not (self._counts.get(_key(key, count)) or 0) & 1
 
     def refused(self, message: Message) -> None:
         """*message* was not taken, and its client may not hear of it."""
@@ -58,18 +58,18 @@ class Repetitions:
         """
         key, count = message.origin.producer_key, message.producer_count
         if self._refused:
-            for refused in self._refused.pop(key, ()):
+            for refused in self._refused.pop(key) or ():
                 if refused < count:
                     self._mark(key, refused, is_refused=True)
         last = self._counts.get(key)
-        return last is not None and count <= last and bool(self._counts.get(_key(key, count), 0) & 1)
+        return last is not None and count <= last and bool((self._counts.get(_key(key, count)) or 0) & 1)
 
     def no_longer_refused(self, message: Message) -> None:
         self._mark(message.origin.producer_key, message.producer_count, is_refused=False)
 
     def _mark(self, key: bytes, count: int, *, is_refused: bool) -> None:
         mark = _key(key, count)
-        times = self._counts.get(mark, 0)
+        times = self._counts.get(mark) or 0
         if bool(times & 1) != is_refused:
             self._counts[mark] = times + 1
             self._store.remember_count(mark, times + 1)
@@ -78,7 +78,8 @@ class Repetitions:
         """*message* is stored, or on its way there."""
         key, count = message.origin.producer_key, message.producer_count
         # Not less than is known: taking a message may let others go on that wait behind it, before this is said.
-        self._counts[key] = max(count, self._counts.get(key, count))
+        last = self._counts.get(key)
+        self._counts[key] = count if last is None or last < count else last
 
 
 def _key(producer_key: bytes, count: int) -> bytes:

@@ -100,7 +100,7 @@ class Transactions:
         if transaction.transaction_id not in self._open:
             self._open[transaction.transaction_id] = transaction
             self._counts[transaction.connection] += 1
-        self._outcomes.pop(transaction.transaction_id, None)  # of an earlier connection that had the same id
+        self._outcomes.pop(transaction.transaction_id)  # of an earlier connection that had the same id
 
     def get(self, transaction_id: Hashable) -> Transaction:
         transaction = self._open.get(transaction_id)
@@ -112,7 +112,7 @@ class Transactions:
 
     def was_committed(self, transaction_id: Hashable) -> bool:
         """Whether it is known to have committed: then a repeated commit is answered, and not carried out."""
-        return self._outcomes.get(transaction_id, False)
+        return self._outcomes.get(transaction_id) is True
 
     def was_rolled_back(self, transaction_id: Hashable) -> bool:
         return self._outcomes.get(transaction_id) is False

@@ -186,7 +186,7 @@ def _commits(catalog: Catalog) -> Iterator[tuple[bytes, bytes]]:
 
 def _by_age(recent: Recent[bytes, Any], changed: set[bytes]) -> Iterator[tuple[int, bytes]]:
     """What has changed, newest first, with numbers that are higher for newer ones, over all checkpoints."""
-    newest_first = islice(reversed(recent), len(changed))  # they are all at the end
+    newest_first = islice(recent.newest_first(), len(changed))  # they are all at the end
     return zip(count(recent.changes, -1), newest_first, strict=False)
 
 

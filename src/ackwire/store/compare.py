@@ -184,7 +184,7 @@ def _compare_memories(alone: Catalog, started: Catalog, found: Differences) -> N
     segments = {it: segment for it, (_, segment) in alone.counts.items()}
     named = {it: segment for it, (_, segment) in started.counts.items()}
     found.counters += _elsewhere("producers", segments, named)
-    found.counters += _elsewhere("committed transactions", alone.commits, started.commits)
+    found.counters += _elsewhere("committed transactions", dict(alone.commits.items()), dict(started.commits.items()))
     commits = set(alone.commits) ^ set(started.commits)
     if commits and max(len(alone.commits), len(started.commits)) < COMMITS_REMEMBERED:
         found.counters.append(f"only one of journal and index knows that {len(commits)} transactions have committed")

@@ -50,8 +50,7 @@ class MemoryStore:
         self._last_sequence = max(self._last_sequence, message.sequence)
 
     def _count(self, message: Message) -> None:
-        producer, count = message.origin.producer_key, message.producer_count
-        self._last_counts[producer] = max(count, self._last_counts.get(producer, count))  # it may be an older one again
+        self.remember_count(message.origin.producer_key, message.producer_count)
 
     def remove(self, place: Place, message: Message) -> None:
         messages = self._places.get(place)
@@ -86,7 +85,8 @@ class MemoryStore:
         self._jobs.pop(job_id, None)
 
     def remember_count(self, producer_key: bytes, count: int) -> None:
-        self._last_counts[producer_key] = max(count, self._last_counts.get(producer_key, count))
+        last = self._last_counts.get(producer_key)  # it may be an older one again
+        self._last_counts[producer_key] = count if last is None else max(count, last)
 
     def put_note(self, note: Note) -> None:
         self._notes[note.key] = note

@@ -433,6 +433,7 @@ class _Shape:
             expiration=self._expiration,
             timestamp=self._timestamp,
             properties_offset=offset,
+            producer_count=sequence,
         )
         message.group_id = self._group_id
         message.group_sequence = self._group_sequence

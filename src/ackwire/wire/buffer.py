@@ -5,12 +5,9 @@ collected, and then each byte is moved a fixed number of times, however small th
 checked as soon as it is known, so what waits here never exceeds the limit by more than one portion.
 """
 
-from struct import Struct
-from typing import Final, final
+from typing import final
 
 from ackwire.errors import RemoteProtocolError
-
-_SIZE: Final = Struct(">I")
 
 
 @final
@@ -50,16 +47,17 @@ class FrameBuffer:
         if available < 4:
             self._wait_for(4 - available)
             return None
-        size: int = _SIZE.unpack_from(self._data, start)[0]
+        data = self._data
+        size = data[start] << 24 | data[start + 1] << 16 | data[start + 2] << 8 | data[start + 3]
         if size > size_max:
             raise RemoteProtocolError(f"a frame of {size} bytes: the limit is {size_max}")
         if available < 4 + size:
             self._wait_for(4 + size - available)
             return None
         end = start + 4 + size
-        frame = self._data[start + 4 : end]
+        frame = data[start + 4 : end]
         self._position = end
-        if end == len(self._data):
+        if end == len(data):
             self._data = b""
             self._position = 0
             self._missing = 1

@@ -16,8 +16,7 @@ from ackwire.tabular.reading import rows_to_batch
 from ackwire.tabular.writing import BadRow, batch_to_messages
 from ackwire.values import Byte, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.editor import OpenWireEditor
-from ackwire.wire.openwire.fast import FastDecoder
+from ackwire.wire.openwire.fast import FastDecoder, stamp
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.compilation import attributes_of
@@ -79,7 +78,7 @@ def assert_like_received(message: Message, sequence: int) -> None:
     command.message_id = commands.MessageId(None, command.producer_id, command.message_id.producer_sequence_id)
     command.broker_in_time = 0
     sent = FastDecoder().message(PLAIN.encode(command)[4:])
-    OpenWireEditor.stamp(None, sent, sequence, NOW_MS)  # type: ignore[arg-type]
+    stamp(sent, sequence, NOW_MS)
     assert slots_of(message) == slots_of(sent)
     assert slots_of(OpenWireStoredForm().message(message.frame)) == slots_of(message)
 

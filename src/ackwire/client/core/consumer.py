@@ -170,7 +170,7 @@ class ConsumerCore:
     def _has_been_here(self, delivery: Delivery) -> bool:
         """Whether this needs no processing again, because of what happened on an earlier link (J4)."""
         key = delivery.key
-        delivery.redelivery_counter = max(delivery.redelivery_counter, self._counters.pop(key, 0))
+        delivery.redelivery_counter = max(delivery.redelivery_counter, self._counters.pop(key) or 0)
         if self._was_acknowledged(delivery):
             return True
         if key in self._expected:

@@ -130,7 +130,7 @@ class Temporaries:
         if info.operation_type == DestinationOperation.REMOVE:
             self._gone[where] = None
         elif not self._has_own_name(where):  # we know better: news of its making may come after we deleted it
-            self._gone.pop(where, None)
+            self._gone.pop(where)
 
     def _has_own_name(self, where: Destination) -> bool:
         return where.name.startswith(f"{self._connection.connection_id.value}:")

@@ -322,9 +322,7 @@ class OpenWireEditor:
             "originBrokerURL": broker_url or f"vm://{broker_name}",
         }
 
-    def stamp(self, message: Message, sequence: int, in_time_ms: int) -> None:
-        """Give *message* its place in the broker's order and its time of arrival, in its bytes too."""
-        stamp(message, sequence, in_time_ms)
+    stamp = staticmethod(stamp)
 
     def restored(self, frame: bytes) -> Message:
         """The message whose bytes were kept: `stamp` has written its place in the broker's order into them."""
