@@ -130,13 +130,10 @@ def describe_commit() -> str:
 
 
 def ackwire_version() -> str:
-    """With whether its hot modules are compiled, where it can tell."""
+    """With whether its hot modules are compiled."""
     program = str(Path(sys.executable).with_name("ackwire"))
-    for options in (["-v"], []):
-        done = subprocess.run([program, "version", *options], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return "; ".join(done.stdout.split("\n")).strip("; ")
-    return "unknown"
+    done = subprocess.run([program, "version", "-v"], capture_output=True, text=True, check=False)
+    return "; ".join(line.rstrip(":") for line in done.stdout.splitlines()[:2]) or "unknown"
 
 
 def git(*arguments: str) -> str:
