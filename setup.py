@@ -44,6 +44,7 @@ HOT_MODULES = [
     "recent",
     "runs",
     "server/adapters/openwire",
+    "store/blocks",
     "store/catalog",
     "store/engine",
     "store/index",

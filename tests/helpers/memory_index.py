@@ -45,10 +45,6 @@ class MemoryIndex:
         self._check()
         return self._reading[table].get(key)
 
-    def get_many(self, table: Table, keys: list[bytes]) -> dict[bytes, bytes]:
-        self._check()
-        return {key: self._reading[table][key] for key in keys if key in self._reading[table]}
-
     def items(self, table: Table, first: bytes = b"", last: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._check()
         there = self._reading[table]
@@ -100,6 +96,11 @@ def _changed(tables: Tables, changes: Changes) -> Tables:
     for table, keys in changes.deletes.items():
         for key in keys:
             new[table].pop(key, None)
+    for table, edits in changes.edits.items():
+        for key, edit in edits:
+            value = edit(new[table].pop(key, None))
+            if value is not None:
+                new[table][key] = value
     for table, items in changes.puts.items():
         new[table].update(items)
     return new

@@ -8,85 +8,36 @@ For each segment the catalog counts what in it is alive, and for each place how 
 a million messages is a subtraction.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from heapq import merge
-from operator import itemgetter
-from struct import Struct
-from typing import Final, NamedTuple, final
-
-from crc32c import crc32c
+from itertools import chain
+from typing import Final, final
 
 from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
+from ackwire.store.blocks import (
+    BLOCK_BITS,
+    Block,
+    Entry,
+    block_key,
+    entry_of,
+    pack_block,
+    segment_counts,
+    share_bytes,
+    unpack_block,
+    unsealed,
+    waiting_of,
+)
 from ackwire.store.contract import DurableRecord, Note, Place, ScheduledJob, WaitingMessage
-from ackwire.store.index import DamagedIndex, Index, Table
-from ackwire.store.journal.record import ALIGNMENT, HEADER_BYTES, RecordKind, message_overhead, pack_place
+from ackwire.store.index import Index, Table
+from ackwire.store.journal.record import RecordKind, pack_place
 from ackwire.store.journal.state import PreparedRecord
 
-_KEY: Final = Struct(">IQ")
-_ENTRY: Final = Struct(">IIIHbq")
-_SEALED_ENTRY: Final = Struct(">IIIHbq4x")
-_CHECKSUM: Final = Struct(">I")
-_RECORD_OVERHEAD: Final = HEADER_BYTES + message_overhead(0)
-_SEQUENCE_OF_KEY: Final = Struct(">4xQ")
-_WAITING_OF_ENTRY: Final = Struct(">8xI2xbq4x")
-"""Frame length, priority and expiration."""
-
-
-class Entry(NamedTuple):
-    """Where a message's record is, and what a restart needs to know of it."""
-
-    segment: int
-    offset: int
-    frame_bytes: int
-    place_count: int
-    priority: int
-    expiration: int
-
-    @property
-    def record_bytes(self) -> int:
-        # `record_bytes(message_overhead(place_count) + frame_bytes)`, written out: asked for every message that ends.
-        return (_RECORD_OVERHEAD + 4 * self[3] + self[2] + ALIGNMENT - 1) & -ALIGNMENT
-
-    @property
-    def share_bytes(self) -> int:
-        """What one of its places holds alive of the record."""
-        return self.record_bytes // self[3]
-
-
-_new_entry: Final = partial(tuple.__new__, Entry)
-_frame_bytes: Final = itemgetter(Entry._fields.index("frame_bytes"))
-_UNCHECKED_BYTES_MAX: Final = 1 << 20
-
-
-def message_key(place_id: int, sequence: int) -> bytes:
-    return _KEY.pack(place_id, sequence)
-
-
-def sealed(key: bytes, value: bytes) -> bytes:
-    """*value* as it stands in the index under *key*: with a checksum of both, because LMDB has none."""
-    return value + _CHECKSUM.pack(crc32c(value, crc32c(key)))
-
-
-def unsealed(key: bytes, data: bytes) -> bytes:
-    """Raises `DamagedIndex` if the index has changed what it was given."""
-    value = data[: -_CHECKSUM.size]
-    if len(data) < _CHECKSUM.size or crc32c(value, crc32c(key)) != int.from_bytes(data[-_CHECKSUM.size :]):
-        raise DamagedIndex("the checksum of an entry of the index is wrong")
-    return value
-
-
-def pack_entry(key: bytes, entry: Entry) -> bytes:
-    return sealed(key, _ENTRY.pack(*entry))
-
-
-def unpack_entry(key: bytes, data: bytes) -> Entry:
-    if len(data) != _ENTRY.size + _CHECKSUM.size:
-        raise DamagedIndex(f"an entry of the index has {len(data)} bytes")
-    if crc32c(data[:-4], crc32c(key)) != int.from_bytes(data[-4:]):  # `unsealed`, written out: there are millions
-        raise DamagedIndex("the checksum of an entry of the index is wrong")
-    return Entry._make(_ENTRY.unpack_from(data))
+_SEQUENCE_MAX: Final = (1 << 64) - 1
+_BLOCKS_REMEMBERED: Final = 16
+"""Blocks of the index that are kept unpacked: who asks for a message soon asks for its neighbours."""
 
 
 @final
@@ -122,6 +73,30 @@ class Delta:
             self.purged_to, self.kept = last_sequence, kept
         else:
             self.kept -= {it for it in self.kept if it <= last_sequence and it not in kept}
+
+    def block_edits(self, place_id: int) -> Iterator[tuple[bytes, Callable[[bytes | None], bytes | None]]]:
+        """For each block of the index in which this changes single messages: what becomes of it."""
+        touched = sorted({*self.fresh, *self.gone, *self.kept, *((self.purged_to,) if self.purged_to else ())})
+        start = 0
+        while start < len(touched):
+            end = bisect_left(touched, ((touched[start] >> BLOCK_BITS) + 1) << BLOCK_BITS, start)
+            key = block_key(place_id, touched[start])
+            yield key, partial(self._edited, key, touched[start:end])
+            start = end
+
+    def _edited(self, key: bytes, touched: list[int], data: bytes | None) -> bytes | None:
+        """The block under *key*, of which *data* was in the index, after this; None if nothing is left of it."""
+        block: Block = {} if data is None else unpack_block(key, data)
+        if self.purged_to:
+            block = {it: entry for it, entry in block.items() if not self.has_ended(it)}
+        for sequence in touched:
+            if sequence in self.fresh:
+                entry = self.fresh[sequence]
+                assert entry is not None, "all records were written before"
+                block[sequence] = entry
+            elif sequence in self.gone:
+                block.pop(sequence, None)
+        return pack_block(key, block) if block else None
 
 
 @final
@@ -214,6 +189,11 @@ class Catalog:
         """By transaction: the segment that shows that it has committed."""
         self.last_sequence = 0
         self.next_place_id = 1
+        self.indexed_to = _SEQUENCE_MAX
+        """The index has no message with a higher sequence."""
+        self._blocks: dict[bytes, Block] = {}
+        """Blocks of the index that were used a moment ago."""
+        self._asked_for = b""
         # What the next checkpoint has to write:
         self.changed_places: set[int] = set()
         self.changed_counters: set[int] = set()
@@ -291,55 +271,66 @@ class Catalog:
                 return frozen.fresh[sequence]
             if frozen.has_ended(sequence):
                 return None
-        key = message_key(facts.place_id, sequence)
-        value = self.index.get(Table.MESSAGES, key)
-        return None if value is None else unpack_entry(key, value)
+        return self._indexed_entry(facts.place_id, sequence)
 
-    def find_many(
-        self, facts: PlaceFacts, sequences: Iterable[int], *, checked: bool = True
-    ) -> list[tuple[int, Entry]]:
-        """`find` for many, with one look at the index: those that are there, and written.
+    def _indexed_entry(self, place_id: int, sequence: int) -> Entry | None:
+        if sequence > self.indexed_to:
+            return None
+        key = block_key(place_id, sequence)
+        if key in self._blocks or key == self._asked_for:  # the second time within a block: others will follow
+            return self._block(key).get(sequence)
+        self._asked_for = key
+        data = self.index.get(Table.MESSAGES, key)
+        return None if data is None else entry_of(key, data, sequence)
 
-        Who holds what is found against the journal itself need not have the index *checked*.
-        """
+    def _block(self, key: bytes) -> Block:
+        """What the index has of a block."""
+        block = self._blocks.get(key)
+        if block is None:
+            data = self.index.get(Table.MESSAGES, key)
+            block = {} if data is None else unpack_block(key, data)
+            if len(self._blocks) == _BLOCKS_REMEMBERED:
+                del self._blocks[next(iter(self._blocks))]
+            self._blocks[key] = block
+        return block
+
+    def index_changed(self, last_sequence: int) -> None:
+        """The index has what a checkpoint wrote, up to *last_sequence*."""
+        self.index.refresh()
+        self.indexed_to = last_sequence
+        self._blocks.clear()
+        self._asked_for = b""
+
+    def find_many(self, facts: PlaceFacts, sequences: Iterable[int]) -> list[tuple[int, Entry]]:
+        """`find` for many, best asked for in order: those that are there, and written."""
         active, frozen = facts.active, facts.frozen
+        fresh, frozen_fresh = active.fresh, {} if frozen is None else frozen.fresh
         found: list[tuple[int, Entry]] = []
-        indexed: list[int] = []
+        number = -1
+        block: Block = {}
         for sequence in sequences:
-            if sequence in active.fresh:
-                entry = active.fresh[sequence]
+            entry: Entry | None
+            if sequence in fresh:
+                entry = fresh[sequence]
             elif active.has_ended(sequence):
                 continue
-            elif frozen is not None and sequence in frozen.fresh:
-                entry = frozen.fresh[sequence]
+            elif sequence in frozen_fresh:
+                entry = frozen_fresh[sequence]
             elif frozen is not None and frozen.has_ended(sequence):
                 continue
             else:
-                indexed.append(sequence)
-                continue
+                if sequence >> BLOCK_BITS != number:
+                    number = sequence >> BLOCK_BITS
+                    block = self._block(block_key(facts.place_id, sequence))
+                entry = block.get(sequence)
             if entry is not None:
                 found.append((sequence, entry))
-        if indexed:
-            place_id = facts.place_id
-            keys = [_KEY.pack(place_id, sequence) for sequence in indexed]
-            values = self.index.get_many(Table.MESSAGES, keys)
-            there = [(it, key) for it, key in zip(indexed, keys, strict=True) if key in values]
-            if checked:
-                found += [(it, unpack_entry(key, values[key])) for it, key in there]
-            elif len(values) == len(keys) and {*map(len, values.values())} == {_SEALED_ENTRY.size}:
-                packed = b"".join(map(values.__getitem__, keys))
-                entries = list(map(_new_entry, _SEALED_ENTRY.iter_unpack(packed)))
-                if max(map(_frame_bytes, entries)) > _UNCHECKED_BYTES_MAX:  # nobody takes memory on its word alone
-                    entries = [unpack_entry(key, values[key]) for key in keys]
-                found += zip(indexed, entries, strict=True)
-            else:  # something is missing, or odd: look closer
-                found += [(it, unpack_entry(key, values[key])) for it, key in there]
         return found
 
     def put(self, facts: PlaceFacts, sequence: int, entry: Entry) -> None:
         """A message's record is at *entry*; no other is known of it here."""
         facts.active.fresh[sequence] = entry
-        share = entry.share_bytes
+        share = share_bytes(entry)
         held = facts.held.get(entry.segment)
         if held is None:
             facts.held[entry.segment] = [1, share]
@@ -373,7 +364,7 @@ class Catalog:
                 gone.add(sequence)
             total = sums.setdefault(entry[0], [0, 0])
             total[0] += 1
-            total[1] += entry.share_bytes
+            total[1] += share_bytes(entry)
         for segment, (count, size_bytes) in sums.items():
             held = facts.held.get(segment)
             if held is not None:
@@ -387,7 +378,7 @@ class Catalog:
 
     def _let_go(self, facts: PlaceFacts, entry: Entry) -> None:
         held = facts.held.get(entry.segment)
-        share = entry.share_bytes
+        share = share_bytes(entry)
         if held is not None:
             held[0] -= 1
             held[1] -= share
@@ -435,7 +426,7 @@ class Catalog:
 
     def _hold(self, facts: PlaceFacts, entry: Entry) -> None:
         held = facts.held.setdefault(entry.segment, [0, 0])
-        share = entry.share_bytes
+        share = share_bytes(entry)
         held[0] += 1
         held[1] += share
         segment = self.segments.get(entry.segment)
@@ -443,11 +434,16 @@ class Catalog:
             segment.live_messages += 1
             segment.live_bytes += share
 
+    def _indexed_blocks(self, place_id: int, first_sequence: int = 0) -> Iterator[tuple[bytes, bytes]]:
+        first, last = block_key(place_id, first_sequence), block_key(place_id, _SEQUENCE_MAX)
+        return self.index.items(Table.MESSAGES, first, last)
+
     def indexed(self, place_id: int, first_sequence: int = 0) -> Iterator[tuple[int, Entry]]:
         """What the index has of a place, in order of sequence."""
-        first, last = message_key(place_id, first_sequence), message_key(place_id, (1 << 64) - 1)
-        for key, value in self.index.items(Table.MESSAGES, first, last):
-            yield _KEY.unpack(key)[1], unpack_entry(key, value)
+        for key, data in self._indexed_blocks(place_id, first_sequence):
+            for sequence, entry in unpack_block(key, data).items():
+                if sequence >= first_sequence:
+                    yield sequence, entry
 
     def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
         """A whole table of the index, every row held against its checksum."""
@@ -455,14 +451,12 @@ class Catalog:
             yield key, unsealed(key, data)
 
     def verified_counts(self, place_id: int) -> dict[int, int]:
-        """How many entries the index has of a place in each segment; every one is held against its checksum."""
-        counts: Counter[bytes] = Counter()
-        first, last = message_key(place_id, 0), message_key(place_id, (1 << 64) - 1)
-        for key, value in self.index.items(Table.MESSAGES, first, last):
-            if crc32c(value[:-4], crc32c(key)) != int.from_bytes(value[-4:]):  # `unsealed`, written out
-                raise DamagedIndex("the checksum of an entry of the index is wrong")
-            counts[value[:4]] += 1
-        return {int.from_bytes(segment): count for segment, count in counts.items()}
+        """How many messages the index has of a place in each segment; every block is held against its checksum."""
+        counts: Counter[int] = Counter()
+        for key, data in self._indexed_blocks(place_id):
+            for segment, count in segment_counts(key, data):
+                counts[segment] += count
+        return dict(counts)
 
     def waiting(self, facts: PlaceFacts) -> Iterator[tuple[int, Entry]]:
         """All that waits in a place, in order of sequence. Asked while nothing changes: at the start, and by tools."""
@@ -483,14 +477,8 @@ class Catalog:
     def waiting_messages(self, facts: PlaceFacts) -> Iterator[WaitingMessage]:
         """The same without the places of the records, for a restart, which has millions: every step counts."""
         if any(it is not None and it.has_changed for it in (facts.frozen, facts.active)):
-            for sequence, entry in self.waiting(facts):
-                yield WaitingMessage(sequence, entry.expiration, entry.priority, entry.frame_bytes)
-            return
-        first, last = message_key(facts.place_id, 0), message_key(facts.place_id, (1 << 64) - 1)
-        for key, value in self.index.items(Table.MESSAGES, first, last):
-            (sequence,) = _SEQUENCE_OF_KEY.unpack(key)
-            size_bytes, priority, expiration = _WAITING_OF_ENTRY.unpack(value)  # recovery has seen its checksum
-            yield WaitingMessage(sequence, expiration, priority, size_bytes)
+            return map(_waiting_message, self.waiting(facts))
+        return chain.from_iterable(map(waiting_of, self._indexed_blocks(facts.place_id)))
 
     # ---- everything else ---------------------------------------------------------------------------------------
 
@@ -528,10 +516,10 @@ class Catalog:
         for segment in self.segments.values():
             segment.removals.pop(number, None)
 
-    def note_removal(self, told_by: int, about: int) -> None:
-        """Segment *told_by* says that a message is gone whose record is in *about*."""
-        if about != told_by:
-            self.segments[told_by].removals[about] += 1
+    def note_removals(self, told_by: int, about: int, count: int = 1) -> None:
+        """Segment *told_by* says that *count* messages are gone whose records are in *about*."""
+        if about != told_by and about in self.segments:
+            self.segments[told_by].removals[about] += count
 
     def kept_alive(self) -> Counter[int]:
         """For each segment, how many things other than messages need it."""
@@ -549,3 +537,8 @@ class Catalog:
     @property
     def live_bytes(self) -> int:
         return sum(segment.live_bytes for segment in self.segments.values())
+
+
+def _waiting_message(located: tuple[int, Entry]) -> WaitingMessage:
+    sequence, entry = located
+    return WaitingMessage(sequence, entry.expiration, entry.priority, entry.frame_bytes)

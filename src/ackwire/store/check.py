@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from ackwire.store.catalog import Catalog, Entry
+from ackwire.store.blocks import Entry
+from ackwire.store.catalog import Catalog
 from ackwire.store.compare import Differences, Located, compare, state_text
 from ackwire.store.contract import Place
 from ackwire.store.journal.record import Damaged, Record, RecordKind, seed_of, unpack_message

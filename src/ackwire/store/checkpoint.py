@@ -12,19 +12,16 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, final
 
 from ackwire.recent import Recent
+from ackwire.store.blocks import BLOCK_MESSAGES, block_key, sealed, unsealed
 from ackwire.store.catalog import (
     Catalog,
     Delta,
     StateItem,
     StateKey,
     StateValue,
-    message_key,
-    pack_entry,
-    sealed,
-    unsealed,
 )
 from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, ScheduledJob, StagedNote, StoredForm
-from ackwire.store.index import Changes, DamagedIndex, Table
+from ackwire.store.index import Changes, DamagedIndex, Edit, Table
 from ackwire.store.journal.record import (
     Damaged,
     RecordKind,
@@ -49,6 +46,8 @@ _NUMBER: Final = Struct(">Q")
 _TRIPLE: Final = Struct(">QQQ")
 _PAIR: Final = Struct(">QQ")
 _COUNT: Final = Struct(">qQQ")
+INDEX_FORMAT: Final = 2
+"""The first format, which did not say so, had a row for each message."""
 _SEQUENCE_MAX: Final = (1 << 64) - 1
 _META_KEY: Final = b"checkpoint"
 _KEY_BYTES_MAX: Final = 400
@@ -65,6 +64,7 @@ class Position(NamedTuple):
     """Of the last record before it."""
     epoch: int
     last_sequence: int
+    index_format: int = INDEX_FORMAT
 
 
 @final
@@ -105,31 +105,24 @@ class Checkpoint:
         """What the index has to do. Called beside the loop: nothing here changes any more."""
         changes = Changes(puts=dict(self._puts), deletes=dict(self._deletes))
         for place_id in self._ended:
-            first, last = message_key(place_id, 0), message_key(place_id, _SEQUENCE_MAX)
+            first, last = block_key(place_id, 0), block_key(place_id, _SEQUENCE_MAX)
             changes.ranges.append((Table.MESSAGES, first, last, frozenset()))
         for place_id, delta in self._deltas:
-            if delta.purged_to:
-                kept = frozenset(message_key(place_id, it) for it in delta.kept)
-                first, last = message_key(place_id, 0), message_key(place_id, delta.purged_to)
+            if delta.purged_to >= BLOCK_MESSAGES:  # the last block may hold later messages
+                kept = frozenset(block_key(place_id, it) for it in delta.kept)
+                first, last = block_key(place_id, 0), block_key(place_id, delta.purged_to - BLOCK_MESSAGES)
                 changes.ranges.append((Table.MESSAGES, first, last, kept))
-        changes.deletes[Table.MESSAGES] = (
-            message_key(place_id, sequence) for place_id, delta in self._deltas for sequence in delta.gone
-        )
-        changes.puts[Table.MESSAGES] = self._entries()
+        changes.edits[Table.MESSAGES] = self._block_edits()
         changes.deletes[Table.STATE] = [_state_key(key) for key, item in self._state if item is None]
         changes.puts[Table.STATE] = [(_state_key(key), data) for key, data in self._state_payloads.items()]
         changes.puts[Table.META] = [(_META_KEY, self._meta())]
         for table, rows in changes.puts.items():
-            if table is not Table.MESSAGES:  # which are sealed one by one
-                changes.puts[table] = [(key, sealed(key, value)) for key, value in rows]
+            changes.puts[table] = [(key, sealed(key, value)) for key, value in rows]
         return changes
 
-    def _entries(self) -> Iterator[tuple[bytes, bytes]]:
+    def _block_edits(self) -> Iterator[tuple[bytes, Edit]]:
         for place_id, delta in self._deltas:
-            for sequence, entry in delta.fresh.items():
-                assert entry is not None, "all records were written before"
-                key = message_key(place_id, sequence)
-                yield key, pack_entry(key, entry)
+            yield from delta.block_edits(place_id)
 
     def _meta(self) -> bytes:
         values = self.position._asdict() | {
@@ -140,7 +133,7 @@ class Checkpoint:
 
     def end(self, catalog: Catalog) -> None:
         """The index has it: forget what it knows."""
-        catalog.index.refresh()
+        catalog.index_changed(self.position.last_sequence)
         for place_id, delta in self._deltas:
             facts = catalog.place_by_id.get(place_id)
             if facts is not None and facts.frozen is delta:
@@ -263,7 +256,7 @@ def read_position(catalog: Catalog) -> Position | None:
     if data is None:
         return None
     try:
-        values = json.loads(unsealed(_META_KEY, data))
+        values = {"index_format": 1} | json.loads(unsealed(_META_KEY, data))
         catalog.next_place_id = int(values.pop("next_place_id"))
         return Position(
             bytes.fromhex(values.pop("store_id")), **{name: int(values[name]) for name in Position._fields[1:]}

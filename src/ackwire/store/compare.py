@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED
-from ackwire.store.catalog import Catalog, Entry, PlaceFacts, StateKey, StateValue
+from ackwire.store.blocks import Entry
+from ackwire.store.catalog import Catalog, PlaceFacts, StateKey, StateValue
 from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, Place, ScheduledJob, StagedNote
 from ackwire.store.journal.record import RecordKind
 from ackwire.store.journal.state import PreparedRecord

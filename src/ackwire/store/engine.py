@@ -25,7 +25,8 @@ from ackwire.clock import Clock, Timer
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.store.background import Background
-from ackwire.store.catalog import Catalog, Entry, PlaceFacts, StateKey, StateValue
+from ackwire.store.blocks import Entry
+from ackwire.store.catalog import Catalog, PlaceFacts, StateKey, StateValue
 from ackwire.store.checkpoint import Checkpoint, Position, durable_key, job_key, note_key, prepared_key
 from ackwire.store.contract import (
     DurableRecord,
@@ -323,15 +324,15 @@ class JournalStore:
         facts = self._catalog.places.get(place)
         if facts is None:
             return
-        written: list[int] = []
-        for sequence in sequences:
-            if sequence in self._unwritten:
+        written = list(sequences)
+        if self._unwritten:
+            unwritten = [it for it in written if it in self._unwritten]
+            written = [it for it in written if it not in self._unwritten]
+            for sequence in unwritten:
                 self._remove(facts, sequence)
-            else:
-                written.append(sequence)
-        removals = self._removals()
-        for sequence, entry in self._checked(lambda: self._catalog.take_many(facts, written)):
-            removals.add(facts.place_id, sequence, entry[0])
+        taken = self._checked(lambda: self._catalog.take_many(facts, written))
+        if taken:
+            self._removals().add_many(facts.place_id, taken)
 
     def _checked(self, look: Callable[[], list[tuple[int, Entry]]]) -> list[tuple[int, Entry]]:
         try:
@@ -831,6 +832,9 @@ class JournalStore:
 
     def _checkpoint_done(self, checkpoint: Checkpoint, error: Exception | None) -> None:
         self._is_writing_index = False
+        if isinstance(error, DamagedIndex):
+            self._fail("trust the index of", error)
+            return
         self._index_trouble = None if error is None else f"the index in {self._data} cannot be written: {error}"
         if self._index_trouble is not None:  # the journal has everything: the next tick tries again
             _log.error("%s", self._index_trouble)
@@ -990,7 +994,7 @@ class JournalStore:
                     found[sequence] = (unwritten.message.frame, unwritten.message.redelivery_counter)
                 else:
                     written.append(sequence)
-        located = self._checked(lambda: self._catalog.find_many(facts, written, checked=False))
+        located = self._checked(lambda: self._catalog.find_many(facts, written))
         entries = [(entry, it) for it, entry in located]
         for run in _runs(sorted(entries)):
             self._read_run(place, run, found, facts.handed_out_before)
@@ -1023,8 +1027,6 @@ class JournalStore:
             found[sequence] = stored
 
     def _report_unreadable(self, place: Place, run: list[tuple[Entry, int]], reason: str) -> None:
-        # Only now the index is held against its checksums: perhaps it is the index that is wrong.
-        self._checked(lambda: self._catalog.find_many(self._catalog.places[place], [it for _, it in run]))
         for entry, sequence in run:
             self.report_damage(
                 f"message {sequence} of {place!r}, at {entry.offset} of segment {entry.segment}, is lost: {reason}"

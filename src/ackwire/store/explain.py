@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, NamedTuple
 
-from ackwire.store.catalog import Catalog, Entry, SegmentFacts
+from ackwire.store.blocks import Entry
+from ackwire.store.catalog import Catalog, SegmentFacts
 from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, FileFacts, Place, ScheduledJob, StagedNote
 from ackwire.store.journal.state import PreparedRecord
 

@@ -5,7 +5,7 @@ what must not happen is that a damaged one is believed (`docs/formats/journal.md
 """
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -19,6 +19,10 @@ _MAP_BYTES: Final = 1 << 40
 
 _PUTS_AT_ONCE: Final = 4096
 """Entries handed over in one call, during which no other thread runs."""
+
+
+Edit = Callable[[bytes | None], bytes | None]
+"""What becomes of a value, from what it was; None is one that is not there."""
 
 
 class DamagedIndex(Exception):
@@ -45,7 +49,9 @@ class Changes:
     puts: dict[Table, Iterable[tuple[bytes, bytes]]] = field(default_factory=dict)
     deletes: dict[Table, Iterable[bytes]] = field(default_factory=dict)
     ranges: list[tuple[Table, bytes, bytes, frozenset[bytes]]] = field(default_factory=list)
-    """First key, last key, keys that stay: everything else between them goes. Ranges first, then deletes, then puts."""
+    """First key, last key, keys that stay: everything else between them goes."""
+    edits: dict[Table, Iterable[tuple[bytes, Edit]]] = field(default_factory=dict)
+    """Ranges first, then deletes, then edits, then puts."""
 
 
 class Index(Protocol):
@@ -53,10 +59,6 @@ class Index(Protocol):
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         """As of the last `refresh`."""
-        ...
-
-    def get_many(self, table: Table, keys: list[bytes]) -> dict[bytes, bytes]:
-        """Those of *keys* that are there, with their values."""
         ...
 
     def items(self, table: Table, first: bytes = b"", last: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
@@ -159,13 +161,6 @@ class LmdbIndex:
         except lmdb.Error as error:
             raise DamagedIndex(f"LMDB cannot read it: {error}") from None
 
-    def get_many(self, table: Table, keys: list[bytes]) -> dict[bytes, bytes]:
-        try:
-            with self._reading.cursor(self._tables[table]) as cursor:
-                return dict(cursor.getmulti(keys))
-        except lmdb.Error as error:
-            raise DamagedIndex(f"LMDB cannot read it: {error}") from None
-
     def items(self, table: Table, first: bytes = b"", last: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         try:
             with self._reading.cursor(self._tables[table]) as cursor:
@@ -185,6 +180,9 @@ class LmdbIndex:
             for table, keys in changes.deletes.items():
                 for key in keys:
                     transaction.delete(key, db=self._tables[table])
+            for table, edits in changes.edits.items():
+                for key, edit in edits:
+                    _edit(transaction, self._tables[table], key, edit)
             for table, items in changes.puts.items():
                 with transaction.cursor(self._tables[table]) as cursor:
                     _put_all(cursor, items)
@@ -233,6 +231,15 @@ def _delete_range(
         found = cursor.set_range(first)
         while found and cursor.key() <= last:
             found = cursor.next() if cursor.key() in kept else cursor.delete()
+
+
+def _edit(transaction: "lmdb.Transaction[bytes]", table: "lmdb._Database", key: bytes, edit: Edit) -> None:
+    old = transaction.get(key, db=table)
+    new = edit(old)
+    if new is not None:
+        transaction.put(key, new, db=table)
+    elif old is not None:
+        transaction.delete(key, db=table)
 
 
 def _put_all(cursor: "lmdb.Cursor[bytes]", items: Iterable[tuple[bytes, bytes]]) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, final
 
 from ackwire.message import Message
-from ackwire.store.catalog import Catalog, Entry
+from ackwire.store.blocks import Entry
+from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import Checkpoint, Position
 from ackwire.store.contract import StoredForm
 from ackwire.store.files import DataFile, Files, Lock

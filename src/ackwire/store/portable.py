@@ -20,7 +20,8 @@ from ackwire.destinations import Destination, parse_destination
 from ackwire.errors import AckwireError
 from ackwire.message import Message, Origin
 from ackwire.runs import sequences_of
-from ackwire.store.catalog import Catalog, Entry
+from ackwire.store.blocks import Entry
+from ackwire.store.catalog import Catalog
 from ackwire.store.contract import (
     DurableKey,
     DurableRecord,

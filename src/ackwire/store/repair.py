@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ackwire.message import Message
-from ackwire.store.catalog import Catalog, Entry, StateKey
+from ackwire.store.blocks import Entry
+from ackwire.store.catalog import Catalog, StateKey
 from ackwire.store.check import CheckReport, Finding, FindingKind, check
 from ackwire.store.checkpoint import pack_state_payload
 from ackwire.store.compare import Located

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
-from ackwire.store.catalog import Catalog, Entry, PlaceFacts, StateKey
+from ackwire.store.blocks import Entry
+from ackwire.store.catalog import Catalog, PlaceFacts, StateKey
 from ackwire.store.checkpoint import (
     GAPS_KEY,
+    INDEX_FORMAT,
     Checkpoint,
     Position,
     durable_key,
@@ -258,6 +260,8 @@ class Recovery:
                 raise DamagedIndex(f"it has other messages of {facts!r} than it counted")
 
     def _check(self, position: Position) -> None:
+        if position.index_format != INDEX_FORMAT:
+            raise DamagedIndex(f"its format is {position.index_format}, and this broker's is {INDEX_FORMAT}")
         if position.store_id != self.store_id:
             raise DamagedIndex("it belongs to another journal")
         segment = self.catalog.segments.get(position.segment)
@@ -272,6 +276,7 @@ class Recovery:
 
     def _rebuild(self) -> None:
         self.report.is_rebuilt = bool(self._headers)
+        self.catalog.indexed_to = 0
         first = min(self._headers, default=0)
         header = self._headers.get(first)
         self._begin(first, SEGMENT_HEADER_BYTES, 0 if header is None else header.first_record - 1, 0)
@@ -280,6 +285,7 @@ class Recovery:
 
     def _replay(self, position: Position) -> None:
         self.catalog.last_sequence = max(self.catalog.last_sequence, position.last_sequence)
+        self.catalog.indexed_to = position.last_sequence
         self._begin(position.segment, position.offset, position.number, position.epoch)
         self._read_from(position.segment)
         self._report_missing(position.segment)
@@ -601,8 +607,7 @@ class Recovery:
             entry = None if facts is None else self.catalog.find(facts, sequence)
             if facts is not None and entry is not None and entry.segment <= segment:
                 self.catalog.take(facts, sequence)
-            if segment in self.catalog.segments:
-                self.catalog.note_removal(record.segment, segment)
+            self.catalog.note_removals(record.segment, segment)
 
 
 def _payload(record: Record) -> bytes:

@@ -1,10 +1,12 @@
 """What waits to be written to the journal, and what becomes known when it is: where it stands."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import final
 
 from ackwire.message import Message
-from ackwire.store.catalog import Catalog, Entry, PlaceFacts
+from ackwire.store.blocks import Entry
+from ackwire.store.catalog import Catalog, PlaceFacts
 from ackwire.store.journal.record import (
     RecordKind,
     StoredMessage,
@@ -88,17 +90,25 @@ class MovedMessage(Unwritten):
 class UnwrittenRemovals(Unwritten):
     """Messages that are gone from their places."""
 
-    __slots__ = ("_catalog", "_removed", "_segments")
+    __slots__ = ("_catalog", "_counts", "_removed")
 
     def __init__(self, catalog: Catalog) -> None:
         super().__init__(RecordKind.REMOVED)
         self._catalog = catalog
         self._removed: list[bytes] = []
-        self._segments: list[int] = []
+        self._counts: dict[int, int] = {}
+        """By segment that holds them."""
 
     def add(self, place_id: int, sequence: int, segment: int) -> None:
         self._removed.append(pack_removed(place_id, sequence, segment))
-        self._segments.append(segment)
+        self._counts[segment] = self._counts.get(segment, 0) + 1
+
+    def add_many(self, place_id: int, located: list[tuple[int, Entry]]) -> None:
+        """The same for all of *located*."""
+        for sequence, entry in located:
+            self._removed.append(pack_removed(place_id, sequence, entry[0]))
+        for segment, count in Counter([entry[0] for _, entry in located]).items():
+            self._counts[segment] = self._counts.get(segment, 0) + count
 
     @property
     def payload_bytes(self) -> int:
@@ -108,9 +118,8 @@ class UnwrittenRemovals(Unwritten):
         return (b"".join(self._removed),)
 
     def written(self) -> None:
-        for segment in self._segments:
-            if segment in self._catalog.segments:
-                self._catalog.note_removal(self.segment, segment)
+        for segment, count in self._counts.items():
+            self._catalog.note_removals(self.segment, segment, count)
 
 
 @final
