@@ -7,6 +7,7 @@ applied when its last record is there. See `docs/formats/journal.md`.
 """
 
 import json
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,7 @@ from ackwire.store.journal.segment import (
     read_header,
     segment_numbers,
     segment_path,
+    used_end,
 )
 from ackwire.store.journal.state import job_id_of, note_key_of, read_message, unpack_prepared
 from ackwire.store.journal.writer import SPARE_NAME
@@ -154,11 +156,15 @@ class Recovery:
         self._seed = 0
         self._synced = 0
         """Every record up to this one is on the medium."""
+        self._written_at: deque[tuple[int, int, int]] = deque()
+        """Numbers and positions of records; all before the first of them is on the medium."""
         self._hole: int | None = None
         """The number of a missing record, while it is not known whether it had been synced."""
         self._held: list[Record] = []
         self._group: list[Record] = []
         self._damages: list[tuple[Damage, bytes]] = []
+        self._clean_end = (0, 0)
+        """The last segment behind whose last record nothing is, and where that ends."""
         self._orphans: set[int] = set()
         self._due_only: set[StateKey] = set()
         """Jobs of which only a due time was seen."""
@@ -294,11 +300,12 @@ class Recovery:
         self.segment, self.offset, self.number, self.epoch = segment, offset, number, epoch
         self._last_applied = number
         self._synced = number  # a checkpoint is written when everything before it is synced
+        self._written_at = deque([(number + 1, segment, offset)])
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
     def _read_from(self, first: int) -> None:
-        self._first_read = self._first_unsynced = first
+        self._first_unsynced = first
         numbers = sorted(it for it in self._headers if it >= first)
         last_number, last_epoch = self.number, self.epoch
         for done, number in enumerate(numbers):
@@ -341,6 +348,8 @@ class Recovery:
             if scan.torn_bytes:
                 torn = Damage(number, scan.end, scan.torn_bytes)
                 self._damages.append((torn, scan.data[scan.end - start :][: scan.torn_bytes]))
+            else:
+                self._clean_end = (number, scan.end)
         finally:
             file.close()
         return scan.last_number, scan.last_epoch
@@ -378,7 +387,11 @@ class Recovery:
         """Apply *record*, with the group that it ends."""
         self.report.replayed += 1
         self.number, self.epoch = record.number, max(self.epoch, record.epoch)
-        self._synced = max(self._synced, record.synced)
+        if record.synced > self._synced:
+            self._synced = record.synced
+            self._written_at.append((record.number, record.segment, record.offset))
+            while len(self._written_at) > 1 and self._written_at[1][0] <= self._synced + 1:
+                self._written_at.popleft()
         if self._group and not record.flags & Flag.CONTINUES:  # the end of that group was damaged
             self._apply_group()
         self._group.append(record)
@@ -418,7 +431,7 @@ class Recovery:
             self.catalog.segments.pop(number)
         if behind:
             self.last_segment = max(self.catalog.segments, default=0)
-        if self.segment in self.catalog.segments:
+        if self.segment in self.catalog.segments and self._clean_end != (self.segment, self.offset):
             self._cut(self.segment, self.offset)
         self._make_durable()
 
@@ -427,14 +440,13 @@ class Recovery:
         even be there although no sync will bring it to the medium. So what no record vouches for is written again."""
         if self.number <= self._synced:
             return
-        for number in sorted(it for it in self.catalog.segments if it >= self._first_read):
-            following = self._headers.get(number + 1)
-            if following is not None and following.first_record - 1 <= self._synced:
-                continue
+        _, first, offset = self._written_at[0]
+        for number in sorted(it for it in self.catalog.segments if it >= first):
             file = self._files.open(segment_path(self._directory, number))
             try:
+                start = offset if number == first and offset > SEGMENT_HEADER_BYTES else 0
                 end = self.offset if number == self.segment else file.size_bytes
-                file.write(file.read(0, end), 0)
+                file.write(file.read(start, max(0, end - start)), start)
                 file.sync()
             finally:
                 file.close()
@@ -443,11 +455,11 @@ class Recovery:
         """Zero a segment from *offset* on."""
         file = self._files.open(segment_path(self._directory, number))
         try:
-            data = file.read(offset, max(0, file.size_bytes - offset)).rstrip(b"\0")
-            self.report.cut_bytes += len(data)
-            for start in range(0, len(data), len(_ZEROS)):
-                file.write(_ZEROS[: min(len(_ZEROS), len(data) - start)], offset + start)
-            if data:
+            length = used_end(file, offset) - offset
+            self.report.cut_bytes += length
+            for start in range(0, length, len(_ZEROS)):
+                file.write(_ZEROS[: min(len(_ZEROS), length - start)], offset + start)
+            if length:
                 file.sync()
         finally:
             file.close()

@@ -13,13 +13,16 @@ from typing import Final, NamedTuple, final
 from crc32c import crc32c
 
 from ackwire.store.files import DataFile, Files
-from ackwire.store.journal.record import ALIGNMENT, MARKER, Record, read_record
+from ackwire.store.journal.record import ALIGNMENT, HEADER, HEADER_BYTES, MARKER, Record, read_record, record_bytes
 
 SEGMENT_HEADER: Final = Struct(">8sHBBIQ16sQQII")
 SEGMENT_HEADER_BYTES: Final = SEGMENT_HEADER.size
 _MAGIC: Final = b"ACKWIREJ"
 _VERSION: Final = 1
 _CRC32C: Final = 1
+_ZEROS: Final = bytes(1 << 18)
+_ZEROS_READ: Final = 1 << 12
+"""Records may end with zeros: so many are read although nothing follows."""
 _NAME: Final = re.compile(r"([0-9]{10,20})\.log")
 
 
@@ -80,6 +83,18 @@ def segment_numbers(files: Files, directory: Path) -> list[int]:
     return sorted(int(match[1]) for match in found if match is not None)
 
 
+def used_end(file: DataFile, start: int) -> int:
+    """Where the bytes of *file* from *start* on are zero to the end. Most of a segment may be."""
+    end = file.size_bytes
+    while end > start:
+        before = max(start, end - len(_ZEROS))
+        data = file.read(before, end - before)
+        if data != (_ZEROS if len(data) == len(_ZEROS) else bytes(len(data))):
+            return before + len(data.rstrip(b"\0"))
+        end = before
+    return start
+
+
 class Damage(NamedTuple):
     """Bytes of a segment that are no good record, although good ones follow."""
 
@@ -105,7 +120,10 @@ class SegmentScan:
         self._seed = seed
         self._number = number
         self._start = start
-        self.data = file.read(start, max(0, file.size_bytes - start))
+        self._bytes_max = max(0, file.size_bytes - start)
+        self._used_bytes = used_end(file, start) - start
+        self.data = file.read(start, min(self._bytes_max, self._used_bytes + _ZEROS_READ))
+        """Without most of the zeros at the end."""
         self.end = start
         """Behind the last good record so far."""
         self.torn_bytes = 0
@@ -114,12 +132,11 @@ class SegmentScan:
         self.last_epoch = last_epoch
 
     def __iter__(self) -> Iterator[Record | Damage]:
-        view = memoryview(self.data)
         offset = self._start
         while True:
-            record = self._good(view, offset)
+            record = self._good(offset)
             if record is None:
-                following = self._next_good(view, offset)
+                following = self._next_good(offset)
                 if following is None:
                     break
                 yield Damage(self._number, offset, following.offset - offset)
@@ -127,25 +144,34 @@ class SegmentScan:
             self.last_number, self.last_epoch = record.number, record.epoch
             self.end = offset = record.offset + record.size_bytes
             yield record
-        self.torn_bytes = self._used_end(offset) - offset
+        self.torn_bytes = max(0, self._start + self._used_bytes - offset)
 
-    def _good(self, view: memoryview, offset: int) -> Record | None:
-        record = read_record(view, self._start, offset, self._number, self._seed)
+    def _good(self, offset: int) -> Record | None:
+        record = self._read(offset)
+        if record is None and self._is_cut_off(offset):
+            self.data += bytes(self._bytes_max - len(self.data))
+            record = self._read(offset)
         if record is None or record.number <= self.last_number or record.epoch < self.last_epoch:
             return None
         return record
 
-    def _next_good(self, view: memoryview, offset: int) -> Record | None:
+    def _read(self, offset: int) -> Record | None:
+        return read_record(memoryview(self.data), self._start, offset, self._number, self._seed)
+
+    def _is_cut_off(self, offset: int) -> bool:
+        """Whether there may be a record that ends with more zeros than were read."""
+        start = offset - self._start
+        if len(self.data) == self._bytes_max or len(self.data) - start < HEADER_BYTES:
+            return False
+        return start + record_bytes(HEADER.unpack_from(self.data, start)[3]) > len(self.data)
+
+    def _next_good(self, offset: int) -> Record | None:
         """The first good record behind *offset*, where there is none."""
         position = self.data.find(MARKER, offset - self._start + 1)
         while position >= 0:
             if position % ALIGNMENT == (-self._start) % ALIGNMENT:
-                record = self._good(view, position + self._start)
+                record = self._good(position + self._start)
                 if record is not None:
                     return record
             position = self.data.find(MARKER, position + 1)
         return None
-
-    def _used_end(self, offset: int) -> int:
-        """Where the bytes from *offset* on are zero to the end."""
-        return max(offset, self._start + len(self.data.rstrip(b"\0")))
