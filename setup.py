@@ -49,6 +49,7 @@ HOT_MODULES = [
     "store/engine",
     "store/index",
     "store/journal/record",
+    "store/journal/recovery",
     "store/journal/segment",
     "store/journal/unwritten",
     "store/journal/writer",

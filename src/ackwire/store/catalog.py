@@ -9,10 +9,9 @@ a million messages is a subtraction.
 """
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from functools import partial
-from heapq import merge
 from itertools import chain
 from typing import Final, final
 
@@ -31,11 +30,14 @@ from ackwire.store.blocks import (
     waiting_of,
 )
 from ackwire.store.contract import DurableRecord, Note, Place, ScheduledJob, WaitingMessage
-from ackwire.store.index import Index, Table
+from ackwire.store.index import Edit, Index, Table
 from ackwire.store.journal.record import RecordKind, pack_place
 from ackwire.store.journal.state import PreparedRecord
 
 _SEQUENCE_MAX: Final = (1 << 64) - 1
+BlockRow = tuple[bytes, bytes]
+"""The key of a block and what stands there."""
+
 _BLOCKS_REMEMBERED: Final = 16
 """Blocks of the index that are kept unpacked: who asks for a message soon asks for its neighbours."""
 
@@ -74,7 +76,7 @@ class Delta:
         else:
             self.kept -= {it for it in self.kept if it <= last_sequence and it not in kept}
 
-    def block_edits(self, place_id: int) -> Iterator[tuple[bytes, Callable[[bytes | None], bytes | None]]]:
+    def block_edits(self, place_id: int) -> Iterator[tuple[bytes, Edit]]:
         """For each block of the index in which this changes single messages: what becomes of it."""
         touched = sorted({*self.fresh, *self.gone, *self.kept, *((self.purged_to,) if self.purged_to else ())})
         start = 0
@@ -90,13 +92,26 @@ class Delta:
         if self.purged_to:
             block = {it: entry for it, entry in block.items() if not self.has_ended(it)}
         for sequence in touched:
-            if sequence in self.fresh:
-                entry = self.fresh[sequence]
-                assert entry is not None, "all records were written before"
+            entry = self.fresh.get(sequence)
+            if entry is not None:
                 block[sequence] = entry
-            elif sequence in self.gone:
+            elif sequence in self.gone or sequence in self.fresh:
                 block.pop(sequence, None)
         return pack_block(key, block) if block else None
+
+    def applied_to(self, blocks: Iterator[BlockRow], place_id: int) -> Iterator[BlockRow]:
+        """All *blocks* of a place, in order, as they are after this."""
+        edits = deque(self.block_edits(place_id))
+        first_left = block_key(place_id, self.purged_to)
+        for key, data in blocks:
+            while edits and edits[0][0] < key:
+                yield from _edited(edits.popleft())
+            if edits and edits[0][0] == key:
+                yield from _edited(edits.popleft(), data)
+            elif key >= first_left:
+                yield key, data
+        for edit in edits:
+            yield from _edited(edit)
 
 
 @final
@@ -434,7 +449,7 @@ class Catalog:
             segment.live_messages += 1
             segment.live_bytes += share
 
-    def _indexed_blocks(self, place_id: int, first_sequence: int = 0) -> Iterator[tuple[bytes, bytes]]:
+    def _indexed_blocks(self, place_id: int, first_sequence: int = 0) -> Iterator[BlockRow]:
         first, last = block_key(place_id, first_sequence), block_key(place_id, _SEQUENCE_MAX)
         return self.index.items(Table.MESSAGES, first, last)
 
@@ -460,25 +475,19 @@ class Catalog:
 
     def waiting(self, facts: PlaceFacts) -> Iterator[tuple[int, Entry]]:
         """All that waits in a place, in order of sequence. Asked while nothing changes: at the start, and by tools."""
-        changed: dict[int, Entry | None] = {}
-        deltas = [it for it in (facts.frozen, facts.active) if it is not None]
-        for delta in deltas:
-            changed = {it: entry for it, entry in changed.items() if not delta.has_ended(it)}
-            changed.update(delta.fresh)
-        fresh = sorted((it, entry) for it, entry in changed.items() if entry is not None)
-
-        def indexed() -> Iterator[tuple[int, Entry]]:
-            for it, entry in self.indexed(facts.place_id):
-                if it not in changed and not any(delta.has_ended(it) for delta in deltas):
-                    yield it, entry
-
-        return merge(indexed(), fresh)
+        return chain.from_iterable(map(_located, self._blocks_of(facts)))
 
     def waiting_messages(self, facts: PlaceFacts) -> Iterator[WaitingMessage]:
-        """The same without the places of the records, for a restart, which has millions: every step counts."""
-        if any(it is not None and it.has_changed for it in (facts.frozen, facts.active)):
-            return map(_waiting_message, self.waiting(facts))
-        return chain.from_iterable(map(waiting_of, self._indexed_blocks(facts.place_id)))
+        """The same without the places of the records, for a restart, which has millions."""
+        return chain.from_iterable(map(waiting_of, self._blocks_of(facts)))
+
+    def _blocks_of(self, facts: PlaceFacts) -> Iterator[BlockRow]:
+        """The blocks of a place as they were if the index knew everything."""
+        blocks = self._indexed_blocks(facts.place_id)
+        for delta in (facts.frozen, facts.active):
+            if delta is not None and delta.has_changed:
+                blocks = delta.applied_to(blocks, facts.place_id)
+        return blocks
 
     # ---- everything else ---------------------------------------------------------------------------------------
 
@@ -539,6 +548,12 @@ class Catalog:
         return sum(segment.live_bytes for segment in self.segments.values())
 
 
-def _waiting_message(located: tuple[int, Entry]) -> WaitingMessage:
-    sequence, entry = located
-    return WaitingMessage(sequence, entry.expiration, entry.priority, entry.frame_bytes)
+def _edited(edit: tuple[bytes, Edit], data: bytes | None = None) -> Iterator[BlockRow]:
+    key, change = edit
+    new = change(data)
+    if new is not None:
+        yield key, new
+
+
+def _located(row: BlockRow) -> Iterable[tuple[int, Entry]]:
+    return unpack_block(*row).items()

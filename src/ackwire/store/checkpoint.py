@@ -122,6 +122,7 @@ class Checkpoint:
 
     def _block_edits(self) -> Iterator[tuple[bytes, Edit]]:
         for place_id, delta in self._deltas:
+            assert None not in delta.fresh.values(), "all records were written before"
             yield from delta.block_edits(place_id)
 
     def _meta(self) -> bytes:

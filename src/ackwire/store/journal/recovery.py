@@ -64,6 +64,8 @@ from ackwire.store.journal.writer import SPARE_NAME
 _REPORT_NAME: Final = "report.jsonl"
 _REPORT_BYTES_MAX: Final = 1 << 20
 _ZEROS: Final = bytes(1 << 20)
+_GOES_ON: Final = int(Flag.GOES_ON)
+_CONTINUES: Final = int(Flag.CONTINUES)
 _FRESH_MAX: Final = 200_000
 """Entries in memory while a long journal is read; beyond it they go to the index."""
 
@@ -392,10 +394,10 @@ class Recovery:
             self._written_at.append((record.number, record.segment, record.offset))
             while len(self._written_at) > 1 and self._written_at[1][0] <= self._synced + 1:
                 self._written_at.popleft()
-        if self._group and not record.flags & Flag.CONTINUES:  # the end of that group was damaged
+        if self._group and not record.flags & _CONTINUES:  # the end of that group was damaged
             self._apply_group()
         self._group.append(record)
-        if not record.flags & Flag.GOES_ON:
+        if not record.flags & _GOES_ON:
             self._apply_group()
             self.segment, self.offset = record.segment, record.offset + record.size_bytes
             self._last_applied = record.number
