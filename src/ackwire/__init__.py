@@ -3,11 +3,10 @@
 The blocking client is here, `ackwire.connect`; the one for asyncio has the same names in `ackwire.aio`.
 """
 
-from importlib.metadata import version as _version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__version__ = _version("ackwire")
+__version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     # Not from ackwire.client: type checkers cannot tell what is in an __all__ that is put together.

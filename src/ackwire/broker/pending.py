@@ -134,14 +134,17 @@ class PendingList:
     def restore(self, waiting: Sequence[WaitingMessage]) -> None:
         """Add messages of an earlier run, which the store has, in their order, behind all that are here."""
         # No object for each and no loop in Python: there may be millions, and nobody can connect before.
+        expirations = array("q", map(itemgetter(_EXPIRATION), waiting))
+        sizes = array("I", map(itemgetter(_SIZE), waiting))
         self._sequences.extend(map(itemgetter(_SEQUENCE), waiting))
-        self._expirations.extend(map(itemgetter(_EXPIRATION), waiting))
-        self._sizes.extend(map(itemgetter(_SIZE), waiting))
+        self._expirations.extend(expirations)
+        self._sizes.extend(sizes)
         self._items.extend(repeat(0, len(waiting)))
         self._count += len(waiting)
         self.paged_count += len(waiting)
-        self.paged_bytes += sum(map(itemgetter(_SIZE), waiting))
-        self._earliest = min(chain((self._earliest,), filter(_is_time, map(itemgetter(_EXPIRATION), waiting))))
+        self.paged_bytes += sum(sizes)
+        if any(expirations):
+            self._earliest = min(chain((self._earliest,), filter(_is_time, expirations)))
 
     def insert(self, waiting: Sequence[WaitingMessage]) -> int:
         """Add messages that the store has, in their order, between those that are here; the answer is the foremost

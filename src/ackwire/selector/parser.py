@@ -4,7 +4,6 @@ Limits come before work: length first, then nesting. Time is linear in the text,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, Final, cast
 
@@ -15,10 +14,7 @@ from ackwire.errors import InvalidSelector
 from ackwire.selector.builder import Builder, Expression, condition_of
 from ackwire.selector.grammar import GRAMMAR
 from ackwire.selector.lexer import KEYWORDS, tokenise
-from ackwire.selector.types import Problem, Test
-
-SELECTOR_LENGTH_MAX: Final = 64 * 1024
-"""Characters. Far above what people write, and read within a second."""
+from ackwire.selector.types import SELECTOR_LENGTH_MAX, Problem, Selector
 
 CACHED_LENGTH_MAX: Final = 1024
 CACHED_COUNT_MAX: Final = 256
@@ -28,20 +24,6 @@ CONVERTING_PREFIX: Final = "convert_string_expressions:"
 """ActiveMQ's switch for properties that arrive as text (STOMP): '5' then compares with 5."""
 
 EXCERPT_LENGTH: Final = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """A selector, ready for use; `compile_selector` makes it."""
-
-    text: str
-    identifiers: frozenset[str] = field(repr=False)
-    """The headers and properties that it asks for."""
-    matches: Test = field(repr=False, compare=False)
-    """Whether the message whose values the given function looks up is wanted. Never raises of itself.
-
-    A field and not a method: it is called for every message, and this saves a call.
-    """
 
 
 def compile_selector(text: str) -> Selector:

@@ -1,7 +1,8 @@
 """The types that the parts of a selector share."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from ackwire.values import Value
 
@@ -13,6 +14,24 @@ Evaluate: TypeAlias = Callable[[Lookup], Value]
 
 Test: TypeAlias = Callable[[Lookup], bool]
 """Whether a condition is true. Takes unknown for false, so it can stop earlier than `Evaluate`."""
+
+
+SELECTOR_LENGTH_MAX: Final = 64 * 1024
+"""Characters. Far above what people write, and read within a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A selector, ready for use; `compile_selector` makes it."""
+
+    text: str
+    identifiers: frozenset[str] = field(repr=False)
+    """The headers and properties that it asks for."""
+    matches: Test = field(repr=False, compare=False)
+    """Whether the message whose values the given function looks up is wanted. Never raises of itself.
+
+    A field and not a method: it is called for every message, and this saves a call.
+    """
 
 
 class Problem(Exception):

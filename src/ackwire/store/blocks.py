@@ -67,6 +67,10 @@ _new_waiting: Final = partial(tuple.__new__, WaitingMessage)
 _ENTRY_BYTES: Final = Struct(">" + "".join(_COLUMNS)).size
 _BLOCKS: Final = [Struct(">" + "".join(f"{count}{it}" for it in _COLUMNS)) for count in range(BLOCK_MESSAGES + 1)]
 """By how many messages there are."""
+_WAITING: Final = [
+    Struct(f">{count}B{8 * count}x{count}I{2 * count}x{count}b{count}q") for count in range(len(_BLOCKS))
+]
+"""The same without segments, offsets and numbers of places."""
 
 _FIELD_STRUCTS: Final = [Struct(f">{it}") for it in _COLUMNS]
 _FIELDS: Final = list(zip(_FIELD_STRUCTS, accumulate((it.size for it in _FIELD_STRUCTS), initial=0), strict=False))[1:]
@@ -108,21 +112,25 @@ def unpack_block(key: bytes, data: bytes) -> Block:
 
 def _columns(key: bytes, data: bytes) -> list[tuple[int, ...]]:
     """Of the block under *key*; the sequences are whole."""
-    value = unsealed(key, data)
-    count, rest = divmod(len(value), _ENTRY_BYTES)
-    if rest or not 0 < count <= BLOCK_MESSAGES or len(key) != _KEY.size:
-        raise DamagedIndex(f"a block of the index has {len(data)} bytes under a key of {len(key)}")
+    value, count, first = _checked(key, data)
     values = _BLOCKS[count].unpack(value)
-    first = _KEY.unpack(key)[1] << BLOCK_BITS
     columns = [values[start : start + count] for start in range(0, len(values), count)]
     columns[0] = tuple(map(first.__or__, columns[0]))
     return columns
 
 
+def _checked(key: bytes, data: bytes) -> tuple[bytes, int, int]:
+    """The columns of a block, how many messages it has, and the first sequence that belongs to it."""
+    value = unsealed(key, data)
+    count, rest = divmod(len(value), _ENTRY_BYTES)
+    if rest or not 0 < count <= BLOCK_MESSAGES or len(key) != _KEY.size:
+        raise DamagedIndex(f"a block of the index has {len(data)} bytes under a key of {len(key)}")
+    return value, count, _KEY.unpack(key)[1] << BLOCK_BITS
+
+
 def entry_of(key: bytes, data: bytes, sequence: int) -> Entry | None:
     """One message of the block under *key*, for which not all are unpacked; None if it has none such."""
-    value = unsealed(key, data)
-    count = len(value) // _ENTRY_BYTES
+    value, count, _ = _checked(key, data)
     index = value.find(sequence & _LOW_BITS, 0, count)
     if index < 0:
         return None
@@ -131,8 +139,7 @@ def entry_of(key: bytes, data: bytes, sequence: int) -> Entry | None:
 
 def segment_counts(key: bytes, data: bytes) -> Iterable[tuple[int, int]]:
     """How many messages the block under *key* has in each segment."""
-    value = unsealed(key, data)
-    count = len(value) // _ENTRY_BYTES
+    value, count, _ = _checked(key, data)
     segments = value[count : 5 * count]
     if segments == segments[:4] * count:  # nearly always
         return ((int.from_bytes(segments[:4]), count),)
@@ -141,5 +148,8 @@ def segment_counts(key: bytes, data: bytes) -> Iterable[tuple[int, int]]:
 
 def waiting_of(row: tuple[bytes, bytes]) -> Iterator[WaitingMessage]:
     """What a restart needs to know of the messages of a block."""
-    sequences, _, _, sizes, _, priorities, expirations = _columns(*row)
-    return map(_new_waiting, zip(sequences, expirations, priorities, sizes, strict=True))
+    value, count, first = _checked(*row)
+    values = _WAITING[count].unpack(value)
+    sequences = map(first.__or__, values[:count])
+    columns = (values[start : start + count] for start in (3 * count, 2 * count, count))
+    return map(_new_waiting, zip(sequences, *columns, strict=True))

@@ -117,7 +117,8 @@ def read_record(data: memoryview, base: int, offset: int, segment: int, seed: in
     checksum = crc32c(payload, crc32c(data[start : start + HEADER.size], seed))
     if checksum != CHECKSUM.unpack_from(data, start + HEADER.size)[0]:
         return None
-    return Record(kind, flags, epoch, number, synced, payload, segment, offset, record_bytes(length))
+    facts = (kind, flags, epoch, number, synced, payload, segment, offset, record_bytes(length))
+    return tuple.__new__(Record, facts)  # a restart makes many
 
 
 # ---- texts and bytes -------------------------------------------------------------------------------------------
@@ -249,7 +250,8 @@ def unpack_message(payload: memoryview) -> StoredMessage:
         raise Damaged("a message record names a key that is not in its frame")
     key = bytes(frame[key_end - key_bytes : key_end])
     count = int.from_bytes(key[-_I64.size :], signed=True)
-    return StoredMessage(sequence, expiration, redeliveries, key[: -_I64.size], count, priority, place_ids, frame)
+    facts = (sequence, expiration, redeliveries, key[: -_I64.size], count, priority, place_ids, frame)
+    return tuple.__new__(StoredMessage, facts)
 
 
 def message_at(data: memoryview, start: int, sequence: int, seed: int) -> tuple[bytes, int]:

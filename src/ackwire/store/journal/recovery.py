@@ -591,14 +591,9 @@ class Recovery:
         catalog = self.catalog
         catalog.last_sequence = max(catalog.last_sequence, message.sequence)
         catalog.set_count(message.producer_key, message.producer_count, record.segment)
-        entry = Entry(
-            record.segment,
-            record.offset,
-            len(message.frame),
-            len(message.place_ids),
-            message.priority,
-            message.expiration,
-        )
+        frame_bytes, place_count = len(message.frame), len(message.place_ids)
+        where = (record.segment, record.offset, frame_bytes, place_count, message.priority, message.expiration)
+        entry = tuple.__new__(Entry, where)
         for place_id in message.place_ids:
             if place_id not in self._ended:
                 facts = catalog.place_by_id.get(place_id)

@@ -124,6 +124,7 @@ class SegmentScan:
         self._used_bytes = used_end(file, start) - start
         self.data = file.read(start, min(self._bytes_max, self._used_bytes + _ZEROS_READ))
         """Without most of the zeros at the end."""
+        self._view = memoryview(self.data)
         self.end = start
         """Behind the last good record so far."""
         self.torn_bytes = 0
@@ -150,13 +151,14 @@ class SegmentScan:
         record = self._read(offset)
         if record is None and self._is_cut_off(offset):
             self.data += bytes(self._bytes_max - len(self.data))
+            self._view = memoryview(self.data)
             record = self._read(offset)
         if record is None or record.number <= self.last_number or record.epoch < self.last_epoch:
             return None
         return record
 
     def _read(self, offset: int) -> Record | None:
-        return read_record(memoryview(self.data), self._start, offset, self._number, self._seed)
+        return read_record(self._view, self._start, offset, self._number, self._seed)
 
     def _is_cut_off(self, offset: int) -> bool:
         """Whether there may be a record that ends with more zeros than were read."""
