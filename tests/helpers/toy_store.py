@@ -24,6 +24,7 @@ from ackwire.store.contract import (
     ScheduledJob,
     StoredFrame,
     WaitingMessage,
+    WaitingMessages,
 )
 from ackwire.store.files import Files
 from ackwire.store.memory import MemoryStore
@@ -291,6 +292,9 @@ class ToyStore:
 
     def waiting(self, place: Place) -> list[WaitingMessage]:
         return self._memory.waiting(place)
+
+    def waiting_portions(self, place: Place) -> list[WaitingMessages]:
+        return self._memory.waiting_portions(place)
 
     def durables(self) -> list[DurableRecord]:
         return self._memory.durables()

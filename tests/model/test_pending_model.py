@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ackwire.broker import pending
 from ackwire.broker.pending import NO_LIMIT, Entry, PagedOut, PendingList
 from ackwire.message import Message
-from ackwire.store.contract import WaitingMessage
+from ackwire.store.contract import WaitingMessage, WaitingMessages
 from tests.helpers.broker_rig import BrokerRig
 
 _TEMPLATE = BrokerRig().connect().message("queue://q")
@@ -157,7 +157,8 @@ class PendingModel(RuleBasedStateMachine):
         """What a store has kept follows what is there: at a start that is nothing."""
         messages = [_message(self.count + n) for n in range(1, count + 1)]
         self.count += count
-        self.list.restore([WaitingMessage(m.sequence, m.expiration, m.priority, m.size_bytes) for m in messages])
+        facts = (WaitingMessage(m.sequence, m.expiration, m.priority, m.size_bytes) for m in messages)
+        self.list.restore(WaitingMessages(facts))
         self.there.update({message.sequence: message for message in messages})
         self.paged.update({message.sequence: 0 for message in messages})
 

@@ -1,8 +1,9 @@
 """Messages that wait leave memory when it gets tight, and come back when their turn comes (SEMANTICS B6, N2).
 
-A persistent message costs nothing to let go: a store that pages has its bytes. Another one is written to the temp store
-first, if there is one with room. Only what was never delivered goes: what a consumer has seen differs from what was
-stored. Messages come back in batches, ahead of the one that is wanted, as far as memory has room for them.
+A persistent message costs nothing to let go: a store that pages has its bytes; at the end of a long queue it goes even
+if there is room. Another one is written to the temp store first, if there is one with room. Only what was never
+delivered goes: what a consumer has seen differs from what was stored. Messages come back in batches, ahead of the one
+that is wanted, as far as memory has room for them.
 """
 
 import logging
@@ -20,6 +21,9 @@ from ackwire.store.contract import DurableKey, Place, Spill, SpillDamaged, Store
 BATCH_MESSAGES: Final = 256
 BATCH_BYTES: Final = 1024 * 1024
 """What is read at once, at most; one message always is."""
+
+KEPT_BYTES: Final = 128 * 1024 * 1024
+"""What a queue keeps in memory, however much is free, of messages that the store has: the others are not due soon."""
 
 _READ_AHEAD_PERCENT: Final = 90
 """Above this share of memory only what is wanted now is read, and nothing ahead of it."""
@@ -118,8 +122,10 @@ class QueuePages:
 
     # ---- out of memory -----------------------------------------------------------------------------------------
 
-    def page_out(self, pending: PendingList, position: int, message: Message) -> None:
-        """Let *message* at *position* go, if it can."""
+    def page_out(self, pending: PendingList, position: int, message: Message, *, spill: bool = True) -> None:
+        """Let *message* at *position* go, if it can; without *spill*, only if the store has it."""
+        if not spill and not (message.persistent and self._is_stored):
+            return
         ticket = self._pager.ticket_for(message, is_stored=self._is_stored)
         if ticket is not None:
             pending.page_out(position, ticket)

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple, final
 
 from ackwire.message import Message
-from ackwire.store.contract import WaitingMessage
+from ackwire.store.contract import WaitingMessage, WaitingMessages
 
 _COMPACT_FROM: Final = 1024
 """Gaps at the front are given back when there are more of them than this, and more than messages."""
@@ -131,20 +131,18 @@ class PendingList:
         if 0 < expiration < self._earliest:
             self._earliest = expiration
 
-    def restore(self, waiting: Sequence[WaitingMessage]) -> None:
+    def restore(self, waiting: WaitingMessages) -> None:
         """Add messages of an earlier run, which the store has, in their order, behind all that are here."""
         # No object for each and no loop in Python: there may be millions, and nobody can connect before.
-        expirations = array("q", map(itemgetter(_EXPIRATION), waiting))
-        sizes = array("I", map(itemgetter(_SIZE), waiting))
-        self._sequences.extend(map(itemgetter(_SEQUENCE), waiting))
-        self._expirations.extend(expirations)
-        self._sizes.extend(sizes)
+        self._sequences.extend(waiting.sequences)
+        self._expirations.extend(waiting.expirations)
+        self._sizes.extend(waiting.sizes)
         self._items.extend(repeat(0, len(waiting)))
         self._count += len(waiting)
         self.paged_count += len(waiting)
-        self.paged_bytes += sum(sizes)
-        if any(expirations):
-            self._earliest = min(chain((self._earliest,), filter(_is_time, expirations)))
+        self.paged_bytes += sum(waiting.sizes)
+        if any(waiting.expirations):
+            self._earliest = min(chain((self._earliest,), filter(_is_time, waiting.expirations)))
 
     def insert(self, waiting: Sequence[WaitingMessage]) -> int:
         """Add messages that the store has, in their order, between those that are here; the answer is the foremost

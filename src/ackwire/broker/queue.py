@@ -22,7 +22,7 @@ from ackwire.broker.dispatch import Lane
 from ackwire.broker.groups import MessageGroups
 from ackwire.broker.handover import Desk, Handover
 from ackwire.broker.held import Held
-from ackwire.broker.paging import BATCH_MESSAGES, Pager, QueuePages
+from ackwire.broker.paging import BATCH_MESSAGES, KEPT_BYTES, Pager, QueuePages
 from ackwire.broker.pending import NO_LIMIT, Cleared, PagedOut, PendingList
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.clock import Clock, Timer
@@ -32,7 +32,7 @@ from ackwire.message import Message
 from ackwire.policy import DestinationPolicy
 from ackwire.runs import Runs, sequences_of
 from ackwire.selector import Selector
-from ackwire.store.contract import Place, Store, WaitingMessage
+from ackwire.store.contract import Place, Store, WaitingMessage, WaitingMessages
 from ackwire.values import Value
 
 _PRIORITY_LEVELS: Final = 10
@@ -233,12 +233,14 @@ class Queue:
 
     # ---- messages come back after a restart --------------------------------------------------------------------
 
-    def restore(self, waiting: list[WaitingMessage]) -> None:
+    def restore(self, waiting: WaitingMessages) -> None:
         """Messages of an earlier run, in their order: the store has them; no consumer is here yet."""
         before = sum(level.paged_bytes for level in self._levels)
         for number, level in enumerate(self._levels):
-            mine = waiting if len(self._levels) == 1 else [it for it in waiting if self._level_of(it) == number]
-            level.restore(mine)
+            if len(self._levels) == 1:
+                level.restore(waiting)
+            else:
+                level.restore(WaitingMessages(it for it in waiting if self._level_of(it) == number))
         self.size_bytes += sum(level.paged_bytes for level in self._levels) - before
 
     def tell_restored(self, sequences: Iterable[int], why: str) -> None:
@@ -297,10 +299,11 @@ class Queue:
         pending = self._levels[self._level_of(message)]
         pending.append(message)
         self.dispatch()
-        if self._flow.is_tight:
+        is_tight = self._flow.is_tight
+        if is_tight or self.size_bytes - pending.paged_bytes > KEPT_BYTES:
             position = pending.position_of(message.sequence)
             if position is not None and pending.at(position) is message:
-                self._pages.page_out(pending, position, message)
+                self._pages.page_out(pending, position, message, spill=is_tight)
 
     def _deliver_directly(self, message: Message) -> bool:
         """The usual case needs no list: nothing waits, nobody selects, and someone has room."""

@@ -7,10 +7,9 @@ reach until it is decided.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
@@ -29,14 +28,11 @@ from ackwire.store.contract import (
     StagedNote,
     Store,
     WaitingMessage,
+    WaitingMessages,
 )
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
-
-
-_PORTION: Final = 65_536
-"""Messages that are taken over at once: a long queue need not be in memory twice."""
 
 
 def restore(broker: "Broker", store: Store, untold: str | None = None) -> None:
@@ -54,18 +50,18 @@ def restore(broker: "Broker", store: Store, untold: str | None = None) -> None:
     reserved = _reserved(notes)
     kept: dict[Place, dict[int, WaitingMessage]] = {}
     for place in list(store.places()):
-        waiting, mine = iter(store.waiting(place)), reserved.get(place)
-        if mine:
-            waiting = _kept_apart(waiting, mine, kept.setdefault(place, {}))
+        portions: Iterable[WaitingMessages] = store.waiting_portions(place)
+        if mine := reserved.get(place):
+            portions = map(partial(_without_kept, mine, kept.setdefault(place, {})), portions)
         if isinstance(place, Destination) and not place.kind.is_queue:
-            deque(waiting, maxlen=0)  # staged for a topic: nobody else waits there
+            deque(portions, maxlen=0)  # staged for a topic: nobody else waits there
             continue
         queue = _queue_at(broker, place)
         queue.restore_handed_out(store.handed_out(place))
-        while portion := list(islice(waiting, _PORTION)):
+        for portion in portions:
             queue.restore(_without(portion, undecided.get(place)))
             if untold is not None:
-                queue.tell_restored((it.sequence for it in portion), untold)
+                queue.tell_restored(portion.sequences, untold)
     broker.intake.restore()
     broker.transactor.transactions.restore_commits(store.commits())
     for transaction in prepared:
@@ -87,14 +83,9 @@ def _reserved(notes: list[Note]) -> dict[Place, set[int]]:
     return reserved
 
 
-def _kept_apart(
-    waiting: Iterator[WaitingMessage], reserved: set[int], kept: dict[int, WaitingMessage]
-) -> Iterator[WaitingMessage]:
-    for message in waiting:
-        if message.sequence in reserved:
-            kept[message.sequence] = message
-        else:
-            yield message
+def _without_kept(reserved: set[int], kept: dict[int, WaitingMessage], waiting: WaitingMessages) -> WaitingMessages:
+    kept.update((it.sequence, it) for it in waiting if it.sequence in reserved)
+    return _without(waiting, reserved)
 
 
 def _restore_notes(
@@ -111,8 +102,10 @@ def _restore_notes(
     broker.staging.restored()
 
 
-def _without(waiting: list[WaitingMessage], undecided: set[int] | None) -> list[WaitingMessage]:
-    return [it for it in waiting if it.sequence not in undecided] if undecided else waiting
+def _without(waiting: WaitingMessages, others: set[int] | None) -> WaitingMessages:
+    if not others or others.isdisjoint(waiting.sequences):
+        return waiting
+    return WaitingMessages(it for it in waiting if it.sequence not in others)
 
 
 def _queue_at(broker: "Broker", place: Place) -> Queue:

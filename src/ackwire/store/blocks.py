@@ -4,6 +4,7 @@ Neighbours come and go together, so a block costs a checkpoint, a look or a rest
 What is known of its messages stands in columns, because whoever needs one column mostly needs it of all of them.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from ackwire.store.contract import WaitingMessage
+from ackwire.store.contract import WaitingMessages
 from ackwire.store.index import DamagedIndex
 from ackwire.store.journal.record import ALIGNMENT, HEADER_BYTES, message_overhead
 
@@ -63,15 +64,9 @@ Block = dict[int, Entry]
 """By sequence, in order."""
 
 _new_entry: Final = partial(tuple.__new__, Entry)
-_new_waiting: Final = partial(tuple.__new__, WaitingMessage)
 _ENTRY_BYTES: Final = Struct(">" + "".join(_COLUMNS)).size
 _BLOCKS: Final = [Struct(">" + "".join(f"{count}{it}" for it in _COLUMNS)) for count in range(BLOCK_MESSAGES + 1)]
 """By how many messages there are."""
-_WAITING: Final = [
-    Struct(f">{count}B{8 * count}x{count}I{2 * count}x{count}b{count}q") for count in range(len(_BLOCKS))
-]
-"""The same without segments, offsets and numbers of places."""
-
 _FIELD_STRUCTS: Final = [Struct(f">{it}") for it in _COLUMNS]
 _FIELDS: Final = list(zip(_FIELD_STRUCTS, accumulate((it.size for it in _FIELD_STRUCTS), initial=0), strict=False))[1:]
 """Each field of an `Entry`, and how many bytes of columns stand before it for each message."""
@@ -146,10 +141,17 @@ def segment_counts(key: bytes, data: bytes) -> Iterable[tuple[int, int]]:
     return Counter(_columns(key, data)[1]).items()
 
 
-def waiting_of(row: tuple[bytes, bytes]) -> Iterator[WaitingMessage]:
-    """What a restart needs to know of the messages of a block."""
-    value, count, first = _checked(*row)
-    values = _WAITING[count].unpack(value)
-    sequences = map(first.__or__, values[:count])
-    columns = (values[start : start + count] for start in (3 * count, 2 * count, count))
-    return map(_new_waiting, zip(sequences, *columns, strict=True))
+def waiting_of(blocks: Iterable[tuple[bytes, bytes]]) -> WaitingMessages:
+    """What a restart needs to know of the messages of *blocks*: whole columns are copied."""
+    found = WaitingMessages()
+    sequences, expirations, priorities, sizes = found.sequences, found.expirations, found.priorities, found.sizes
+    for key, data in blocks:
+        value, count, first = _checked(key, data)
+        sequences.extend(map(first.__or__, value[:count]))
+        sizes.frombytes(value[9 * count : 13 * count])
+        priorities.frombytes(value[15 * count : 16 * count])
+        expirations.frombytes(value[16 * count :])
+    if sys.byteorder == "little":
+        sizes.byteswap()
+        expirations.byteswap()
+    return found

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, final
 
 from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
@@ -29,12 +29,15 @@ from ackwire.store.blocks import (
     unsealed,
     waiting_of,
 )
-from ackwire.store.contract import DurableRecord, Note, Place, ScheduledJob, WaitingMessage
+from ackwire.store.contract import DurableRecord, Note, Place, ScheduledJob, WaitingMessages
 from ackwire.store.index import Edit, Index, Table
 from ackwire.store.journal.record import RecordKind, pack_place
 from ackwire.store.journal.state import PreparedRecord
 
 _SEQUENCE_MAX: Final = (1 << 64) - 1
+_BLOCKS_PER_PORTION: Final = 512
+"""Of what waits: a long queue need not be in memory twice."""
+
 BlockRow = tuple[bytes, bytes]
 """The key of a block and what stands there."""
 
@@ -477,9 +480,11 @@ class Catalog:
         """All that waits in a place, in order of sequence. Asked while nothing changes: at the start, and by tools."""
         return chain.from_iterable(map(_located, self._blocks_of(facts)))
 
-    def waiting_messages(self, facts: PlaceFacts) -> Iterator[WaitingMessage]:
+    def waiting_messages(self, facts: PlaceFacts) -> Iterator[WaitingMessages]:
         """The same without the places of the records, for a restart, which has millions."""
-        return chain.from_iterable(map(waiting_of, self._blocks_of(facts)))
+        blocks = self._blocks_of(facts)
+        while portion := list(islice(blocks, _BLOCKS_PER_PORTION)):
+            yield waiting_of(portion)
 
     def _blocks_of(self, facts: PlaceFacts) -> Iterator[BlockRow]:
         """The blocks of a place as they were if the index knew everything."""

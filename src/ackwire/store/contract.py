@@ -8,10 +8,11 @@ A store that fails to write or to sync is *failed*: from then on it promises not
 raises `StoreFailed` (K7). Only a new start, which reads what is really there, makes it good again.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, final
 
 from ackwire.destinations import Destination
 from ackwire.errors import AckwireError, StoreFailed
@@ -142,6 +143,30 @@ class WaitingMessage(NamedTuple):
     expiration: int
     priority: int
     size_bytes: int
+
+
+@final
+class WaitingMessages:
+    """Many of them, column by column: a restart may have millions."""
+
+    __slots__ = ("expirations", "priorities", "sequences", "sizes")
+
+    def __init__(self, messages: Iterable[WaitingMessage] = ()) -> None:
+        self.sequences = array("q")
+        self.expirations = array("q")
+        self.priorities = array("b")
+        self.sizes = array("I")
+        for message in messages:
+            self.sequences.append(message.sequence)
+            self.expirations.append(message.expiration)
+            self.priorities.append(message.priority)
+            self.sizes.append(message.size_bytes)
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def __iter__(self) -> Iterator[WaitingMessage]:
+        return map(WaitingMessage, self.sequences, self.expirations, self.priorities, self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +316,10 @@ class Store(Protocol):
 
     def waiting(self, place: Place) -> Iterable[WaitingMessage]:
         """What waits in *place*, in order of sequence."""
+        ...
+
+    def waiting_portions(self, place: Place) -> Iterable[WaitingMessages]:
+        """The same, many at once."""
         ...
 
     def durables(self) -> Iterable[DurableRecord]:

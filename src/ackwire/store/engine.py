@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Final, final
 
@@ -38,6 +38,7 @@ from ackwire.store.contract import (
     StoredForm,
     StoredFrame,
     WaitingMessage,
+    WaitingMessages,
 )
 from ackwire.store.explain import EXAMINED_MAX, explain
 from ackwire.store.files import DataFile, Files, Lock, LockHeld
@@ -109,7 +110,7 @@ class JournalOptions:
     bytes_max: int = 1 << 62
     free_bytes_min: int = 256 * MIB
     checkpoint_seconds: float = 5.0
-    checkpoint_bytes: int = 64 * MIB
+    checkpoint_bytes: int = 32 * MIB
 
 
 Waiter = tuple[Callable[[], None], Callable[[StoreFailed], None] | None]
@@ -924,6 +925,9 @@ class JournalStore:
         return list(self._catalog.places)
 
     def waiting(self, place: Place) -> Iterator[WaitingMessage]:
+        return chain.from_iterable(self.waiting_portions(place))
+
+    def waiting_portions(self, place: Place) -> Iterator[WaitingMessages]:
         facts = self._catalog.places.get(place)
         return iter(()) if facts is None else self._catalog.waiting_messages(facts)
 

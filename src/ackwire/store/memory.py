@@ -19,6 +19,7 @@ from ackwire.store.contract import (
     ScheduledJob,
     StoredFrame,
     WaitingMessage,
+    WaitingMessages,
 )
 
 
@@ -141,6 +142,9 @@ class MemoryStore:
     def waiting(self, place: Place) -> list[WaitingMessage]:
         messages = sorted(self._places.get(place, {}).values(), key=lambda message: message.sequence)
         return [WaitingMessage(it.sequence, it.expiration, it.priority, it.size_bytes) for it in messages]
+
+    def waiting_portions(self, place: Place) -> list[WaitingMessages]:
+        return [WaitingMessages(self.waiting(place))]
 
     def durables(self) -> list[DurableRecord]:
         return list(self._durables.values())
