@@ -1,11 +1,13 @@
 """One test for each way in which the journal store was once found wanting: crashes, compaction, restarts."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ackwire.message import Message
+from ackwire.store.blocks import BLOCK_MESSAGES, sealed, unsealed
 from ackwire.store.contract import Place, Store
 from ackwire.store.index import Table
 from tests.helpers.journal import JournalFactory
@@ -391,3 +393,58 @@ def test_disk_that_does_not_tell_its_free_space_stops_nothing() -> None:
     promise(store, factory)
     factory.wait(3)
     assert factory.medium.tables[Table.MESSAGES]
+
+
+# ---- the index -------------------------------------------------------------------------------------------------
+
+
+def test_K2_index_of_the_first_format_is_made_anew() -> None:
+    """It had a row for each message, and did not say which format it is."""
+    factory, messages = JournalFactory(), Messages()
+    store = factory.open()
+    made = [append(store, messages.make(Q), Q) for _ in range(3)]
+    factory.close()
+    [(key, data)] = factory.medium.tables[Table.META].items()
+    position = json.loads(unsealed(key, data))
+    del position["index_format"]
+    factory.medium.tables[Table.META] = {key: sealed(key, json.dumps(position).encode())}
+    found = kept(factory.open())
+    assert found.messages == {Q: [facts(it) for it in made]}
+    assert factory.damages() == ["the index is made anew: its format is 1, and this broker's is 2"]
+    factory.close()
+    assert kept(factory.open()) == found
+    assert factory.damages() == []
+
+
+def test_K2_checkpoint_does_not_put_its_seal_on_what_is_damaged() -> None:
+    factory, messages = JournalFactory(), Messages()
+    store = factory.open()
+    made = [append(store, messages.make(Q), Q) for _ in range(3)]
+    promise(store, factory)
+    factory.wait(3)
+    store.remove(Q, made[0])
+    factory.medium.flip_bit(Table.MESSAGES, 0)
+    factory.wait(3)
+    assert [str(it) for it in factory.failures if "could not trust the index" in str(it)]
+    found = kept(factory.crash(Crash.PROCESS_KILL))
+    assert found.messages == {Q: [facts(it) for it in made[1:]]}
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_F6_purge_over_blocks_of_the_index_leaves_what_is_kept_and_what_came_later(is_late: bool) -> None:
+    factory, messages = JournalFactory(), Messages()
+    store = factory.open()
+    made = [append(store, messages.make(Q), Q) for _ in range(5 * BLOCK_MESSAGES)]
+    promise(store, factory)
+    factory.wait(3)
+    stay = [made[3], made[2 * BLOCK_MESSAGES], made[2 * BLOCK_MESSAGES + 1]]
+    last = made[3 * BLOCK_MESSAGES + 7]
+    if is_late:
+        store.remove(Q, stay.pop(1))
+    store.purge(Q, last.sequence, [it.sequence for it in stay])
+    later = append(store, messages.make(Q), Q)
+    promise(store, factory)
+    factory.wait(3)
+    left = [*stay, *made[3 * BLOCK_MESSAGES + 8 :], later]
+    assert kept(factory.crash(Crash.PROCESS_KILL)).messages == {Q: [facts(it) for it in left]}
+    assert factory.damages() == []

@@ -82,6 +82,25 @@ def test_B6_memory_is_bounded_and_nothing_is_lost_or_out_of_order(persistent: bo
     audit(rig.broker, rig.store)
 
 
+@pure_only
+def test_B6_at_the_end_of_a_long_queue_only_numbers_stay_of_what_the_store_has(
+    monkeypatch: pytest.MonkeyPatch, persistent: bool
+) -> None:
+    monkeypatch.setattr(queue_module, "KEPT_BYTES", MEMORY_BYTES)
+    rig, _, temp = paging_rig(1 << 30, temp_bytes_max=1 << 30)
+    assert temp is not None
+    _fill(rig.connect(), MANY, persistent=persistent)
+    queue = _queue(rig)
+    if persistent:
+        assert rig.broker.flow.used_bytes <= MEMORY_BYTES + LARGEST_BYTES
+    else:
+        assert (queue.paged_count, temp.frames) == (0, {}), "there is room, so it is not written"
+    consumer = rig.consumer("queue://q", prefetch=10)
+    assert _drain(rig, consumer, in_flight_bytes=1 << 30) == [f"{n}" for n in range(MANY)]
+    assert (queue.size_bytes, rig.broker.flow.used_bytes) == (0, 0)
+    audit(rig.broker, rig.store)
+
+
 def test_B6_selectors_find_their_messages_at_any_depth_without_filling_memory(persistent: bool) -> None:
     rig, _, temp = _rig()
     _fill(rig.connect(), SOME, persistent=persistent)
