@@ -395,6 +395,16 @@ def test_disk_that_does_not_tell_its_free_space_stops_nothing() -> None:
     assert factory.medium.tables[Table.MESSAGES]
 
 
+def test_segment_of_which_no_record_is_needed_goes_without_being_read() -> None:
+    """Its messages have gone in their order, and nothing older is there that it could speak of."""
+    factory, messages = JournalFactory(), Messages()
+    store = factory.open()
+    [oldest] = segments(factory)
+    factory.disk.fail("read", times=1000)
+    compact(store, factory, messages, oldest)
+    assert not factory.failures
+
+
 # ---- the index -------------------------------------------------------------------------------------------------
 
 

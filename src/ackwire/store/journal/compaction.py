@@ -80,6 +80,9 @@ class Compaction:
         victim = self._victim = self._choose()
         if victim is None:
             return
+        if self._tells_nothing(victim):
+            self._move(victim, iter(()))
+            return
         found: list[Record] = []
         damages: list[Damage] = []
         with_messages = victim.live_messages > 0
@@ -104,6 +107,11 @@ class Compaction:
 
     def stop(self) -> None:
         self._is_stopped = True
+
+    def _tells_nothing(self, victim: SegmentFacts) -> bool:
+        """Whether no record of it is needed, so that it need not be read: as where messages go in their order."""
+        is_oldest = victim.number == min(self._catalog.segments)
+        return is_oldest and not victim.live_messages and not any(victim.removals.values())
 
     def _choose(self) -> SegmentFacts | None:
         """The segment that should go next."""
