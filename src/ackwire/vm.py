@@ -396,6 +396,7 @@ class _Run:
     async def _serve(self) -> None:
         try:
             from ackwire import app  # here, because it needs more than the client does
+            from ackwire.selector import parser as _  # noqa: F401 – otherwise loaded at the first selector
         except ImportError as error:
             if error.name not in _PACKAGES:
                 raise
