@@ -10,7 +10,9 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, final
+
+from ackwire.compilation import mypyc_attr
 
 
 class Timer(Protocol):
@@ -21,6 +23,7 @@ class Timer(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Clock(Protocol):
     """Tells the time and calls back later."""
 
@@ -37,7 +40,8 @@ class Clock(Protocol):
         ...
 
 
-class SystemClock:
+@final
+class SystemClock(Clock):
     """The machine's time; timers run on the event loop of the calling thread."""
 
     def now_ms(self) -> int:
@@ -61,7 +65,8 @@ class _ManualTimer:
         self.cancelled = True
 
 
-class ManualClock:
+@mypyc_attr(allow_interpreted_subclasses=True)  # tests have one that drifts
+class ManualClock(Clock):
     """Time that moves only when told to; timers run inside `advance`, in order of their due time."""
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
@@ -92,7 +97,7 @@ class ManualClock:
         self._elapsed = until
 
 
-class AdjustableClock:
+class AdjustableClock(Clock):
     """The machine's time, plus what it was told to move on: for tests of programs with a broker in their process.
 
     Unlike a `ManualClock` it never stands still, so that whoever waits for a while is not left waiting for ever. It

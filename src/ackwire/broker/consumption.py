@@ -1,7 +1,7 @@
 """How messages go out: subscriptions of every kind, acks, pulls, dead letters (SEMANTICS A3, C, D, E, F)."""
 
 import logging
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -339,12 +339,8 @@ class Consumption:
                 self._finish_one(subscription, last)
                 return
             self._acknowledge_queue(subscription, kind, first, last, count, transaction, cause)
-        else:
-            self._acknowledge_copy(subscription, kind, count)
-
-    def _acknowledge_copy(self, subscription: Subscription, kind: AckKind, count: int) -> None:
-        """Topic consumers and browsers hold copies: an ack only moves their window."""
-        assert isinstance(subscription, TopicSubscription | BrowserSubscription)
+            return
+        # Topic consumers and browsers hold copies: an ack only moves their window.
         if kind is AckKind.DELIVERED:
             subscription.extension += max(0, count)
         elif kind is not AckKind.REDELIVERED:
@@ -573,7 +569,7 @@ class Consumption:
         if queue.policy.advise_slow_consumers and isinstance(queue.place, Destination):
             self._broker.advisories.slow_consumer(queue.place, subscription)
 
-    def on_discarded(self, topic: Topic, subscription: TopicSubscription, messages: list[Message]) -> None:
+    def on_discarded(self, topic: Topic, subscription: TopicSubscription, messages: Sequence[Message]) -> None:
         if subscription.dropped == len(messages):
             _log.warning("%r is too slow: its oldest waiting messages are dropped", subscription)
         if topic.audit is not None:
@@ -610,11 +606,15 @@ class Consumption:
             for queue in list(self._attached[subscription].values()):
                 queue.resume(subscription)
         elif isinstance(subscription, TopicSubscription):
-            for message in subscription.pump(self._broker.clock.now_ms()):
-                self._tell_expired_copy(subscription, message)
-                self._broker.advisories.expired(message.destination, message)
+            if subscription.pending:
+                self._pump_topic(subscription)
         elif isinstance(subscription, BrowserSubscription):
             self._show(subscription)
+
+    def _pump_topic(self, subscription: TopicSubscription) -> None:
+        for message in subscription.pump(self._broker.clock.now_ms()):
+            self._tell_expired_copy(subscription, message)
+            self._broker.advisories.expired(message.destination, message)
 
     def _tell_expired_copy(self, subscription: TopicSubscription, message: Message) -> None:
         topic = self._broker.registry.router.get(message.destination)

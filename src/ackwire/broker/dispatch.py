@@ -34,7 +34,10 @@ class Rotation:
     @property
     def priority(self) -> int:
         """The highest of those that may have room."""
-        return next((-negated for negated in self._priorities if self._rounds[-negated]), -_NO_PRIORITY)
+        for negated in self._priorities:
+            if self._rounds[-negated]:
+                return -negated
+        return -_NO_PRIORITY
 
     def add(self, subscription: QueueSubscription) -> None:
         self.subscriptions.append(subscription)
@@ -75,10 +78,11 @@ class Rotation:
 class Lane:
     """The consumers that share a selector, and how far they have looked through the queue."""
 
-    __slots__ = ("positions", "rotation", "selector")
+    __slots__ = ("positions", "rotation", "selector", "text")
 
     def __init__(self, selector: Selector | None, levels: int) -> None:
         self.selector = selector
+        self.text = None if selector is None else selector.text
         self.rotation = Rotation()
         self.positions = [-(2**62)] * levels
         """For each priority level: everything in front of this was examined, and is not for this lane."""

@@ -211,7 +211,8 @@ class Intake:
         """What the broker tells about itself, it tells alone: clients act on it."""
         if where.kind is Kind.QUEUE and not where.is_composite:
             return
-        if any(map(is_advisory, where.parts())):
+        parts = where.parts()
+        if is_advisory(parts[0]) if len(parts) == 1 else any(map(is_advisory, parts)):
             raise NotAuthorised(f"{where!r} is a topic of the broker's own: clients read it and do not write to it")
 
     def put(self, connection: Connection | None, message: Message) -> None:

@@ -306,20 +306,24 @@ class Queue:
                 self._pages.page_out(pending, position, message, spill=is_tight)
 
     def _deliver_directly(self, message: Message) -> bool:
-        """The usual case needs no list: nothing waits, nobody selects, and someone has room."""
-        if len(self._lanes) != 1 or self._exclusive is not None or self._holds_back:
+        """The usual case needs no list: nothing waits, and someone who wants *message*, of no group, has room."""
+        if self._exclusive is not None or self._holds_back or self._has_pending:
             return False
-        lane = self._lanes.get(None)
-        if lane is None or any(self._levels):
-            return False
-        subscription = lane.rotation.next(self.place)
-        if subscription is None or message.key in subscription.in_flight:
-            return False
-        if self.audit is not None:
-            self.audit.arrived(self, message, subscription)
-        subscription.in_flight.add(message)
-        self._handover.hand_over(subscription, message, False)
-        return True
+        for lane in self._lanes_in_turn():
+            if lane.selector is not None and not lane.selector.matches(self._looked_up(message)):
+                continue
+            subscription = lane.rotation.next(self.place)
+            if subscription is None:
+                continue
+            if message.key in subscription.in_flight:
+                return False
+            self._was_served(lane)
+            if self.audit is not None:
+                self.audit.arrived(self, message, subscription)
+            subscription.in_flight.add(message)
+            self._handover.hand_over(subscription, message, False)
+            return True
+        return False
 
     # ---- messages go out ---------------------------------------------------------------------------------------
 
@@ -350,13 +354,29 @@ class Queue:
         served = True
         while served and budget > 0:
             served = False
-            for text, lane in sorted(self._lanes.items(), key=_by_priority):
+            for lane in self._lanes_in_turn():
                 budget, handed_over = self._serve(lane, budget, at_most=1)
                 if handed_over:
-                    self._lanes[text] = self._lanes.pop(text)  # behind its equals, next time
+                    self._was_served(lane)
                     served = True
                     break
         return budget
+
+    def _lanes_in_turn(self) -> list[Lane]:
+        """Those with the most important consumers first, and among equals those that were served longest ago."""
+        lanes = list(self._lanes.values())
+        if len(lanes) > 1:
+            priority = lanes[0].rotation.priority
+            for lane in lanes:
+                if lane.rotation.priority != priority:
+                    lanes.sort(key=_by_priority)
+                    break
+        return lanes
+
+    def _was_served(self, lane: Lane) -> None:
+        """Next time it comes behind its equals."""
+        if len(self._lanes) > 1:
+            self._lanes[lane.text] = self._lanes.pop(lane.text)
 
     def _serve(self, lane: Lane, budget: int, at_most: int = _NO_LIMIT) -> tuple[int, int]:
         """Send what is for *lane*, highest priority first; the answer is the budget left, and how many were sent."""
@@ -524,11 +544,13 @@ class Queue:
         lane = self._lane_of(subscription)
         lane.rotation.remove(subscription)
         if not lane.rotation.subscriptions:
-            del self._lanes[None if lane.selector is None else lane.selector.text]
+            del self._lanes[lane.text]
         self._groups.release(subscription)
         in_flight = [message for message in subscription.in_flight if self.owns(message)]
+        now_ms = self._clock.now_ms()
         for message in in_flight:
             subscription.in_flight.take_one(message.key)
+            message.dispatched_ms = message.dispatched_ms or now_ms  # one that was sent on arrival does not say so
             is_seen = was_delivered(message)
             if is_seen:
                 message.redelivery_counter += 1
@@ -580,8 +602,14 @@ class Queue:
         """*subscription* may have room again: first what waits for it alone, then its share of the rest."""
         self._deliver_waiting(subscription)
         self._lane_of(subscription).rotation.offer(subscription)
-        if any(self._levels):
+        if self._has_pending:
             self.dispatch()
+
+    @property
+    def _has_pending(self) -> bool:
+        """Whether anything waits that is not one consumer's alone."""
+        levels = self._levels
+        return len(levels[0]) > 0 if len(levels) == 1 else any(levels)
 
     @property
     def _holds_back(self) -> bool:
@@ -945,6 +973,5 @@ def _ticket(entry: Message | PagedOut | int) -> int:
     return entry.ticket if isinstance(entry, PagedOut) else entry
 
 
-def _by_priority(entry: tuple[str | None, Lane]) -> int:
-    """Lanes with the most important consumers come first; equals stay in the order of their turns."""
-    return -entry[1].rotation.priority
+def _by_priority(lane: Lane) -> int:
+    return -lane.rotation.priority

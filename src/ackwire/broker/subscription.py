@@ -4,7 +4,7 @@ Room is `prefetch + extension - dispatched`. Prefetch 0 means pull: room is what
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -53,6 +53,7 @@ class Subscription:
         "is_leaving",
         "is_pull",
         "is_slow",
+        "no_local",
         "port",
         "prefetch",
         "priority",
@@ -74,6 +75,7 @@ class Subscription:
         self.consumer_id = request.consumer_id
         self.session_id = request.session_id
         self.priority = request.priority
+        self.no_local = request.no_local
         self.connection = connection
         self.port = port
         self.selector = selector
@@ -109,6 +111,10 @@ class Subscription:
     def room(self) -> int:
         """How many messages it may be sent, as far as it is concerned."""
         return self.pulls if self.is_pull else max(0, self.prefetch + self.extension - self.dispatched)
+
+    def finished(self, count: int) -> None:
+        """*count* messages are done."""
+        raise NotImplementedError
 
     def deliver(self, message: Message, group_first: bool = False) -> None:
         """Send *message*, which the caller has recorded as dispatched."""
@@ -235,11 +241,11 @@ class TopicSubscription(Subscription):
         self._fell_behind = True
         return True
 
-    def publish(self, message: Message) -> list[Message]:
+    def publish(self, message: Message) -> Sequence[Message]:
         """Send *message* now or as soon as there is room; the answer is what it lost to the limit."""
         if not self.pending and self.has_room:
             self._hand_over(message)
-            return []
+            return ()
         self.is_slow = True
         self.pending.append(message)
         self.pending_bytes += message.size_bytes

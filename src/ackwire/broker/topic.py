@@ -6,7 +6,7 @@ subscriber does not want is never kept for it.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, final
 
 from ackwire.broker.auditing import Audit
@@ -25,7 +25,7 @@ from ackwire.values import Value
 class TopicEvents(Protocol):
     """What a topic tells the broker."""
 
-    def on_discarded(self, topic: "Topic", subscription: TopicSubscription, messages: list[Message]) -> None:
+    def on_discarded(self, topic: "Topic", subscription: TopicSubscription, messages: Sequence[Message]) -> None:
         """A slow subscriber lost *messages*."""
         ...
 
@@ -81,6 +81,7 @@ class Topic:
         self.destination = destination
         self.audit = audit
         self.policy = policy
+        self._advises_slow = policy.advise_slow_consumers
         self._store = store
         self._editor = editor
         self._events = events
@@ -112,12 +113,16 @@ class Topic:
         lookup = _LazyLookup(self._editor, message)
         if self.durables:
             self._keep_for_durables(message, sender, lookup)
-        for subscription in () if has_expired else self.subscriptions:
-            if _wants(subscription, subscription.request.no_local, subscription.connection, sender, lookup):
+        if not has_expired:
+            self._publish(message, sender, lookup)
+
+    def _publish(self, message: Message, sender: Connection | None, lookup: "_LazyLookup") -> None:
+        for subscription in self.subscriptions:
+            if _wants(subscription, subscription.no_local, subscription.connection, sender, lookup):
                 dropped = subscription.publish(message)
                 if dropped:
                     self._events.on_discarded(self, subscription, dropped)
-                if self.policy.advise_slow_consumers and subscription.fell_behind():
+                if self._advises_slow and subscription.fell_behind():
                     self._events.on_slow_subscriber(self, subscription)
 
     def _keep_for_durables(self, message: Message, sender: Connection | None, lookup: "_LazyLookup") -> None:

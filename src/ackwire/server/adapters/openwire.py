@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable, Hashable
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN, Broker
-from ackwire.broker.session import Connection, Producer
+from ackwire.broker.session import Connection, ConsumerPort, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.transactions import XA_INVALID, XA_ROLLED_BACK, TransactionError
 from ackwire.clock import Clock
@@ -74,10 +74,11 @@ _COMMAND_ID: Final = Struct(">i")
 _log = logging.getLogger(__name__)
 
 
-class _ConsumerEnd:
+@final
+class _ConsumerEnd(ConsumerPort):
     """The port of one subscription: dispatches become frames."""
 
-    __slots__ = ("_clock", "_peer", "_protocol", "_reject", "_wire")
+    __slots__ = ("_clock", "_much_bytes", "_peer", "_protocol", "_reject", "_wire")
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class _ConsumerEnd:
         clock: Clock,
         wire: Consumer,
         reject: Callable[[bytes, str], None],
+        much_bytes: int,
     ) -> None:
         self._reject = reject
         """Gives a message up on the consumer's behalf."""
@@ -93,15 +95,20 @@ class _ConsumerEnd:
         self._protocol = protocol
         self._clock = clock
         self._wire = wire
+        self._much_bytes = much_bytes
+        """From so much output on the peer wants to know of all that comes; before, of the first."""
 
     def deliver(self, message: Message, group_first: bool) -> None:
+        protocol = self._protocol
+        is_first = not protocol.waiting_bytes
         try:
-            self._protocol.send_dispatch(self._wire, message, self._clock.now_ms(), group_first)
+            protocol.send_dispatch(self._wire, message, self._clock.now_ms(), group_first)
         except LocalProtocolError as error:
             # Tight encoding has shorter strings than loose. Not now: a queue is in the middle of dispatching.
             cause = f"it cannot be put into the encoding of {self._wire.consumer_id}: {error}"
             self._clock.call_later(0, partial(self._reject, message.key, cause))
-        self._peer.output_waits()
+        if is_first or protocol.waiting_bytes >= self._much_bytes:
+            self._peer.output_waits()
 
     def change_prefetch(self, prefetch: int) -> None:
         self._protocol.send(commands.ConsumerControl(consumer_id=self._wire.consumer_id, prefetch=prefetch))
@@ -246,6 +253,7 @@ class OpenWireAdapter:
                 self._clock,
                 Consumer(consumer_id),
                 partial(self._reject, str(consumer_id)),
+                self._settings.connection.write_pause_bytes,
             ),
         )
 

@@ -36,16 +36,18 @@ class ClientProtocol(OpenWireProtocol):
     # ---- receiving ---------------------------------------------------------------------------------------------
 
     def _fast_events(self) -> Iterator[Event]:
-        next_frame, dispatch = self._buffer.next_frame, self._dispatch_decoder.dispatch
-        while (frame := next_frame(self._frame_bytes_max)) is not None:
+        self._finished = True
+        buffer, decoder = self._buffer, self._dispatch_decoder
+        while (frame := buffer.next_frame(self._frame_bytes_max)) is not None:
             kind = frame[0] if frame else NULL_TYPE
             if kind == DISPATCH_TYPE:
-                yield dispatch(frame)
+                yield decoder.dispatch(frame)
             elif kind == RESPONSE_TYPE and len(frame) == _RESPONSE.size:
                 _, command_id, response_required, correlation_id = _RESPONSE.unpack(frame)
                 yield commands.Response(command_id, response_required != 0, correlation_id)
             elif frame != b"\0":  # the null command says nothing
                 yield self._event_in(frame)
+        self._finished = False
 
     def _event_for(self, command: Structure | None) -> Event:
         event = super()._event_for(command)

@@ -1,7 +1,7 @@
 """Reads and rewrites messages for the broker: `ackwire.editing.MessageEditor` on canonical frames.
 
-What is done often has a short way beside the plain codec's: a selector asks for a property (`_quick_properties`), or
-for a field whose place is found by a short walk (`_usual_places`), and a message is copied to another destination and
+What is done often has a short way beside the plain codec's: a selector asks for a property (`lookup.py`), or for
+a field whose place is found by a short walk (`_usual_places`), and a message is copied to another destination and
 nothing else about it changes (`_spliced`). What the short ways do not know goes the plain way; tests hold the two
 against each other.
 
@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from struct import error as StructError
 from typing import Final, NamedTuple, final
 
 from ackwire.clock import Clock
@@ -23,10 +22,11 @@ from ackwire.destinations import Destination, derived_destination
 from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.message import Message, Origin
-from ackwire.values import Int, Long, Value
+from ackwire.values import Long, Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, destination_to_wire, message_key, stamp
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
+from ackwire.wire.openwire.lookup import QuickLookup, quick_properties_of
 from ackwire.wire.openwire.marshal import Codec, LooseReader
 from ackwire.wire.openwire.primitives import decode_map, encode_map
 from ackwire.wire.openwire.structures import Structure, fields_of
@@ -46,7 +46,6 @@ _ROUTES_MAX: Final = 1024
 
 _INT: Final = Struct(">i")
 _LONG: Final = Struct(">q")
-_DOUBLE: Final = Struct(">d")
 
 _HEAD_FIELDS: Final = fields_of(commands.Message)[2:7]
 """Producer id, destination, transaction id, original destination, message id."""
@@ -180,45 +179,6 @@ def _broker_path_text(path: tuple[commands.BrokerId | None, ...] | None) -> str:
     return f"[{', '.join('null' if broker is None else str(broker.value) for broker in path)}]"
 
 
-def _quick_properties(frame: bytes, position: int, end: int, entries_max: int) -> dict[str, Value] | None:
-    """The property map between *position* and *end* if it has common types and ASCII only, otherwise None.
-
-    Lengths are not checked one by one: a wrong one leads anywhere but exactly to *end*.
-    """
-    properties: dict[str, Value] = {}
-    try:
-        count = _INT.unpack_from(frame, position)[0]
-        if not 0 <= count <= entries_max:
-            return None
-        position += 4
-        for _ in range(count):
-            start = position + 2
-            position = start + (frame[position] << 8 | frame[position + 1])
-            name = frame[start:position].decode("ascii")
-            code = frame[position]
-            if code == 9:
-                start = position + 3
-                position = start + (frame[position + 1] << 8 | frame[position + 2])
-                properties[name] = frame[start:position].decode("ascii")
-            elif code == 5:
-                properties[name] = Int(_INT.unpack_from(frame, position + 1)[0])
-                position += 5
-            elif code == 6:
-                properties[name] = Long(_LONG.unpack_from(frame, position + 1)[0])
-                position += 9
-            elif code == 1:
-                properties[name] = frame[position + 1] != 0
-                position += 2
-            elif code == 7:
-                properties[name] = _DOUBLE.unpack_from(frame, position + 1)[0]
-                position += 9
-            else:
-                return None
-    except (IndexError, StructError, UnicodeDecodeError):
-        return None
-    return properties if position == end else None
-
-
 # ---- the places of fields in a frame ---------------------------------------------------------------------------
 
 
@@ -335,6 +295,10 @@ class OpenWireEditor:
 
     def lookup(self, message: Message) -> Callable[[str], Value]:
         """What a selector sees of *message*, with ActiveMQ's names; properties that cannot be decoded are None."""
+        return QuickLookup(message, self._limits.entries_max, self._plain_lookup)
+
+    def _plain_lookup(self, message: Message) -> Callable[[str], Value]:
+        """The same the plain way, headers included."""
         properties: dict[str, Value] | None = None
         command: commands.Message | None = None
 
@@ -365,13 +329,12 @@ class OpenWireEditor:
 
     def properties(self, message: Message) -> dict[str, Value]:
         """The message's properties; undecodable ones raise `RemoteProtocolError`."""
-        start = message.properties_offset
-        if not start:
-            return {}
-        frame = message.frame
+        properties = quick_properties_of(message, self._limits.entries_max)
+        if properties is not None:
+            return properties
+        start, frame = message.properties_offset, message.frame
         end: int = start + _INT.unpack_from(frame, start - 4)[0]
-        properties = _quick_properties(frame, start, end, self._limits.entries_max)
-        return decode_map(frame[start:end], self._limits) if properties is None else properties
+        return decode_map(frame[start:end], self._limits)
 
     def message_id(self, message: Message) -> str:
         """JMSMessageID, for people."""

@@ -30,7 +30,9 @@ CANONICAL: Final = WireFormat()
 FAST_VERSION_MIN: Final = 10
 """From this version on, messages and acks look the same on the wire."""
 
-MESSAGE_TYPES: Final = frozenset(range(23, 30))
+FIRST_MESSAGE_TYPE: Final = 23
+LAST_MESSAGE_TYPE: Final = 29
+MESSAGE_TYPES: Final = frozenset(range(FIRST_MESSAGE_TYPE, LAST_MESSAGE_TYPE + 1))
 BLOB_TYPE: Final = 29
 ACK_TYPE: Final = 22
 
@@ -39,6 +41,9 @@ _MESSAGE_OVERHEAD_BYTES: Final = 1024
 
 _FIELDS_AT: Final = 6
 """Where the fields begin: behind type id, command id and response flag."""
+
+_CUT_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of a message whose pieces are remembered for the next consumer."""
 
 _PREFIX_BYTES_MAX: Final = 2048
 _ORIGINS_MAX: Final = 256
@@ -64,6 +69,7 @@ _RESPONSE: Final = Struct(">IBiBi")
 
 _UINT: Final = Struct(">I")
 _INT: Final = Struct(">i")
+_INT_BYTES: Final = 4
 _USHORT: Final = Struct(">H")
 _LONG: Final = Struct(">q")
 
@@ -388,25 +394,29 @@ class FastDecoder:
     def ack(self, frame: bytes) -> Ack | commands.MessageAck:
         """The ack in *frame*: an `Ack`, or the whole structure if it belongs to a transaction or has a cause."""
         consumer_id = self._ack_consumer
-        if consumer_id is None or not frame.startswith(self._ack_prefix, _FIELDS_AT):
-            return self._learn_ack(frame)
         position = _FIELDS_AT + len(self._ack_prefix)
+        if consumer_id is None or len(frame) <= position or frame[_FIELDS_AT:position] != self._ack_prefix:
+            return self._learn_ack(frame)
         # The usual ack: two ids of the producer that the last ack named too.
         known = self._ack_id_prefix
-        if known and frame.startswith(known, position + 1):
-            first_count = position + 1 + len(known)
-            if frame.startswith(known, first_count + 16):
-                last_count = first_count + 16 + len(known)
-                if len(frame) == last_count + 21 and not frame[last_count + 20]:
-                    return Ack(
-                        _int_at(frame, 1),
-                        frame[5] != 0,
-                        consumer_id,
-                        frame[position],
-                        frame[position + 4 : first_count + 8],
-                        frame[first_count + 19 : last_count + 8],
-                        _int_at(frame, last_count + 16),
-                    )
+        first_count = position + 1 + len(known)
+        last_count = first_count + 16 + len(known)
+        if (
+            len(frame) == last_count + 21
+            and known
+            and frame[position + 1 : first_count] == known
+            and frame[first_count + 16 : last_count] == known
+            and not frame[last_count + 20]
+        ):
+            return Ack(
+                _int_at(frame, 1),
+                frame[5] != 0,
+                consumer_id,
+                frame[position],
+                frame[position + 4 : first_count + 8],
+                frame[first_count + 19 : last_count + 8],
+                _int_at(frame, last_count + 16),
+            )
         try:
             ack_type = frame[position]
             first_start, first_end = _id_span(frame, position + 1) if frame[position + 1] else (0, position + 2)
@@ -561,16 +571,69 @@ def dispatch_header(consumer_id: commands.ConsumerId, target: Destination) -> by
     return _PLAIN.encode(dispatch)[_UINT.size : -5] + b"\x01"
 
 
+def dispatch_front(header: bytes, frame_bytes: int) -> bytes:
+    """A dispatch of a frame of that size up to the message."""
+    return (len(header) + frame_bytes + _INT_BYTES).to_bytes(4, "big") + header
+
+
+@final
+class _Cut:
+    """A message cut for dispatch, and with what."""
+
+    __slots__ = ("body", "frame", "group_first", "out_time_ms", "redelivery_counter", "tail")
+
+    def __init__(
+        self, frame: bytes, out_time_ms: int, group_first: bool, redelivery_counter: int, body: bytes, tail: bytes
+    ) -> None:
+        self.frame = frame
+        self.out_time_ms = out_time_ms
+        self.group_first = group_first
+        self.redelivery_counter = redelivery_counter
+        self.body = body
+        self.tail = tail
+
+
+@final
+class _LastCut:
+    """What was dispatched last. A `_Cut` never changes, so that brokers in several threads may share this."""
+
+    __slots__ = ("cut",)
+
+    def __init__(self) -> None:
+        self.cut = _Cut(b"", 0, False, 0, b"", b"")
+
+
+_LAST: Final = _LastCut()
+
+
+def cut_for_dispatch(message: Message, out_time_ms: int, group_first: bool) -> tuple[bytes, bytes]:
+    """What follows `dispatch_front`, in two pieces: a message that many get at the same time is cut once."""
+    frame = message.frame
+    redelivery_counter = message.redelivery_counter
+    last = _LAST.cut
+    if (
+        frame is last.frame
+        and out_time_ms == last.out_time_ms
+        and redelivery_counter == last.redelivery_counter
+        and group_first == last.group_first
+    ):
+        return last.body, last.tail
+    if frame[0] != BLOB_TYPE:
+        body = frame[:-_OUT_TIME_FROM_END]
+        tail = _DISPATCH_TAIL.pack(out_time_ms, group_first, redelivery_counter)
+    else:
+        end = _end_of_common_fields(frame)
+        body = frame[: end - _OUT_TIME_FROM_END]
+        tail = _OUT_TIME_TAIL.pack(out_time_ms, group_first) + frame[end:] + _INT.pack(redelivery_counter)
+    if len(frame) <= _CUT_BYTES_MAX:
+        _LAST.cut = _Cut(frame, out_time_ms, group_first, redelivery_counter, body, tail)
+    return body, tail
+
+
 def dispatch_frame(header: bytes, message: Message, out_time_ms: int, group_first: bool) -> tuple[bytes, bytes, bytes]:
     """A MessageDispatch in three pieces, ready to be joined with others."""
-    frame = message.frame
-    front = (len(header) + len(frame) + _INT.size).to_bytes(4, "big") + header
-    if frame[0] != BLOB_TYPE:
-        tail = _DISPATCH_TAIL.pack(out_time_ms, group_first, message.redelivery_counter)
-        return front, frame[:-_OUT_TIME_FROM_END], tail
-    end = _end_of_common_fields(frame)
-    tail = _OUT_TIME_TAIL.pack(out_time_ms, group_first) + frame[end:] + _INT.pack(message.redelivery_counter)
-    return front, frame[: end - _OUT_TIME_FROM_END], tail
+    body, tail = cut_for_dispatch(message, out_time_ms, group_first)
+    return dispatch_front(header, len(message.frame)), body, tail
 
 
 def response_frame(correlation_id: int) -> bytes:

@@ -16,7 +16,7 @@ Loose encoding, version 10 or later, without cache takes the fast path; everythi
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, final
 
 from ackwire.compilation import mypyc_attr
 from ackwire.destinations import Destination
@@ -28,12 +28,15 @@ from ackwire.wire.openwire.fast import (
     ACK_TYPE,
     CANONICAL,
     FAST_VERSION_MIN,
+    FIRST_MESSAGE_TYPE,
+    LAST_MESSAGE_TYPE,
     MESSAGE_TYPES,
     Ack,
     FastDecoder,
     UnusableDestination,
     ack_from,
-    dispatch_frame,
+    cut_for_dispatch,
+    dispatch_front,
     dispatch_header,
     response_frame,
 )
@@ -62,20 +65,30 @@ _SIZE_PREFIX_BYTES: Final = 4
 _COMMAND_ID: Final = Struct(">i")
 
 
+@final
 class Consumer:
     """The wire's end of a subscription: what stands in front of each dispatch to it."""
 
-    __slots__ = ("consumer_id", "headers")
+    __slots__ = ("_frame_bytes", "_front", "_headers", "_target", "consumer_id")
 
     def __init__(self, consumer_id: commands.ConsumerId) -> None:
         self.consumer_id = consumer_id
-        self.headers: dict[Destination, bytes] = {}
+        self._headers: dict[Destination, bytes] = {}
+        # Of the last message: the next one often comes from there too, and has the same size.
+        self._target: Destination | None = None
+        self._frame_bytes = 0
+        self._front = b""
 
-    def header_for(self, target: Destination) -> bytes:
-        header = self.headers.get(target)
-        if header is None:
-            header = self.headers[target] = dispatch_header(self.consumer_id, target)
-        return header
+    def front(self, target: Destination, frame_bytes: int) -> bytes:
+        """What precedes a message of that size from *target*."""
+        if target is not self._target or frame_bytes != self._frame_bytes:
+            header = self._headers.get(target)
+            if header is None:
+                header = self._headers[target] = dispatch_header(self.consumer_id, target)
+            self._front = dispatch_front(header, frame_bytes)
+            self._target = target
+            self._frame_bytes = frame_bytes
+        return self._front
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the simulation watches one
@@ -123,29 +136,33 @@ class OpenWireProtocol:
     def events(self) -> Iterator[Event]:
         """What the received bytes say, as far as they are complete."""
         if self._finished:
-            return
+            return iter(())
+        return self._fast_events() if self._is_fast else self._plain_events()
+
+    def _plain_events(self) -> Iterator[Event]:
         self._finished = True  # until proven otherwise: an error ends it for good
-        while True:
-            if self._is_fast:  # from the first frame on, or agreed just now
-                yield from self._fast_events()
-                break
+        while not self._is_fast:
             event = self._next_event()
             if event is None:
                 break
             yield event
+        else:  # agreed just now
+            yield from self._fast_events()
         self._finished = False
 
     def _fast_events(self) -> Iterator[Event]:
-        """As `_next_event` would yield them, with a short way for what flows all day."""
-        next_frame, decoder = self._buffer.next_frame, self._fast_decoder
-        while (frame := next_frame(self._frame_bytes_max)) is not None:
+        """As `_plain_events` would yield them, with a short way for what flows all day."""
+        self._finished = True
+        buffer, decoder = self._buffer, self._fast_decoder
+        while (frame := buffer.next_frame(self._frame_bytes_max)) is not None:
             kind = frame[0] if frame else NULL_TYPE
             if kind == ACK_TYPE:
                 yield decoder.ack(frame)
-            elif kind in MESSAGE_TYPES:
+            elif FIRST_MESSAGE_TYPE <= kind <= LAST_MESSAGE_TYPE:
                 yield self._message(frame)
             elif frame != b"\0":  # the null command says nothing
                 yield self._event_in(frame)
+        self._finished = False
 
     def _next_event(self) -> Event | None:
         if not self._codec.wire_format.size_prefix:
@@ -232,10 +249,13 @@ class OpenWireProtocol:
         if not self._is_fast:
             self.send(self._dispatch_structure(consumer, message, out_time_ms, group_first))
             return
-        header = consumer.headers.get(message.destination) or consumer.header_for(message.destination)
-        pieces = dispatch_frame(header, message, out_time_ms, group_first)
-        self._out += pieces
-        self.waiting_bytes += len(pieces[0]) + len(pieces[1]) + len(pieces[2])
+        front = consumer.front(message.destination, len(message.frame))
+        body, tail = cut_for_dispatch(message, out_time_ms, group_first)
+        out = self._out
+        out.append(front)
+        out.append(body)
+        out.append(tail)
+        self.waiting_bytes += len(front) + len(body) + len(tail)
 
     def _dispatch_structure(
         self, consumer: Consumer, message: Message, out_time_ms: int, group_first: bool

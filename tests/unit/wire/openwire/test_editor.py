@@ -19,6 +19,7 @@ from ackwire.wire.openwire import commands, editor
 from ackwire.wire.openwire.editor import OpenWireEditor, message_key_from_text
 from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, destination_to_wire
 from ackwire.wire.openwire.limits import WireLimits
+from ackwire.wire.openwire.lookup import quick_properties
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.primitives import decode_map, encode_map
 from ackwire.wire.openwire.structures import Structure, fields_of
@@ -301,11 +302,11 @@ def test_property_keeps_its_type() -> None:
 
 def test_common_types_go_the_short_way_and_rare_ones_do_not() -> None:
     common = encode_map(TYPED_PROPERTIES)
-    assert editor._quick_properties(common, 0, len(common), 100) == TYPED_PROPERTIES
+    assert quick_properties(common, 0, len(common), 100) == TYPED_PROPERTIES
     rare: list[Value] = [None, Byte(1), Short(1), Char("x"), Float(1.0), b"x", {"a": 1}, [1], "€", "x" * 9000]
     for value in rare:
         data = encode_map({"name": value})
-        assert editor._quick_properties(data, 0, len(data), 100) is None
+        assert quick_properties(data, 0, len(data), 100) is None
         assert new_editor().lookup(with_properties({"name": value}))("name") == value
 
 
