@@ -2,6 +2,7 @@
 
 One producer, one consumer, a queue, non-persistent messages of 1 KiB. Bytes come in portions as a busy socket hands
 them over, cut wherever they happen to be cut; what is to be sent is joined once per portion, as the server does it.
+Then the same producer with several consumers: a topic's, and those of a queue with a selector each.
 
     .venv/bin/python -m bench.hot_path [--profile FILE]
 """
@@ -10,6 +11,7 @@ import cProfile
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from ackwire.broker.broker import Broker
@@ -17,9 +19,12 @@ from ackwire.clock import SystemClock
 from ackwire.config import Settings
 from ackwire.server.adapters.openwire import OpenWireAdapter
 from ackwire.store.memory import MemoryStore
+from ackwire.values import Int
+from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, offer
+from ackwire.wire.openwire.primitives import encode_map
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 from ackwire.wire.openwire.structures import Structure
 from bench import samples
@@ -31,6 +36,11 @@ if TYPE_CHECKING:
 COUNT = 20_000
 PORTION_BYTES = 64 * 1024
 RANGE = 65  # messages per ack of a Java consumer with optimizeAcknowledge and a prefetch of 100
+
+SUBSCRIBERS = 10
+SELECTORS = 4
+SHARED_COUNT = 6_000
+SHARED_AT_ONCE = 60
 
 PARSE_EXPECTED = "1.2 (mypyc 0.63)"
 STEP_EXPECTED = "3.8–4.8 (mypyc 2.0)"
@@ -97,6 +107,8 @@ def main(arguments: Sequence[str]) -> None:
         Figure("parse alone", "µs", cpu_microseconds_each(parse_alone(portions()), COUNT), PARSE_EXPECTED),
         Figure("whole step, an ack each", "µs", measured(acks_each=1), STEP_EXPECTED),
         Figure(f"whole step, an ack for {RANGE}", "µs", measured(acks_each=RANGE), STEP_EXPECTED),
+        Figure(f"topic to {SUBSCRIBERS}, an ack each", "µs", shared(samples.TOPIC, SUBSCRIBERS)),
+        Figure(f"{SELECTORS} selectors, an ack each", "µs", shared(samples.QUEUE, SELECTORS)),
     ]
     present("hot path: CPU per message, feed → parse → route → dispatch → ack, in process", figures, options)
 
@@ -147,17 +159,64 @@ def parse_alone(data: Sequence[bytes]) -> Callable[[], object]:
     return work
 
 
+def new_broker(settings: Settings) -> Broker:
+    return Broker(
+        clock=SystemClock(),
+        store=MemoryStore(),
+        editor=OpenWireEditor("ID:bench", "bench", SystemClock()),
+        settings=settings,
+    )
+
+
+def shared(where: commands.ActiveMQDestination, consumers: int) -> tuple[float, ...]:
+    return cpu_microseconds_each(shared_step(where, consumers), SHARED_COUNT)
+
+
+def shared_step(where: commands.ActiveMQDestination, consumers: int) -> Callable[[], object]:
+    """Work that takes every message to all *consumers*, or on a queue to the one that selects it."""
+    codec = Codec(samples.LOOSE)
+    is_topic = isinstance(where, commands.ActiveMQTopic)
+    ids = [commands.ConsumerId(f"{samples.CONSUMER_CONNECTION}{index}", 1, 1) for index in range(consumers)]
+    selectors = [None if is_topic else f"kind = {index}" for index in range(consumers)]
+
+    def message(number: int) -> bytes:
+        properties = None if is_topic else encode_map({"kind": Int(number % consumers)})
+        plain = samples.text_message(number)
+        return codec.encode(replace(plain, destination=where, marshalled_properties=properties))
+
+    def acks(numbers: range, index: int) -> bytes:
+        mine = (it for it in numbers if is_topic or it % consumers == index)
+        changed = (replace(samples.ack(it), consumer_id=ids[index], destination=where) for it in mine)
+        return b"".join(map(codec.encode, changed))
+
+    lots = [range(first, first + SHARED_AT_ONCE) for first in range(1, SHARED_COUNT, SHARED_AT_ONCE)]
+    data = [(b"".join(map(message, lot)), [acks(lot, index) for index in range(consumers)]) for lot in lots]
+
+    def work() -> None:
+        settings = Settings()
+        broker = new_broker(settings)
+        producer = Client(broker, settings, samples.producer_login(where))
+        clients = [
+            Client(broker, settings, samples.consumer_login(consumer_id, where, selector))
+            for consumer_id, selector in zip(ids, selectors, strict=True)
+        ]
+        sent = 0
+        for messages, answers in data:
+            producer.feed(messages)
+            sent += sum(len(client.take_output()) for client in clients)
+            for client, answer in zip(clients, answers, strict=True):
+                client.feed(answer)
+        assert sent > SHARED_COUNT * samples.TEXT_BYTES * (consumers if is_topic else 1)
+
+    return work
+
+
 def whole_step(data: Sequence[Step]) -> Callable[[], object]:
     """Work that takes every message through a broker of its own."""
 
     def work() -> None:
         settings = Settings()
-        broker = Broker(
-            clock=SystemClock(),
-            store=MemoryStore(),
-            editor=OpenWireEditor("ID:bench", "bench", SystemClock()),
-            settings=settings,
-        )
+        broker = new_broker(settings)
         producer = Client(broker, settings, samples.producer_login())
         consumer = Client(broker, settings, samples.consumer_login())
         sent = 0

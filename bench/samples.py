@@ -16,6 +16,7 @@ PREFETCH: Final = 1000  # the Java client's default for queues
 SIZE_PREFIX_BYTES: Final = 4
 
 QUEUE: Final = commands.ActiveMQQueue("bench.orders")
+TOPIC: Final = commands.ActiveMQTopic("bench.prices")
 PRODUCER_CONNECTION: Final = "ID:bench-machine-41234-1763172000000-1:1"
 CONSUMER_CONNECTION: Final = "ID:bench-machine-41235-1763172000001-1:1"
 PRODUCER_ID: Final = commands.ProducerId(PRODUCER_CONNECTION, 1, 1)
@@ -75,24 +76,30 @@ def ack(sequence: int, count: int = 1) -> commands.MessageAck:
     )
 
 
-def producer_login() -> list[commands.BaseCommand]:
+def producer_login(destination: commands.ActiveMQDestination = QUEUE) -> list[commands.BaseCommand]:
     """The commands with which a producer introduces itself."""
     return [
         *_connection(PRODUCER_CONNECTION),
-        commands.ProducerInfo(command_id=3, response_required=True, producer_id=PRODUCER_ID, destination=QUEUE),
+        commands.ProducerInfo(command_id=3, response_required=True, producer_id=PRODUCER_ID, destination=destination),
     ]
 
 
-def consumer_login() -> list[commands.BaseCommand]:
+def consumer_login(
+    consumer_id: commands.ConsumerId = CONSUMER_ID,
+    destination: commands.ActiveMQDestination = QUEUE,
+    selector: str | None = None,
+) -> list[commands.BaseCommand]:
     """The commands with which a consumer introduces itself."""
+    assert consumer_id.connection_id is not None
     return [
-        *_connection(CONSUMER_CONNECTION),
+        *_connection(consumer_id.connection_id),
         commands.ConsumerInfo(
             command_id=3,
             response_required=True,
-            consumer_id=CONSUMER_ID,
-            destination=QUEUE,
+            consumer_id=consumer_id,
+            destination=destination,
             prefetch_size=PREFETCH,
+            selector=selector,
         ),
     ]
 

@@ -736,12 +736,18 @@ class JournalStore:
             self.on_durable(mark)
 
     def _answer(self, waiters: list[Waiter]) -> None:
+        """Those first who would be told of a failure: clients that do nothing until they are answered."""
         self.is_awaited = bool(self._waiters)
-        for callback, _ in waiters:
-            try:
-                callback()
-            except Exception:
-                _log.exception("an answer could not be given")
+        for is_client in (True, False):
+            for callback, on_failed in waiters:
+                if (on_failed is not None) is is_client:
+                    self._call(callback)
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception:
+            _log.exception("an answer could not be given")
 
     # ---- failures ----------------------------------------------------------------------------------------------
 

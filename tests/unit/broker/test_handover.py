@@ -240,6 +240,24 @@ def deliver_two_of_three(factory: JournalFactory) -> BrokerRig:
     return rig
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_B1_a_sender_that_waits_is_answered_before_its_message_goes_out_to_many(seed: int) -> None:
+    factory = JournalFactory(seed)
+    rig = journal_rig(factory)
+    consumers = [rig.connect(str(number)).consumer("topic://t", subscription_name="s") for number in range(5)]
+    sender, told, refused = rig.connect(), list[list[int]](), list[object]()
+    for _ in range(3):
+        rig.broker.send(
+            sender.connection,
+            sender.message("topic://t", "x"),
+            lambda: told.append([len(it.delivered) for it in consumers]),
+            lambda _message, error: refused.append(error),
+        )
+        factory.settle()
+    assert told == [[0] * 5, [1] * 5, [2] * 5]
+    assert [len(it.delivered) for it in consumers] == [3] * 5
+
+
 @pytest.mark.parametrize("crash", list(Crash))
 def test_A2_what_a_consumer_had_is_redelivered_after_a_crash(crash: Crash) -> None:
     factory = JournalFactory()

@@ -109,7 +109,7 @@ def assert_message_agrees(decoder: FastDecoder, frame: bytes) -> bool:
 def assert_dispatch_agrees(message: Message, command: commands.Message) -> None:
     """Stamped and spliced, the frame decodes to what the plain encoder would have been given."""
     assert command.message_id is not None
-    sequence, in_time_ms, out_time_ms = 2**40 + 7, 1_700_000_000_123, -(2**62)
+    sequence, in_time_ms = 2**40 + 7, 1_700_000_000_123
     stamp(message, sequence, in_time_ms)
     stamped = replace(
         command,
@@ -119,10 +119,18 @@ def assert_dispatch_agrees(message: Message, command: commands.Message) -> None:
     assert message.sequence == sequence
     assert_agrees(message, message.frame, stamped)
     assert PLAIN.decode(message.frame) == stamped
-    message.redelivery_counter = 3
-    consumer_id = commands.ConsumerId("ID:consumer\0€", -1, 2**40)
-    header = dispatch_header(consumer_id, message.destination)
-    for group_first in (False, True):
+    # Others at the same time, and then with one thing changed after the other: what was cut is not taken for another.
+    for name, out_time_ms, group_first, redeliveries in (
+        ("ID:consumer\0€", -(2**62), False, 3),
+        ("ID:another", -(2**62), False, 3),
+        ("ID:another", -(2**62), True, 3),
+        ("ID:another", in_time_ms, True, 3),
+        ("ID:another", in_time_ms, True, 0),
+        ("ID:another", in_time_ms, True, 0),
+    ):
+        message.redelivery_counter = redeliveries
+        consumer_id = commands.ConsumerId(name, -1, 2**40)
+        header = dispatch_header(consumer_id, message.destination)
         data = b"".join(dispatch_frame(header, message, out_time_ms, group_first))
         assert int.from_bytes(data[:4]) == len(data) - 4
         expected = replace(stamped, broker_out_time=out_time_ms, group_first_for_consumer=group_first)
@@ -130,7 +138,7 @@ def assert_dispatch_agrees(message: Message, command: commands.Message) -> None:
             consumer_id=consumer_id,
             destination=destination_to_wire(message.destination),
             message=expected,
-            redelivery_counter=3,
+            redelivery_counter=redeliveries,
         )
 
 
