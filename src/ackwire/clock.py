@@ -126,7 +126,7 @@ class AdjustableClock(Clock):
         timer = _ManualTimer(callback)
         entry = (self.monotonic() + max(0.0, delay_seconds), next(self._order), timer)
         heapq.heappush(self._timers, entry)
-        if self._timers[0] is entry:
+        if self._timers[0][2] is timer:
             self._set_alarm()
         return timer
 

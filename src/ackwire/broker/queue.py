@@ -299,11 +299,17 @@ class Queue:
         pending = self._levels[self._level_of(message)]
         pending.append(message)
         self.dispatch()
-        is_tight = self._flow.is_tight
-        if is_tight or self.size_bytes - pending.paged_bytes > KEPT_BYTES:
-            position = pending.position_of(message.sequence)
-            if position is not None and pending.at(position) is message:
-                self._pages.page_out(pending, position, message, spill=is_tight)
+        if self._flow.is_tight:
+            self._let_go(message)
+        elif self.size_bytes - pending.paged_bytes > KEPT_BYTES:
+            self._let_go(message, spill=False)
+
+    def _let_go(self, message: Message, *, spill: bool = True) -> None:
+        """Memory is tight, or the queue long: if *message* still waits, for nobody in particular, it leaves memory."""
+        pending = self._levels[self._level_of(message)]
+        position = pending.position_of(message.sequence)
+        if position is not None and pending.at(position) is message:
+            self._pages.page_out(pending, position, message, spill=spill)
 
     def _deliver_directly(self, message: Message) -> bool:
         """The usual case needs no list: nothing waits, and someone who wants *message*, of no group, has room."""
@@ -547,10 +553,8 @@ class Queue:
             del self._lanes[lane.text]
         self._groups.release(subscription)
         in_flight = [message for message in subscription.in_flight if self.owns(message)]
-        now_ms = self._clock.now_ms()
         for message in in_flight:
             subscription.in_flight.take_one(message.key)
-            message.dispatched_ms = message.dispatched_ms or now_ms  # one that was sent on arrival does not say so
             is_seen = was_delivered(message)
             if is_seen:
                 message.redelivery_counter += 1
@@ -579,6 +583,9 @@ class Queue:
             if mine:
                 self._changed_from(level, pending.put_back(mine))
         self.dispatch()
+        for message in messages:
+            if isinstance(message, Message) and self._flow.is_tight:
+                self._let_go(message)
 
     def _changed_from(self, level: int, position: int) -> None:
         for lane in (*self._lanes.values(), *self._readers):

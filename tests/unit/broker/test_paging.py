@@ -385,6 +385,17 @@ def test_B6_what_is_let_go_makes_space_for_those_who_wait() -> None:
     audit(rig.broker, rig.store)
 
 
+@pytest.mark.parametrize("selector", [None, "n < 1000"])
+def test_B6_what_comes_back_unseen_is_let_go_though_nobody_asks_for_it(selector: str | None) -> None:
+    rig, _, _ = paging_rig(1, temp_bytes_max=0)
+    consumer = rig.consumer("queue://q", selector=selector)
+    _fill(rig.connect(), 3)
+    assert len(consumer.delivered) == 3
+    consumer.close(last_delivered=0)
+    assert (_queue(rig).pending_count, _queue(rig).paged_count) == (3, 3)
+    audit(rig.broker, rig.store)
+
+
 def test_B7_persistent_messages_come_back_after_a_restart_and_spilled_ones_do_not() -> None:
     rig, store, _ = _rig()
     producer = rig.connect()
