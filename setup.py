@@ -69,7 +69,7 @@ HOT_MODULES = [
     "wire/openwire/stored",
     "wire/openwire/text",
 ]
-"""Below src/ackwire. What subclasses dict or int cannot be among them, nor what keeps such ints in variables of type int."""
+"""Below src/ackwire. What subclasses dict or int cannot be among them, nor what keeps such ints where it says int."""
 
 BUILDING = {"bdist_wheel", "build", "build_ext", "install"}
 WISH = os.environ.get("ACKWIRE_COMPILE", "auto")
