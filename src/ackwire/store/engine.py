@@ -136,8 +136,10 @@ class JournalStore:
         new_id: Callable[[], bytes],
         holder: str,
         on_failed: Callable[[StoreFailed], None],
+        at_turn_end: Callable[[Callable[[], None]], Timer] | None = None,
     ) -> None:
-        """Open the store in *data* and recover. *open_index* opens the index, or with True a new one.
+        """Open the store in *data* and recover. *open_index* opens the index, or with True a new one. *at_turn_end*
+        runs something when all that the loop has read is acted upon; by default the clock does, without delay.
 
         Raises `UnusableStore` if the files cannot be used, or another broker uses them.
         """
@@ -145,6 +147,7 @@ class JournalStore:
         self._data = data
         self._form = form
         self._clock = clock
+        self._at_turn_end: Callable[[Callable[[], None]], Timer] = at_turn_end or partial(clock.call_later, 0)
         self._options = options
         self._writing = writing
         self._indexing = indexing
@@ -607,7 +610,7 @@ class JournalStore:
         if self._flush_timer is not None:
             self._flush_timer.cancel()
         self._flush_is_urgent = True
-        self._flush_timer = self._clock.call_later(0, self._flush)
+        self._flush_timer = self._at_turn_end(self._flush)
 
     def _flush_later(self) -> None:
         """Nobody waits for what is in the buffer."""
@@ -857,11 +860,24 @@ class JournalStore:
     # ---- space -------------------------------------------------------------------------------------------------
 
     def _make_spare(self) -> None:
-        if self._writer.has_spare or self._is_making_spare:
+        """Take the space of the next segment, and write zeros to it when that one is soon to come."""
+        writer = self._writer
+        if self._is_making_spare or (writer.has_spare and not (writer.wants_zeros and self._can_do_without_spare())):
             return
         self._is_making_spare = True
-        made: list[DataFile] = []
-        self._indexing.submit(lambda: made.append(self._writer.make_spare()), partial(self._spare_made, made))
+        if writer.has_spare:
+            file = writer.take_spare()
+            self._indexing.submit(partial(writer.fill, file), partial(self._spare_filled, file))
+        else:
+            made: list[DataFile] = []
+            self._indexing.submit(lambda: made.append(writer.make_spare()), partial(self._spare_made, made))
+
+    def _can_do_without_spare(self) -> bool:
+        """Whether another segment could be made on the spot, while the spare one is being filled."""
+        try:
+            return self._files.free_bytes(self._data) > self._options.segment_bytes
+        except OSError:
+            return False
 
     def _spare_made(self, made: list[DataFile], error: Exception | None) -> None:
         self._is_making_spare = False
@@ -875,12 +891,20 @@ class JournalStore:
             return
         self.check_space()
 
+    def _spare_filled(self, file: DataFile, error: Exception | None) -> None:
+        self._is_making_spare = False
+        self._writer.keep_spare(file, is_filled=True)
+        if error is not None:
+            self._fail("write to", error)
+
     @property
     def used_bytes(self) -> int:
         """What the store takes on disk."""
         segments = sum(segment.size_bytes for segment in self._catalog.segments.values())
         return (
-            segments + (self._options.segment_bytes if self._writer.has_spare else 0) + self._catalog.index.size_bytes
+            segments
+            + (self._options.segment_bytes if self._writer.has_spare or self._is_making_spare else 0)
+            + self._catalog.index.size_bytes
         )
 
     def check_space(self) -> None:

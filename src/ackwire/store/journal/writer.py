@@ -16,6 +16,7 @@ from ackwire.store.journal.record import Flag, RecordKind, pack_record, record_b
 from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, SegmentHeader, segment_path
 
 SPARE_NAME: Final = "spare"
+_ZEROS: Final = bytes(256 * 1024)
 _OPEN_FOR_READING: Final = 64
 """Segments that are kept open to read from."""
 
@@ -93,6 +94,7 @@ class JournalWriter:
         self.offset = 0
         self._end = 0
         self._spare: DataFile | None = None
+        self._spare_is_filled = False
         self._dirty: dict[int, tuple[DataFile, int]] = {}
         """Segments with something that may not be on the medium, and the number of the last record written to each."""
         self._closable: list[DataFile] = []
@@ -181,12 +183,35 @@ class JournalWriter:
     def has_spare(self) -> bool:
         return self._spare is not None
 
+    @property
+    def wants_zeros(self) -> bool:
+        """Whether it is time to fill the spare segment: not before it is likely to be used."""
+        return self._spare is not None and not self._spare_is_filled and self.offset > self._end // 2
+
     def make_spare(self) -> DataFile:
         """A segment for later. Runs beside the loop; `keep_spare` takes what it returns."""
         return self._files.create(self._directory / SPARE_NAME, self._segment_bytes)
 
-    def keep_spare(self, file: DataFile) -> None:
+    def take_spare(self) -> DataFile:
+        """The spare segment, to be filled: nobody else uses it until `keep_spare` takes it back."""
+        assert self._spare is not None
+        file, self._spare = self._spare, None
+        return file
+
+    def fill(self, file: DataFile) -> None:
+        """Write zeros to a segment from `take_spare`. Runs beside the loop.
+
+        A file system takes space without writing to it, and notes when the first bytes come to a block: a sync has to
+        write such notes, to a journal of their own, besides the data. Here they are all written beforehand, in small
+        steps, so that a sync of the active segment never waits for long.
+        """
+        for offset in range(0, self._segment_bytes, len(_ZEROS)):
+            file.write(_ZEROS[: self._segment_bytes - offset], offset)
+            file.sync()
+
+    def keep_spare(self, file: DataFile, *, is_filled: bool = False) -> None:
         self._spare = file
+        self._spare_is_filled = is_filled
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
