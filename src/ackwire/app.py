@@ -22,6 +22,7 @@ from ackwire.server.background import ThreadBackground
 from ackwire.server.listener import ConnectionGate, Listener
 from ackwire.server.peer import Peer, wire_limits
 from ackwire.server.tls import server_context
+from ackwire.server.turn import Turn
 from ackwire.store.contract import Store
 from ackwire.store.engine import JournalOptions, JournalStore, SyncPolicy
 from ackwire.store.files import OsFiles
@@ -76,7 +77,8 @@ async def serve(
     for uri in map(parse_listener_uri, settings.listen.uris):
         if uri.tls_options is not None:
             server_context(uri)  # mistakes are found before a store is opened, which may take long
-    with _opened_store(settings, SystemClock()) as (store, failure):
+    turn = Turn(asyncio.get_running_loop())
+    with _opened_store(settings, SystemClock(), turn) as (store, failure):
         editor = OpenWireEditor(
             f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
         )
@@ -100,13 +102,14 @@ async def serve(
             broker.start()
             broker.answer_questions()
             http = _http(broker, settings, store, failure) if settings.http.listen else None
-            await _serve(broker, settings, failure, http, ready=ready, stop=stop or asyncio.Event())
+            await _serve(broker, settings, turn, failure, http, ready=ready, stop=stop or asyncio.Event())
             broker.stop()
 
 
 async def _serve(
     broker: Broker,
     settings: Settings,
+    turn: Turn,
     failure: asyncio.Future[StoreFailed],
     http: "_Http | None",
     *,
@@ -117,7 +120,7 @@ async def _serve(
     clock = SystemClock()
 
     def make_peer(uri: ListenerUri, gate: ConnectionGate) -> Peer:
-        return Peer(broker=broker, clock=clock, settings=settings, uri=uri, gate=gate, peers=peers)
+        return Peer(broker=broker, clock=clock, settings=settings, uri=uri, gate=gate, peers=peers, turn=turn)
 
     uris = [parse_listener_uri(text) for text in settings.listen.uris]
     listeners = [_listener(uri, settings, make_peer) for uri in uris]
@@ -149,7 +152,7 @@ async def _serve(
 
 
 @contextmanager
-def _opened_store(settings: Settings, clock: Clock) -> Iterator[tuple[Store, asyncio.Future[StoreFailed]]]:
+def _opened_store(settings: Settings, clock: Clock, turn: Turn) -> Iterator[tuple[Store, asyncio.Future[StoreFailed]]]:
     """The store, and what its failure will be; closed at the end."""
     failure: asyncio.Future[StoreFailed] = asyncio.get_running_loop().create_future()
     if settings.store.kind == "memory":
@@ -162,7 +165,7 @@ def _opened_store(settings: Settings, clock: Clock) -> Iterator[tuple[Store, asy
 
     writing, indexing = ThreadBackground("journal"), ThreadBackground("index")
     try:
-        store = _open_journal(settings, clock, writing, indexing, on_failed)
+        store = _open_journal(settings, clock, turn, writing, indexing, on_failed)
         try:
             yield store, failure
         finally:
@@ -188,6 +191,7 @@ def _temp_store(settings: Settings) -> Iterator[TempStore | None]:
 def _open_journal(
     settings: Settings,
     clock: Clock,
+    turn: Turn,
     writing: ThreadBackground,
     indexing: ThreadBackground,
     on_failed: Callable[[StoreFailed], None],
@@ -219,6 +223,7 @@ def _open_journal(
             new_id=lambda: os.urandom(16),
             holder=holder,
             on_failed=on_failed,
+            at_turn_end=turn.at_end,
         )
     except (UnusableStore, OSError) as error:
         raise ConfigError(f"the store cannot be used: {error}") from None

@@ -130,7 +130,7 @@ class ToyStore:
         if self._mistake is Mistake.FORGETS_COUNTS:
             there = {it.origin.producer_key for m in memory._places.values() for it in m.values()}
             for key in [key for key in memory._last_counts if key not in there]:
-                del memory._last_counts[key]
+                memory._last_counts.pop(key)
 
     # ---- what happens ------------------------------------------------------------------------------------------
 

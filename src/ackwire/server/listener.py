@@ -52,13 +52,20 @@ class ConnectionGate:
         self.count -= 1
 
 
+class BufferedPeer(asyncio.BufferedProtocol):
+    """An end of a connection that says where bytes go; those that came before it was there are handed to it."""
+
+    def data_received(self, data: bytes) -> None:
+        raise NotImplementedError
+
+
 class Listener:
     """Accepts connections for one URI from `start` to `close`."""
 
     def __init__(
         self,
         uri: ListenerUri,
-        make_peer: Callable[[], asyncio.Protocol],
+        make_peer: Callable[[], "asyncio.Protocol | BufferedPeer"],
         handshake: HandshakeSettings | None = None,
     ) -> None:
         self.uri = uri
@@ -166,7 +173,7 @@ class _TlsStart(asyncio.Protocol):
         context: ssl.SSLContext,
         gate: ConnectionGate,
         timeout_seconds: float,
-        make_peer: Callable[[], asyncio.Protocol],
+        make_peer: Callable[[], asyncio.Protocol | BufferedPeer],
         started: "set[_TlsStart]",
     ) -> None:
         self._context = context
@@ -176,7 +183,7 @@ class _TlsStart(asyncio.Protocol):
         self._started = started
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
-        self._peer: asyncio.Protocol | None = None
+        self._peer: asyncio.Protocol | BufferedPeer | None = None
         self._early_data = bytearray()
         self._ended = False
 

@@ -24,7 +24,8 @@ from ackwire.errors import BrokerError, RemoteProtocolError
 from ackwire.heartbeat import InactivityMonitor
 from ackwire.listener_uri import ListenerUri
 from ackwire.server.adapters.openwire import OpenWireAdapter
-from ackwire.server.listener import ConnectionGate
+from ackwire.server.listener import BufferedPeer, ConnectionGate
+from ackwire.server.turn import Turn
 from ackwire.wire.detect import detect
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.negotiation import Agreement, Preferences
@@ -36,7 +37,7 @@ _CLOSE_TIMEOUT_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Peer(asyncio.Protocol):
+class Peer(BufferedPeer):
     """The server's end of one connection."""
 
     def __init__(
@@ -48,6 +49,7 @@ class Peer(asyncio.Protocol):
         uri: ListenerUri,
         gate: ConnectionGate,
         peers: "set[Peer]",
+        turn: Turn,
     ) -> None:
         self._broker = broker
         self._clock = clock
@@ -55,7 +57,8 @@ class Peer(asyncio.Protocol):
         self._uri = uri
         self._gate = gate
         self._peers = peers
-        self._loop = asyncio.get_running_loop()
+        self._at_turn_end = turn.at_end
+        self._received = turn.received
         self._address = "?"
         self._transport: asyncio.Transport | None = None
         self._adapter: OpenWireAdapter | None = None
@@ -93,6 +96,12 @@ class Peer(asyncio.Protocol):
         self._set_deadline(seconds, lambda: self.fail(f"it sent no WireFormatInfo in {seconds:g} s"))
         if not self._uri.auto:
             self._speak_openwire()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  it is what it is
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(bytes(self._received[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
@@ -197,7 +206,7 @@ class Peer(asyncio.Protocol):
     def flush_soon(self) -> None:
         if not self._flush_is_due:
             self._flush_is_due = True
-            self._loop.call_soon(self._flush)
+            self._at_turn_end(self._flush)
             if self._monitor is not None:
                 self._monitor.sent()  # here, not in _flush: the monitor can tell its own keep-alives from the rest
 

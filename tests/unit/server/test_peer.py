@@ -16,6 +16,7 @@ from ackwire.errors import RemoteProtocolError
 from ackwire.listener_uri import parse_listener_uri
 from ackwire.server.listener import ConnectionGate
 from ackwire.server.peer import Peer
+from ackwire.server.turn import Turn
 from ackwire.store.memory import MemoryStore
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import OpenWireEditor
@@ -132,6 +133,7 @@ class Stage:
             uri=parse_listener_uri(uri),
             gate=self.gate,
             peers=self.peers,
+            turn=Turn(self.loop),
         )
 
     def turn(self) -> None:

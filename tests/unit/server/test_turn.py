@@ -1,0 +1,147 @@
+"""The end of a turn: after all that was read, once, on a loop that knows its turns and on any other."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from ackwire.server.turn import Turn, TurnLoop
+
+LOOPS = (TurnLoop, asyncio.new_event_loop)
+
+
+@pytest.fixture(params=LOOPS, ids=["TurnLoop", "any loop"])
+def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
+    made: asyncio.AbstractEventLoop = request.param()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def turn_loop() -> Iterator[TurnLoop]:
+    made = TurnLoop()
+    yield made
+    made.close()
+
+
+def run_turns(loop: asyncio.AbstractEventLoop, turns: int = 5) -> None:
+    async def wait() -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(wait())
+
+
+def readable(loop: asyncio.AbstractEventLoop, on_bytes: Callable[[], None]) -> tuple[socket.socket, socket.socket]:
+    """A pair of sockets, the first of which has a byte and is read once."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+
+    def read() -> None:
+        with suppress(BlockingIOError):
+            ours.recv(1)
+            on_bytes()
+
+    loop.add_reader(ours, read)
+    theirs.send(b"x")
+    return ours, theirs
+
+
+def close_all(loop: asyncio.AbstractEventLoop, *pairs: tuple[socket.socket, socket.socket]) -> None:
+    for ours, theirs in pairs:
+        loop.remove_reader(ours)
+        ours.close()
+        theirs.close()
+
+
+def test_all_that_can_be_read_is_read_before_the_end(loop: asyncio.AbstractEventLoop) -> None:
+    turn, seen = Turn(loop), list[str]()
+
+    def read(name: str) -> None:
+        seen.append(name)
+        turn.at_end(lambda: seen.append(f"end of {name}"))
+
+    pairs = [readable(loop, lambda name=name: read(name)) for name in ("a", "b")]  # type: ignore[misc]
+    run_turns(loop)
+    close_all(loop, *pairs)
+    assert sorted(seen[:2]) == ["a", "b"]
+    assert sorted(seen[2:]) == ["end of a", "end of b"]
+
+
+def test_the_end_is_part_of_the_turn_that_has_read(turn_loop: TurnLoop) -> None:
+    turn, seen = Turn(turn_loop), list[str]()
+
+    def read() -> None:
+        turn_loop.call_soon(seen.append, "the next turn")
+        turn.at_end(lambda: seen.append("the end"))
+
+    pair = readable(turn_loop, read)
+    run_turns(turn_loop)
+    close_all(turn_loop, pair)
+    assert seen == ["the end", "the next turn"]
+
+
+def test_what_is_asked_for_at_the_end_is_done_in_it(loop: asyncio.AbstractEventLoop) -> None:
+    turn, seen = Turn(loop), list[str]()
+
+    def sync() -> None:
+        seen.append("sync")
+        turn.at_end(lambda: seen.append("write"))
+        loop.call_soon(seen.append, "the next turn")
+
+    turn.at_end(sync)
+    run_turns(loop)
+    assert seen == ["sync", "write", "the next turn"]
+
+
+def test_who_asks_again_and_again_does_not_keep_the_turn_from_ending(loop: asyncio.AbstractEventLoop) -> None:
+    turn, seen = Turn(loop), list[str]()
+
+    def again() -> None:
+        seen.append("again")
+        if len(seen) < 20:
+            turn.at_end(again)
+
+    turn.at_end(again)
+    loop.call_soon(seen.append, "somebody else")
+    run_turns(loop, turns=20)
+    assert seen.index("somebody else") == 2
+    assert seen.count("again") == 19
+
+
+def test_what_was_taken_back_is_not_done(loop: asyncio.AbstractEventLoop) -> None:
+    turn, seen = Turn(loop), list[str]()
+    turn.at_end(lambda: seen.append("taken back")).cancel()
+    turn.at_end(lambda: seen.append("kept"))
+    run_turns(loop)
+    assert seen == ["kept"]
+
+
+def test_a_timer_has_an_end_of_turn_too(loop: asyncio.AbstractEventLoop) -> None:
+    turn, done = Turn(loop), loop.create_future()
+    loop.call_later(0, turn.at_end, lambda: done.set_result(None))
+    loop.run_until_complete(asyncio.wait_for(done, 60))
+
+
+def test_an_error_at_the_end_is_reported_and_the_others_are_served(loop: asyncio.AbstractEventLoop) -> None:
+    turn, seen, reported = Turn(loop), list[str](), list[dict[str, Any]]()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    turn.at_end(fail)
+    turn.at_end(lambda: seen.append("served"))
+    run_turns(loop)
+    assert seen == ["served"]
+    assert [str(it["exception"]) for it in reported] == ["a bug"]
+    assert "fail" in reported[0]["message"]
+
+
+def test_a_loop_that_was_closed_has_given_back_its_files(turn_loop: TurnLoop) -> None:
+    markers = turn_loop._markers
+    turn_loop.close()
+    assert [it.fileno() for it in markers] == [-1, -1]
