@@ -640,14 +640,14 @@ class JournalStore:
         if self._buffered_bytes > _BUFFER_BYTES_FULL:
             self._clock.call_later(0, self._tell_of_room)
         buffer, self._buffer, self._buffered_bytes = self._buffer[:first], self._buffer[first:], 0
-        records = [it for it in buffer if not isinstance(it, UnwrittenMessage | MovedMessage) or it.places]
+        records = [it for it in buffer if not isinstance(it, (UnwrittenMessage, MovedMessage)) or it.places]
         mark_groups(records)
         before = self._writer.last_number
         try:
             self._writer.write(records)
             self._unwritten.clear()
             for it in self._buffer:
-                if isinstance(it, UnwrittenMessage | MovedMessage) and it.places:
+                if isinstance(it, (UnwrittenMessage, MovedMessage)) and it.places:
                     self._unwritten.setdefault(it.sequence, []).append(it)
             for record in records:
                 record.written()
