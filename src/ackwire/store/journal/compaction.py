@@ -43,6 +43,7 @@ _RECORDS_PER_TURN: Final = 500
 """Records looked at before others get their turn."""
 
 _LIVE_SHARE_MIN: Final = 0.5
+_LITTLE_SHARE: Final = 0.01
 _RETRY_SECONDS: Final = 10.0
 
 _STATE_BYTES: Final = 100
@@ -125,6 +126,9 @@ class Compaction:
         alive = {it.number: it.live_bytes + self._state_bytes[it.number] for it in closed}
         dead = [segment for segment in closed if segment.live_messages == 0 and not alive[segment.number]]
         if dead:
+            oldest = min(closed, key=lambda segment: segment.number)
+            if not oldest.live_messages and alive[oldest.number] <= oldest.size_bytes * _LITTLE_SHARE:
+                return oldest  # behind it, the dead ones need not be read (`_tells_nothing`)
             return min(dead, key=lambda segment: segment.number)
         if sum(segment.size_bytes for segment in closed) * _LIVE_SHARE_MIN <= sum(alive.values()):
             return None
