@@ -229,6 +229,7 @@ class JournalWorld(World):
     def _finish(self) -> None:
         self._is_at_end = True
         self._machine.disk.repair()
+        self._guarded(self._machine.settle)  # a call that has failed already says so now, and not while all is consumed
         if self._journal.failure is not None or self.random.random() < 0.5:
             self._crash(self._some_crash())
         super()._finish()
