@@ -199,9 +199,8 @@ class Scheduler:
             )
 
     def _add(self, message: Message, order: _Order, due_ms: int) -> None:
-        producer = self._broker.editor.message_id(message).rpartition(":")[0]
         job = ScheduledJob(
-            job_id=f"{producer}:{next(self._numbers)}",
+            job_id=self._new_id(message),
             message=message,
             start_ms=self._broker.clock.now_ms(),
             due_ms=due_ms,
@@ -213,6 +212,13 @@ class Scheduler:
         )
         self._store.add_job(job)
         self._keep(job)
+
+    def _new_id(self, message: Message) -> str:
+        producer = self._broker.editor.message_id(message).rpartition(":")[0]
+        job_id = f"{producer}:{next(self._numbers)}"
+        while job_id in self._jobs:  # of an earlier run: the clock was set back since
+            job_id = f"{producer}:{next(self._numbers)}"
+        return job_id
 
     def _keep(self, job: ScheduledJob) -> None:
         """Have *job* in place of what was known of it."""

@@ -13,7 +13,7 @@ from ackwire.errors import BrokerError, ResourceLimit
 from ackwire.store.contract import ScheduledJob
 from ackwire.store.memory import MemoryStore
 from ackwire.values import Int, Long, Value
-from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, command_of
+from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, command_of, text_of
 
 MANAGEMENT = "topic://ActiveMQ.Scheduler.Management"
 JOB_ID = "scheduledJobId"
@@ -410,6 +410,15 @@ def test_I2_job_ids_do_not_repeat_after_a_restart(rig: BrokerRig, producer: RigC
     after = rig.restarted(after_seconds=0.5)
     _schedule(after.connect("producer"), delay=1000)
     assert len({job.job_id for job in after.broker.scheduler.jobs()}) == 2
+
+
+def test_I2_a_schedule_of_an_earlier_run_stays_when_the_clock_was_set_back(rig: BrokerRig, producer: RigClient) -> None:
+    _schedule(producer, "before", delay=1000)
+    after = rig.restarted(after_seconds=0)  # the same millisecond once more
+    _schedule(after.connect("producer"), "after", delay=1000)
+    jobs = after.store.jobs()
+    assert len({job.job_id for job in jobs}) == 2
+    assert [text_of(job.message) for job in jobs] == ["before", "after"]
 
 
 class _AtomicStore(MemoryStore):
