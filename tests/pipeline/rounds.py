@@ -25,6 +25,8 @@ from tests.spark.broker import HttpBroker
 
 PROGRESS_SECONDS_MAX = 180.0
 """Until something happens that must happen; a start of Spark may be in between."""
+RECOVERY_MESSAGES = 500
+"""Fed when the pipeline is back: all others may have been done before the strike."""
 RANDOM_SECONDS_MAX = 2.5
 START_KILL_SECONDS_MAX = 8.0
 SENT_BY_CLIENT_MAX = 2000
@@ -182,6 +184,8 @@ class _Run:
     def _await_recovery(self) -> None:
         """Wait until the pipeline has got over the last strike, and has done a batch since."""
         self._driver.wait_until_working()
+        self._feeder.begin(min(RECOVERY_MESSAGES, self._plan.messages - self._feeder.fed))
+        self._feeder.join()
         wait_until(self._has_done_more, "a batch that is done", PROGRESS_SECONDS_MAX)
         wait_until(lambda: len(self._driver.executors()) == 2, "two executors", PROGRESS_SECONDS_MAX)
 
