@@ -80,7 +80,7 @@ class Brokers:
 
     def _ours(self, log_path: Path, variant: Variant) -> RunningBroker:
         tls = f"ssl://127.0.0.1:0?keyFile={self._tls.key}&certFile={self._tls.certificate}"
-        options = ["--data", str(log_path.with_suffix(".data"))]
+        options: list[str] = []
         if variant.ackwire:
             config = log_path.with_suffix(".toml")
             config.write_text(variant.ackwire)

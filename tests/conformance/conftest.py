@@ -73,7 +73,7 @@ def broker(
             settings=variant.activemq,
         )
     else:
-        options = ["--data", str(log_path.with_suffix(".data"))]
+        options: list[str] = []
         if variant.ackwire:
             config = log_path.with_name("ackwire.toml")
             config.write_text(variant.ackwire)

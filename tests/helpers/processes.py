@@ -191,8 +191,12 @@ def wait_until_ready(
 def running_broker(
     listeners: Sequence[str], *, log_path: Path, options: Sequence[str] = ("--store", "memory")
 ) -> Iterator[RunningBroker]:
-    """Run `ackwire serve` on the *listeners* (URIs; port 0: a free one); it must end with exit code 0."""
-    argv = [str(ackwire_program()), "serve", *options]
+    """Run `ackwire serve` on the *listeners* (URIs; port 0: a free one); it must end with exit code 0.
+
+    What it stores is beside its log unless the *options* say where: tests beside this one have brokers of their own.
+    """
+    data = log_path.with_suffix(".data")
+    argv = [str(ackwire_program()), "serve", "--data", str(data), *options]
     for listener in listeners:
         argv += ["--listen", listener]
     with ManagedProcess(argv, log_path=log_path) as process:

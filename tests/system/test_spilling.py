@@ -27,7 +27,7 @@ def is_persistent(request: pytest.FixtureRequest) -> bool:
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
     config = tmp_path / "ackwire.toml"
     config.write_text(f"[limits]\nmemory_bytes_max = {MEMORY_BYTES}\n[store]\nfree_bytes_min = 0\n")
-    options = ("--config", str(config), "--data", str(tmp_path / "data"))
+    options = ("--config", str(config))
     with running_broker(["tcp://127.0.0.1:0"], log_path=tmp_path / "broker.log", options=options) as running:
         yield running
 
