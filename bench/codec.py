@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ackwire.destinations import Kind, destination
 from ackwire.message import Message
-from ackwire.wire.openwire.fast import FastDecoder, dispatch_frame, dispatch_header, response_frame, stamp
+from ackwire.wire.openwire.fast import (
+    FastDecoder,
+    cut_for_dispatch,
+    dispatch_front,
+    dispatch_header,
+    response_frame,
+    stamp,
+)
 from ackwire.wire.openwire.marshal import Codec, WireFormat
 from ackwire.wire.openwire.structures import Structure
 from bench import samples
@@ -52,8 +59,11 @@ def stamping_and_sending() -> Iterator[Figure]:
     messages = decoded_messages()
     yield Figure("stamp sequence and time", "µs", each(stamp, messages, numbers, times))
     header = dispatch_header(samples.CONSUMER_ID, destination(Kind.QUEUE, "bench.orders"))
-    splice = each(dispatch_frame, [header] * COUNT, messages, times, [False] * COUNT)
-    yield Figure("splice a dispatch", "µs", splice)
+
+    def splice(message: Message, time_ms: int) -> object:
+        return dispatch_front(header, len(message.frame)), cut_for_dispatch(message, time_ms, False)
+
+    yield Figure("splice a dispatch", "µs", each(splice, messages, times))
     yield Figure("response", "µs", each(response_frame, numbers))
 
 

@@ -49,6 +49,7 @@ from ackwire.store.journal.record import (
 )
 from ackwire.store.journal.segment import (
     SEGMENT_HEADER_BYTES,
+    ZEROS,
     Damage,
     SegmentHeader,
     SegmentScan,
@@ -63,7 +64,6 @@ from ackwire.store.journal.writer import SPARE_NAME
 
 _REPORT_NAME: Final = "report.jsonl"
 _REPORT_BYTES_MAX: Final = 1 << 20
-_ZEROS: Final = bytes(1 << 20)
 _GOES_ON: Final = int(Flag.GOES_ON)
 _CONTINUES: Final = int(Flag.CONTINUES)
 _FRESH_MAX: Final = 200_000
@@ -459,8 +459,8 @@ class Recovery:
         try:
             length = used_end(file, offset) - offset
             self.report.cut_bytes += length
-            for start in range(0, length, len(_ZEROS)):
-                file.write(_ZEROS[: min(len(_ZEROS), length - start)], offset + start)
+            for start in range(0, length, len(ZEROS)):
+                file.write(ZEROS[: length - start], offset + start)
             if length:
                 file.sync()
         finally:

@@ -20,7 +20,8 @@ SEGMENT_HEADER_BYTES: Final = SEGMENT_HEADER.size
 _MAGIC: Final = b"ACKWIREJ"
 _VERSION: Final = 1
 _CRC32C: Final = 1
-_ZEROS: Final = bytes(1 << 18)
+ZEROS: Final = bytes(1 << 18)
+"""What a segment holds where nothing was written; read and written in pieces of this size."""
 _ZEROS_READ: Final = 1 << 12
 """Records may end with zeros: so many are read although nothing follows."""
 _NAME: Final = re.compile(r"([0-9]{10,20})\.log")
@@ -87,9 +88,9 @@ def used_end(file: DataFile, start: int) -> int:
     """Where the bytes of *file* from *start* on are zero to the end. Most of a segment may be."""
     end = file.size_bytes
     while end > start:
-        before = max(start, end - len(_ZEROS))
+        before = max(start, end - len(ZEROS))
         data = file.read(before, end - before)
-        if data != (_ZEROS if len(data) == len(_ZEROS) else bytes(len(data))):
+        if data != (ZEROS if len(data) == len(ZEROS) else bytes(len(data))):
             return before + len(data.rstrip(b"\0"))
         end = before
     return start

@@ -13,10 +13,9 @@ from typing import Final, final
 
 from ackwire.store.files import DataFile, Files
 from ackwire.store.journal.record import Flag, RecordKind, pack_record, record_bytes
-from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, SegmentHeader, segment_path
+from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, ZEROS, SegmentHeader, segment_path
 
 SPARE_NAME: Final = "spare"
-_ZEROS: Final = bytes(256 * 1024)
 _OPEN_FOR_READING: Final = 64
 """Segments that are kept open to read from."""
 
@@ -205,8 +204,8 @@ class JournalWriter:
         write such notes, to a journal of their own, besides the data. Here they are all written beforehand, in small
         steps, so that a sync of the active segment never waits for long.
         """
-        for offset in range(0, self._segment_bytes, len(_ZEROS)):
-            file.write(_ZEROS[: self._segment_bytes - offset], offset)
+        for offset in range(0, self._segment_bytes, len(ZEROS)):
+            file.write(ZEROS[: self._segment_bytes - offset], offset)
             file.sync()
 
     def keep_spare(self, file: DataFile, *, is_filled: bool = False) -> None:

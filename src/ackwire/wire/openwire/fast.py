@@ -630,12 +630,6 @@ def cut_for_dispatch(message: Message, out_time_ms: int, group_first: bool) -> t
     return body, tail
 
 
-def dispatch_frame(header: bytes, message: Message, out_time_ms: int, group_first: bool) -> tuple[bytes, bytes, bytes]:
-    """A MessageDispatch in three pieces, ready to be joined with others."""
-    body, tail = cut_for_dispatch(message, out_time_ms, group_first)
-    return dispatch_front(header, len(message.frame)), body, tail
-
-
 def response_frame(correlation_id: int) -> bytes:
     """A Response, size prefix included."""
     return _RESPONSE.pack(10, 30, 0, 0, correlation_id)

@@ -17,9 +17,10 @@ from ackwire.wire.openwire.fast import (
     CANONICAL,
     Ack,
     FastDecoder,
+    cut_for_dispatch,
     destination_from_wire,
     destination_to_wire,
-    dispatch_frame,
+    dispatch_front,
     dispatch_header,
     message_key,
     stamp,
@@ -131,7 +132,8 @@ def assert_dispatch_agrees(message: Message, command: commands.Message) -> None:
         message.redelivery_counter = redeliveries
         consumer_id = commands.ConsumerId(name, -1, 2**40)
         header = dispatch_header(consumer_id, message.destination)
-        data = b"".join(dispatch_frame(header, message, out_time_ms, group_first))
+        front = dispatch_front(header, len(message.frame))
+        data = b"".join((front, *cut_for_dispatch(message, out_time_ms, group_first)))
         assert int.from_bytes(data[:4]) == len(data) - 4
         expected = replace(stamped, broker_out_time=out_time_ms, group_first_for_consumer=group_first)
         assert PLAIN.decode(data[4:]) == commands.MessageDispatch(
