@@ -263,8 +263,16 @@ class Scheduler:
         self._timer_due_ms = None
 
     def _deliver_due(self) -> None:
+        """What is due leaves when the store knows that it has left.
+
+        After a crash a job would run again, and consumers would have as new what they have seen (A2).
+        """
         self._cancel_timer()
-        now_ms = self._broker.clock.now_ms()
+        self._store.expect()
+        self._run_due(self._broker.clock.now_ms())
+        self._store.when_durable(_nothing)
+
+    def _run_due(self, now_ms: int) -> None:
         for _ in range(_DELIVERIES_PER_TURN):
             if not self._heap or self._heap[0][0] > now_ms:
                 break
@@ -470,3 +478,7 @@ def _parsed(value: Value) -> int | None:
         return None
     digits = value[1:] if value[:1] in ("-", "+") else value
     return int(value) if digits.isascii() and digits.isdigit() else None
+
+
+def _nothing() -> None:
+    """Nobody is to be told."""

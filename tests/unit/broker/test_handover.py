@@ -93,6 +93,17 @@ def test_J4_a_message_leaves_when_its_sender_can_be_answered(rig: BrokerRig, sto
     assert (consumer.texts, producer.stored) == (["first", "second"], 2)
 
 
+def test_A2_a_scheduled_message_leaves_when_its_job_is_known_to_have_run(rig: BrokerRig, store: SlowStore) -> None:
+    """After a crash the job would run again, and what the consumer had would come as new."""
+    producer, consumer = open_the_way(rig, store)
+    producer.send(Q, "later", properties={"AMQ_SCHEDULED_DELAY": 1000})
+    store.sync()
+    rig.clock.advance(1)
+    assert consumer.texts == ["first"]
+    store.sync()
+    assert consumer.texts == ["first", "later"]
+
+
 def test_what_nobody_waits_for_leaves_at_once(rig: BrokerRig, store: SlowStore) -> None:
     producer, consumer = open_the_way(rig, store)
     send_unconfirmed(rig, producer, "second")
