@@ -18,6 +18,7 @@ from ackwire.config import Settings
 from ackwire.errors import ConfigError, StoreFailed
 from ackwire.listener_uri import ClientAuth, ListenerUri, parse_address, parse_listener_uri
 from ackwire.policy import Policies
+from ackwire.server.asyncio_end import AsyncioEnd
 from ackwire.server.background import ThreadBackground
 from ackwire.server.listener import ConnectionGate, Listener
 from ackwire.server.peer import Peer, wire_limits
@@ -56,7 +57,7 @@ class Serving:
     """Of every listener, with the port that is really used."""
     http_address: str | None
     """Where HTTP requests are answered, if anywhere."""
-    make_peer: Callable[[ListenerUri, ConnectionGate], Peer]
+    make_peer: Callable[[ListenerUri, ConnectionGate], AsyncioEnd]
     """Makes the broker's end of a connection that came in another way than through a listener."""
 
 
@@ -119,8 +120,9 @@ async def _serve(
     peers: set[Peer] = set()
     clock = SystemClock()
 
-    def make_peer(uri: ListenerUri, gate: ConnectionGate) -> Peer:
-        return Peer(broker=broker, clock=clock, settings=settings, uri=uri, gate=gate, peers=peers, turn=turn)
+    def make_peer(uri: ListenerUri, gate: ConnectionGate) -> AsyncioEnd:
+        peer = Peer(broker=broker, clock=clock, settings=settings, uri=uri, gate=gate, peers=peers, turn=turn)
+        return AsyncioEnd(peer, turn.received)
 
     uris = [parse_listener_uri(text) for text in settings.listen.uris]
     listeners = [_listener(uri, settings, make_peer) for uri in uris]
@@ -234,7 +236,7 @@ def _open_journal(
 
 
 def _listener(
-    uri: ListenerUri, settings: Settings, make_peer: Callable[[ListenerUri, ConnectionGate], Peer]
+    uri: ListenerUri, settings: Settings, make_peer: Callable[[ListenerUri, ConnectionGate], AsyncioEnd]
 ) -> Listener:
     gate = ConnectionGate(uri.connections_max or settings.connection.connections_max)
     return Listener(uri, partial(make_peer, uri, gate), settings.handshake)

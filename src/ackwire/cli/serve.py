@@ -19,7 +19,6 @@ from ackwire.cli.config import add_settings_options, settings_from
 from ackwire.clock import Clock, SystemClock
 from ackwire.config import Settings
 from ackwire.errors import StoreFailed
-from ackwire.server.turn import TurnLoop
 
 if TYPE_CHECKING:
     from ackwire.app import Serving
@@ -66,11 +65,19 @@ def _run(args: argparse.Namespace) -> int:
     settings = settings_from(args)
     logs.set_up(settings.log)
     try:
-        with asyncio.Runner(loop_factory=TurnLoop) as runner:
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(_serve_until_signal(settings))
     except StoreFailed:
         return EXIT_STORE_FAILED  # it has said why
     return 0
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    if sys.platform != "linux":
+        return asyncio.new_event_loop()
+    from ackwire.server.loop import TurnLoop
+
+    return TurnLoop()
 
 
 async def _serve_until_signal(settings: Settings) -> None:

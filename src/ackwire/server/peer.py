@@ -11,10 +11,11 @@ peers, leaves in one write per peer. Nothing here grows with what a peer does or
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, final
 
 from ackwire import __version__
 from ackwire.broker.broker import Broker
@@ -24,7 +25,7 @@ from ackwire.errors import BrokerError, RemoteProtocolError
 from ackwire.heartbeat import InactivityMonitor
 from ackwire.listener_uri import ListenerUri
 from ackwire.server.adapters.openwire import OpenWireAdapter
-from ackwire.server.listener import BufferedPeer, ConnectionGate
+from ackwire.server.listener import ConnectionGate
 from ackwire.server.turn import Turn
 from ackwire.wire.detect import detect
 from ackwire.wire.openwire.limits import WireLimits
@@ -37,8 +38,9 @@ _CLOSE_TIMEOUT_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Peer(BufferedPeer):
-    """The server's end of one connection."""
+@final
+class Peer:
+    """The server's end of one connection. What asyncio has for it comes through `asyncio_end.py`."""
 
     def __init__(
         self,
@@ -57,8 +59,10 @@ class Peer(BufferedPeer):
         self._uri = uri
         self._gate = gate
         self._peers = peers
-        self._at_turn_end = turn.at_end
+        self._turn = turn
         self._received = turn.received
+        self._descriptor = -1
+        """Of the socket, if we may read from it ourselves; or -1."""
         self._address = "?"
         self._transport: asyncio.Transport | None = None
         self._adapter: OpenWireAdapter | None = None
@@ -71,7 +75,8 @@ class Peer(BufferedPeer):
         self._leaving = False
         self._unread_because: set[str] = set()
         """Why we do not read from it at the moment; empty while we do."""
-        self._closing = False
+        self.is_closing = False
+        """Whether nothing that it says counts any more."""
         self._write_pause_bytes = settings.connection.write_pause_bytes
         self.is_ready = True
         """Whether messages may be dispatched to this peer."""
@@ -81,8 +86,7 @@ class Peer(BufferedPeer):
 
     # ---- the socket's side -------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         # A pair of sockets has no names; whoever made it has given it one.
         self._address = _printable(transport.get_extra_info("peername") or self._uri)
@@ -91,20 +95,33 @@ class Peer(BufferedPeer):
             transport.abort()
             return
         self._peers.add(self)
+        self._descriptor = _bare_descriptor(transport)
+        if self._descriptor >= 0:
+            self._turn.read_from(self._descriptor, self._read)
         transport.set_write_buffer_limits(high=self._write_pause_bytes, low=self._write_pause_bytes // 4)
         seconds = self._settings.handshake.wire_format_timeout_seconds
         self._set_deadline(seconds, lambda: self.fail(f"it sent no WireFormatInfo in {seconds:g} s"))
         if not self._uri.auto:
             self._speak_openwire()
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  it is what it is
-        return self._received
+    def _read(self) -> bool:
+        """Take what the socket has; False if that is for the transport to see."""
+        if self._unread_because or self.is_closing:
+            return True  # since this turn began
+        try:
+            nbytes = os.readv(self._descriptor, (self._received,))
+        except OSError:
+            return False
+        if nbytes:
+            self.received(nbytes)
+        return nbytes > 0
 
-    def buffer_updated(self, nbytes: int) -> None:
+    def received(self, nbytes: int) -> None:
+        """So many bytes came to where the turn has them put."""
         self.data_received(bytes(self._received[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        if self._closing:
+        if self.is_closing:
             return
         if self._monitor is not None:
             self._monitor.heard()
@@ -129,15 +146,12 @@ class Peer(BufferedPeer):
         assert protocol is not None
         assert adapter is not None
         protocol.receive_data(data)
-        for event in protocol.events():
-            adapter.handle(event)
-            if self._closing:
-                break
+        adapter.handle_all()
         if protocol.waiting_bytes:
             self.flush_soon()
 
     def eof_received(self) -> None:
-        if self._closing:
+        if self.is_closing:
             return
         try:
             if self._protocol is not None:
@@ -151,11 +165,12 @@ class Peer(BufferedPeer):
         if self not in self._peers:
             return
         self._peers.discard(self)
+        self._turn.forget(self._descriptor)
         self._gate.leave()
         self._stop_timers()
-        if not self._closing:
+        if not self.is_closing:
             _log.debug("%r has gone: %s", self, exc or "it closed the connection")
-        self._closing = True
+        self.is_closing = True
         self.is_ready = False
         if self._adapter is not None:
             self._adapter.connection_lost()
@@ -206,13 +221,13 @@ class Peer(BufferedPeer):
     def flush_soon(self) -> None:
         if not self._flush_is_due:
             self._flush_is_due = True
-            self._at_turn_end(self._flush)
+            self._turn.at_end(self._flush)
             if self._monitor is not None:
                 self._monitor.sent()  # here, not in _flush: the monitor can tell its own keep-alives from the rest
 
     def fail(self, reason: str) -> None:
         """The peer broke a rule: tell it, if there are words for it, and close."""
-        if self._closing:
+        if self.is_closing:
             return
         _log.warning("%r closed: %s", self, reason)
         if self._adapter is not None:
@@ -221,20 +236,20 @@ class Peer(BufferedPeer):
 
     def fail_for(self, error: BrokerError) -> None:
         """The broker cannot go on: tell the peer why, and close."""
-        if not self._closing:
+        if not self.is_closing:
             if self._adapter is not None:
                 self._adapter.send_connection_error(error)
             self._close(str(error))
 
     def close(self, reason: str) -> None:
         """End the connection for a reason that is not the peer's fault."""
-        if not self._closing:
+        if not self.is_closing:
             _log.info("%r closed: %s", self, reason)
             self._close(reason)
 
     def close_quietly(self, reason: str) -> None:
         """End the connection because the client is done with it."""
-        if not self._closing:
+        if not self.is_closing:
             self._close(reason)
 
     def hold(self, held: bool) -> None:
@@ -249,7 +264,7 @@ class Peer(BufferedPeer):
 
     def shut_down(self) -> None:
         """The broker stops: say so, send what is waiting, close."""
-        if not self._closing:
+        if not self.is_closing:
             if self._adapter is not None:
                 self._adapter.send_shutdown()
             self._close("the broker stops")
@@ -294,7 +309,7 @@ class Peer(BufferedPeer):
 
     def _become_ready(self) -> None:
         """Room for output again: messages that had to wait go on."""
-        if self._write_paused or self._closing:
+        if self._write_paused or self.is_closing:
             return
         self.is_ready = True
         if self._adapter is not None:
@@ -302,7 +317,7 @@ class Peer(BufferedPeer):
 
     def _set_reading(self, reading: bool, reason: str) -> None:
         """Stop or resume reading; it goes on when no reason against it is left."""
-        if self._transport is None or self._closing:
+        if self._transport is None or self.is_closing:
             return
         was_reading = not self._unread_because
         if reading:
@@ -328,7 +343,7 @@ class Peer(BufferedPeer):
     def _close(self, reason: str) -> None:
         """Stop listening to the peer, let it read what is waiting, and go."""
         self._flush()
-        self._closing = True
+        self.is_closing = True
         self.is_ready = False
         self._stop_timers()
         if self._adapter is not None:
@@ -348,6 +363,13 @@ class Peer(BufferedPeer):
         connected = self._transport.get_extra_info("socket") if self._transport is not None else None
         if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+
+
+def _bare_descriptor(transport: asyncio.Transport) -> int:
+    """Of the transport's socket, if bytes of the protocol come from it as they are, and not those of TLS; or -1."""
+    connected = transport.get_extra_info("socket")
+    is_bare = connected is not None and transport.get_extra_info("sslcontext") is None
+    return connected.fileno() if is_bare else -1
 
 
 def _printable(address: object) -> str:

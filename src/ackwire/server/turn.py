@@ -5,60 +5,56 @@ selector was asked once more, and what that asks for in the one after it: three 
 disk, each with a system call and more code than the broker itself runs for the message. `Turn` collects what is to be
 done at the end, and does it in one go: the store writes, syncs and answers, and what the answers put out leaves.
 
-On a `TurnLoop` the end is part of the very turn that has read. On any other loop it is the beginning of the next.
+On a `TurnLoop` (`loop.py`) the end is part of the very turn that has read, and peers read from their sockets without
+the way through asyncio's handles and transports. On any other loop the end is the beginning of the next turn.
 """
 
 import asyncio
-import selectors
-import socket
+import select
+import time
 from collections.abc import Callable
 from typing import Final, final
 
 from ackwire.clock import Timer
 
-_ROUNDS: Final = 2
-"""What is done at the end may ask for more, which is done as well: answers of the store are written by peers. What
-that asks for has to wait for the next turn, so that everybody is read from in between."""
+Events = list[tuple[int, int]]
+"""Descriptors, and what epoll says of them."""
 
 RECEIVE_BYTES: Final = 64 * 1024
 """What one peer may say in one turn: fifty messages of 1 KiB, in about a millisecond. Who has more to say is read from
 again in the next turn, after everybody else."""
 
+_AWAKE_SECONDS: Final = 0.000_05
+"""How long the loop looks for events before it sleeps, if there were some so soon the last time. Whoever waits for an
+answer speaks again at once; a sleep and a wake-up in between take longer than this, for both sides."""
 
-class _TurnSelector(selectors.DefaultSelector):
-    """Reports one more event behind those that there are: what the loop does for it comes last in the turn."""
+_EVENTS_MAX: Final = 256
+"""Taken from epoll at once; those behind them come first the next time."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.last: tuple[selectors.SelectorKey, int] | None = None
-        self.has_reported_last = False
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(timeout)
-        if ready and self.last is not None:
-            ready.append(self.last)
-            self.has_reported_last = True
-        return ready
+_READABLE: Final = 1
+"""`select.EPOLLIN`, and nothing else: no error, and no room to write that asyncio has asked for."""
 
 
-class TurnLoop(asyncio.SelectorEventLoop):
-    """An event loop that knows when a turn ends."""
+@final
+class Wait:
+    """Waits for the events of an epoll object: at first awake, then asleep."""
 
-    def __init__(self) -> None:
-        self.turn_selector = _TurnSelector()
-        super().__init__(self.turn_selector)
-        # Never readable by itself: the loop has a handle for it, and the selector a key to report.
-        self._markers = socket.socketpair()
+    def __init__(self, epoll: "select.epoll") -> None:
+        self._poll: Callable[[float, int], Events] = epoll.poll
+        self._monotonic: Callable[[], float] = time.monotonic
+        self._was_short = False
 
-    def end_turns_with(self, callback: Callable[[], None]) -> None:
-        """Run *callback* last in every turn in which there was something to read or room to write."""
-        self.add_reader(self._markers[0], callback)
-        self.turn_selector.last = (self.turn_selector.get_key(self._markers[0]), selectors.EVENT_READ)
-
-    def close(self) -> None:
-        super().close()
-        for marker in self._markers:
-            marker.close()
+    def events(self, timeout: float) -> Events:
+        """What is there, or comes within *timeout* seconds; below 0: however long it takes."""
+        started = self._monotonic()
+        if self._was_short and timeout:
+            while self._monotonic() - started < _AWAKE_SECONDS:
+                if events := self._poll(0, _EVENTS_MAX):
+                    return events
+        events = self._poll(timeout, _EVENTS_MAX)
+        if timeout:
+            self._was_short = self._monotonic() - started < 2 * _AWAKE_SECONDS
+        return events
 
 
 @final
@@ -83,42 +79,91 @@ class Turn:
         self._loop = loop
         self.received = memoryview(bytearray(RECEIVE_BYTES))
         """Where bytes from a socket go. One place for all: they are taken from it before the next socket is read."""
+        self._readers: dict[int, Callable[[], bool]] = {}
         self._due: list[_Due] = []
-        self._is_called_for = False
-        self._selector: _TurnSelector | None = None
-        if isinstance(loop, TurnLoop):
-            loop.end_turns_with(self._end)
-            self._selector = loop.turn_selector
+        self._end_is_sure = False
+        """Whether the end of this turn comes without being called for."""
+        take_part = getattr(loop, "take_part", None)
+        if take_part is not None:
+            take_part(self)
 
     def at_end(self, callback: Callable[[], None]) -> Timer:
         """Run *callback* when all that this turn has read is acted upon."""
         due = _Due(callback)
         self._due.append(due)
-        if not self._is_called_for and (self._selector is None or not self._selector.has_reported_last):
+        if not self._end_is_sure:
             self._call_for_end()
         return due
 
-    def _call_for_end(self) -> None:
-        self._is_called_for = True
-        self._loop.call_soon(self._end)
+    # ---- what a loop that knows its turns does -----------------------------------------------------------------
 
-    def _end(self) -> None:
-        self._is_called_for = True  # for all that is asked for now
-        for _ in range(_ROUNDS):
-            due, self._due = self._due, []
-            for it in reversed(due):  # a sender's answer comes after what it sent: now the sender goes on first
-                if it.callback is not None:
-                    self._do(it.callback)
-        self._is_called_for = False
-        if self._selector is not None:
-            self._selector.has_reported_last = False
+    def read_from(self, descriptor: int, reader: Callable[[], bool]) -> None:
+        """Have *reader* called whenever there is something to read, instead of asyncio's transport.
+
+        It says whether it has dealt with it: the end of a connection and errors are left to the transport. Other loops
+        know nothing of readers, so the transport must be able to do all of it.
+        """
+        self._readers[descriptor] = reader
+
+    def forget(self, descriptor: int) -> None:
+        """Before it is closed: the next connection may have the same number."""
+        self._readers.pop(descriptor, None)
+
+    def read(self, events: Events) -> Events:
+        """Call the readers that *events* are for, and return what is left for asyncio to do.
+
+        If nothing is, the turn ends here; otherwise `end` is to be called behind it.
+        """
+        left: Events = []
+        if not events:
+            return left
+        self._end_is_sure = True
+        for event in events:
+            reader = self._readers.get(event[0]) if event[1] == _READABLE else None
+            if reader is None or not self._has_read(reader):
+                left.append(event)
+        if not left:
+            self.end()
+        return left
+
+    def end(self) -> None:
+        """Do what was asked for, and what that asks for: answers of the store are written by peers.
+
+        Senders are written to first, to go on while their messages leave. While sockets are read, a sender's answer is
+        asked for after what it sent; the store answers senders first. What is asked for beyond that has to wait for the
+        next turn, so that everybody is read from in between.
+        """
+        self._end_is_sure = True  # for all that is asked for now
+        due, self._due = self._due, []
+        for it in reversed(due):
+            self._do(it)
+        due, self._due = self._due, []
+        for it in due:
+            self._do(it)
+        self._end_is_sure = False
         if self._due:
             self._call_for_end()
 
-    def _do(self, callback: Callable[[], None]) -> None:
+    # ---- inside ------------------------------------------------------------------------------------------------
+
+    def _call_for_end(self) -> None:
+        self._end_is_sure = True
+        self._loop.call_soon(self.end)
+
+    def _has_read(self, reader: Callable[[], bool]) -> bool:
         try:
-            callback()
-        except Exception as error:  # as the loop does it: nobody else is to suffer
-            self._loop.call_exception_handler(
-                {"message": f"an error at the end of a turn, in {callback!r}", "exception": error}
-            )
+            return reader()
+        except Exception as error:  # its transport reads on, and ends the connection if that fails as well
+            self._report(error, f"while reading, in {reader!r}")
+            return False
+
+    def _do(self, due: _Due) -> None:
+        try:
+            if due.callback is not None:
+                due.callback()
+        except Exception as error:
+            self._report(error, f"at the end of a turn, in {due.callback!r}")
+
+    def _report(self, error: Exception, where: str) -> None:
+        """As the loop does it: nobody else is to suffer."""
+        self._loop.call_exception_handler({"message": f"an error {where}", "exception": error})

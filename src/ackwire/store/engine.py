@@ -185,7 +185,12 @@ class JournalStore:
         self._appended_sequence = self._catalog.last_sequence
         self._written = (0, 0)
         """The number of the last record written, and the highest sequence of a message appended by then."""
+        self._urgent_flush: Timer | None = None
         self._flush_timer: Timer | None = None
+        """For records that nobody waits for. It is left alone when they are written sooner: setting one and taking it
+        back for each message costs more than what it does when it comes too early."""
+        self._flush_later_at = 0.0
+        """When they are to be written at the latest."""
         self._flush_is_urgent = False
         self._is_syncing = False
         self._is_checkpoint_syncing = False
@@ -535,6 +540,8 @@ class JournalStore:
 
     def _record(self, record: Unwritten) -> None:
         record.group = self._group
+        if not self._buffer:
+            self._flush_later_at = self._clock.monotonic() + _SOON_SECONDS
         self._buffer.append(record)
         if self._buffered_bytes > _BUFFER_BYTES_MAX and not self._flush_is_urgent:
             self._flush_now()
@@ -607,18 +614,27 @@ class JournalStore:
 
     def _flush_now(self) -> None:
         """At the end of this turn, when all that the sockets had is recorded."""
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
         self._flush_is_urgent = True
-        self._flush_timer = self._at_turn_end(self._flush)
+        self._urgent_flush = self._at_turn_end(self._flush)
 
     def _flush_later(self) -> None:
         """Nobody waits for what is in the buffer."""
         if self._flush_timer is None:
-            self._flush_timer = self._clock.call_later(_SOON_SECONDS, self._flush)
+            self._flush_timer = self._clock.call_later(_SOON_SECONDS, self._flush_if_due)
+
+    def _flush_if_due(self) -> None:
+        """Unless all that was there when the timer was set is written, and what came later may wait a little more."""
+        self._flush_timer = None
+        if self._is_durable or self._flush_is_urgent:
+            return
+        remaining = self._flush_later_at - self._clock.monotonic()
+        if remaining > 0:
+            self._flush_timer = self._clock.call_later(remaining, self._flush_if_due)
+        else:
+            self._flush()
 
     def _flush(self) -> None:
-        self._flush_timer = None
+        self._urgent_flush = None
         self._flush_is_urgent = False
         if self.failure is not None or (self._is_syncing and self._options.sync is SyncPolicy.ALWAYS):
             return  # what is in the buffer is the next group
@@ -1134,8 +1150,9 @@ class JournalStore:
 
     def _let_go(self, *, clean: bool) -> None:
         self._is_closed = True
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
+        for timer in (self._flush_timer, self._urgent_flush):
+            if timer is not None:
+                timer.cancel()
         if clean:
             self._catalog.index.close()
         else:

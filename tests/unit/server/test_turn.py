@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ackwire.server.turn import Turn, TurnLoop
+from ackwire.server.loop import TurnLoop
+from ackwire.server.turn import Turn
 
 LOOPS = (TurnLoop, asyncio.new_event_loop)
 
@@ -145,3 +146,114 @@ def test_a_loop_that_was_closed_has_given_back_its_files(turn_loop: TurnLoop) ->
     markers = turn_loop._markers
     turn_loop.close()
     assert [it.fileno() for it in markers] == [-1, -1]
+
+
+def test_senders_are_written_to_before_their_messages_leave(loop: asyncio.AbstractEventLoop) -> None:
+    """Whether nobody waits for the store, and the answer is asked for last, or the store answers, senders first."""
+    turn, written = Turn(loop), list[str]()
+
+    def store_answers() -> None:
+        turn.at_end(lambda: written.append("stored: sender"))
+        turn.at_end(lambda: written.append("stored: consumer"))
+
+    turn.at_end(store_answers)
+    turn.at_end(lambda: written.append("at once: consumer"))
+    turn.at_end(lambda: written.append("at once: sender"))
+    run_turns(loop)
+    assert written == ["at once: sender", "at once: consumer", "stored: sender", "stored: consumer"]
+
+
+class Sockets:
+    """A pair of sockets, the first of which asyncio watches and a turn reads from."""
+
+    def __init__(self, loop: TurnLoop, turn: Turn, read: Callable[[bytes], bool]) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        self.ours.setblocking(False)
+        self.asyncio_saw: list[bytes] = []
+        loop.add_reader(self.ours, lambda: self.asyncio_saw.append(self.ours.recv(10)))
+        turn.read_from(self.ours.fileno(), lambda: read(self.ours.recv(10)))
+
+    def close(self) -> None:
+        self.ours.close()
+        self.theirs.close()
+
+
+def test_what_a_turn_reads_from_is_read_and_ended_without_asyncio(turn_loop: TurnLoop) -> None:
+    turn, seen = Turn(turn_loop), list[object]()
+
+    def read(data: bytes) -> bool:
+        seen.append(data)
+        turn.at_end(lambda: seen.append("the end"))
+        turn_loop.call_soon(seen.append, "asyncio")
+        return True
+
+    sockets = Sockets(turn_loop, turn, read)
+    sockets.theirs.send(b"one")
+    run_turns(turn_loop)
+    turn.forget(sockets.ours.fileno())
+    sockets.theirs.send(b"two")
+    run_turns(turn_loop)
+    turn_loop.remove_reader(sockets.ours)
+    sockets.close()
+    assert seen == [b"one", "the end", "asyncio"]
+    assert sockets.asyncio_saw == [b"two"]
+
+
+def test_what_a_reader_leaves_is_for_asyncio_and_the_end_comes_behind_it(turn_loop: TurnLoop) -> None:
+    turn, seen = Turn(turn_loop), list[str]()
+    ours, theirs = socket.socketpair()
+
+    def see(name: str) -> None:
+        seen.append(name)
+        turn.at_end(lambda: seen.append(f"end of {name}"))
+
+    def read() -> bool:
+        see("reader")
+        return False
+
+    def transport() -> None:
+        ours.recv(10)
+        see("asyncio")
+
+    turn_loop.add_reader(ours, transport)
+    turn.read_from(ours.fileno(), read)
+    theirs.send(b"x")
+    run_turns(turn_loop)
+    turn_loop.remove_reader(ours)
+    ours.close()
+    theirs.close()
+    assert seen == ["reader", "asyncio", "end of asyncio", "end of reader"]
+
+
+def test_an_error_of_a_reader_is_reported_and_left_to_asyncio(turn_loop: TurnLoop) -> None:
+    turn, reported = Turn(turn_loop), list[dict[str, Any]]()
+    turn_loop.set_exception_handler(lambda _, context: reported.append(context))
+    sockets = Sockets(turn_loop, turn, lambda _: True)
+
+    def fail() -> bool:
+        raise ValueError("a bug")
+
+    turn.read_from(sockets.ours.fileno(), fail)
+    sockets.theirs.send(b"x")
+    run_turns(turn_loop)
+    turn_loop.remove_reader(sockets.ours)
+    sockets.close()
+    assert [str(it["exception"]) for it in reported] == ["a bug"]
+    assert sockets.asyncio_saw == [b"x"]
+
+
+def test_a_wait_that_looked_around_before_it_slept_sees_what_comes_later(turn_loop: TurnLoop) -> None:
+    """Events at once, after a while awake, and after a sleep: none is missed."""
+    turn, seen = Turn(turn_loop), list[bytes]()
+
+    def read(data: bytes) -> bool:
+        seen.append(data)
+        return True
+
+    sockets = Sockets(turn_loop, turn, read)
+    for delay in (0, 0.000_03, 0.02, 0, 0.02):
+        turn_loop.call_later(delay, sockets.theirs.send, b"x")
+        turn_loop.run_until_complete(asyncio.sleep(delay + 0.01))
+    turn_loop.remove_reader(sockets.ours)
+    sockets.close()
+    assert seen == [b"x"] * 5

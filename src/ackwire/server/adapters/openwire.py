@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable, Hashable
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, Protocol, final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN, Broker
-from ackwire.broker.session import Connection, ConsumerPort, Producer
+from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.transactions import XA_INVALID, XA_ROLLED_BACK, TransactionError
 from ackwire.clock import Clock
@@ -38,9 +38,6 @@ from ackwire.wire.openwire.fast import Ack, destination_from_wire, message_key, 
 from ackwire.wire.openwire.negotiation import Agreement
 from ackwire.wire.openwire.protocol import Consumer, Event, OpenWireProtocol, Undeliverable
 from ackwire.wire.openwire.structures import Structure, Throwable
-
-if TYPE_CHECKING:
-    from ackwire.server.peer import Peer
 
 _JAVA_CLASSES: Final[tuple[tuple[type[AckwireError], str], ...]] = (
     (InvalidClientId, "javax.jms.InvalidClientIDException"),
@@ -74,6 +71,29 @@ _COMMAND_ID: Final = Struct(">i")
 _log = logging.getLogger(__name__)
 
 
+class AdaptedPeer(ClientPort, Protocol):
+    """What the adapter asks of the peer that it stands behind (`server/peer.py`)."""
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing that the client says counts any more."""
+
+    def agreed(self, agreement: Agreement) -> None:
+        """Both sides know how they speak."""
+
+    def login_finished(self) -> None:
+        """The client is known."""
+
+    def output_waits(self) -> None:
+        """The protocol has bytes for the client."""
+
+    def close_quietly(self, reason: str) -> None:
+        """End the connection because the client is done with it."""
+
+    def close_later(self, seconds: float, reason: str) -> None:
+        """Give the client, which knows why, *seconds* to leave by itself."""
+
+
 @final
 class _ConsumerEnd(ConsumerPort):
     """The port of one subscription: dispatches become frames."""
@@ -82,7 +102,7 @@ class _ConsumerEnd(ConsumerPort):
 
     def __init__(
         self,
-        peer: "Peer",
+        peer: AdaptedPeer,
         protocol: OpenWireProtocol,
         clock: Clock,
         wire: Consumer,
@@ -125,7 +145,7 @@ class OpenWireAdapter:
     def __init__(
         self,
         *,
-        peer: "Peer",
+        peer: AdaptedPeer,
         protocol: OpenWireProtocol,
         broker: Broker,
         clock: Clock,
@@ -144,6 +164,14 @@ class OpenWireAdapter:
         self._ack_subscription: Subscription | None = None
 
     # ---- from the peer -----------------------------------------------------------------------------------------
+
+    def handle_all(self) -> None:
+        """Carry out what the protocol has received, until the peer is to be closed."""
+        peer = self._peer
+        for event in self._protocol.events():
+            self.handle(event)
+            if peer.is_closing:
+                return
 
     def handle(self, event: Event) -> None:
         """Carry out one event. Raises `RemoteProtocolError` if it has no place here."""

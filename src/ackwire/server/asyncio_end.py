@@ -1,0 +1,45 @@
+"""Where asyncio meets a peer: the calls of a transport, passed on.
+
+A class of its own because `Peer` is compiled, and compiled classes are not asyncio's. On the broker's own loop plain
+sockets are read from without this (`turn.py`); TLS, and brokers on other loops, have everything from here.
+"""
+
+import asyncio
+from typing import final
+
+from ackwire.server.listener import BufferedPeer
+from ackwire.server.peer import Peer
+
+
+@final
+class AsyncioEnd(BufferedPeer):
+    """Implements asyncio's `BufferedProtocol` for a peer."""
+
+    def __init__(self, peer: Peer, received: memoryview) -> None:
+        self._peer = peer
+        self._received = received
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._peer.connection_made(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  it is what it is
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._peer.received(nbytes)
+
+    def data_received(self, data: bytes) -> None:
+        self._peer.data_received(data)
+
+    def eof_received(self) -> None:
+        self._peer.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._peer.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._peer.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._peer.resume_writing()

@@ -1,0 +1,161 @@
+"""Peers on the broker's own loop, with real sockets: they are read from without asyncio, which does the rest."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from ackwire.broker.broker import Broker
+from ackwire.clock import SystemClock
+from ackwire.config import Settings
+from ackwire.listener_uri import parse_listener_uri
+from ackwire.server.asyncio_end import AsyncioEnd
+from ackwire.server.listener import ConnectionGate
+from ackwire.server.loop import TurnLoop
+from ackwire.server.peer import Peer
+from ackwire.server.turn import Turn
+from ackwire.store.memory import MemoryStore
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.editor import OpenWireEditor
+from ackwire.wire.openwire.negotiation import Agreement, Preferences
+from ackwire.wire.openwire.protocol import OpenWireProtocol
+from ackwire.wire.openwire.structures import Structure
+
+
+class Place:
+    """A broker on a loop of its own."""
+
+    def __init__(self) -> None:
+        self.loop = TurnLoop()
+        self.turn = Turn(self.loop)
+        self.peers: set[Peer] = set()
+        self.clients: list[Client] = []
+        self.clock = SystemClock()
+        editor = OpenWireEditor("ID:test", "test", self.clock)
+        self.broker = Broker(clock=self.clock, store=MemoryStore(), editor=editor, settings=Settings())
+
+    def run(self) -> None:
+        async def some_turns() -> None:
+            for _ in range(6):
+                await asyncio.sleep(0)
+
+        self.loop.run_until_complete(some_turns())
+
+    def close(self) -> None:
+        for peer in tuple(self.peers):
+            peer.abort()
+        self.run()
+        self.loop.close()
+        for client in self.clients:
+            client.socket.close()
+
+
+class Client:
+    """A client of that broker, at the other end of a pair of sockets."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self._place = place
+        place.clients.append(self)
+        self.broker_end, self.socket = socket.socketpair()
+        self.socket.setblocking(False)
+        self._protocol = OpenWireProtocol(Preferences(inactivity_ms=0))
+        place.loop.run_until_complete(self._connect())
+        self.say()
+        self.hear()
+        self.say(commands.ConnectionInfo(connection_id=commands.ConnectionId(name)))
+
+    async def _connect(self) -> None:
+        place = self._place
+        self.peer = Peer(
+            broker=place.broker,
+            clock=place.clock,
+            settings=Settings(),
+            uri=parse_listener_uri("tcp://127.0.0.1:0"),
+            gate=ConnectionGate(1),
+            peers=place.peers,
+            turn=place.turn,
+        )
+        end = AsyncioEnd(self.peer, place.turn.received)
+        await place.loop.connect_accepted_socket(lambda: end, self.broker_end)
+
+    def say(self, *what: Structure) -> None:
+        for it in what:
+            self._protocol.send(it)
+        self.socket.sendall(b"".join(self._protocol.data_to_send()))
+
+    def hear(self) -> list[object]:
+        """What the broker has said, a few turns later."""
+        self._place.run()
+        try:
+            self._protocol.receive_data(self.socket.recv(1 << 16))
+        except BlockingIOError:
+            return []
+        heard: list[object] = []
+        for event in self._protocol.events():
+            if isinstance(event, Agreement):
+                self._protocol.login_finished()
+            heard.append(event)
+        return heard
+
+
+PING = commands.KeepAliveInfo(command_id=5, response_required=True)
+PONG = commands.KeepAliveInfo(command_id=5)
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    made = Place()
+    yield made
+    made.close()
+
+
+def test_clients_are_answered(place: Place) -> None:
+    clients = [Client(place, name) for name in "ab"]
+    for client in clients:
+        client.say(PING)
+    assert [client.hear()[-1] for client in clients] == [PONG, PONG]
+
+
+def test_a_peer_that_is_held_by_what_was_read_before_it_waits(place: Place) -> None:
+    """Epoll reports both at once, the first one first."""
+    client = Client(place, "a")
+    client.hear()
+    ours, theirs = socket.socketpair()
+
+    def hold() -> bool:
+        ours.recv(1)
+        client.peer.hold(True)
+        return True
+
+    place.loop.add_reader(ours, lambda: None)
+    place.turn.read_from(ours.fileno(), hold)
+    theirs.send(b"x")
+    client.say(PING)
+    while_held = client.hear()
+    client.peer.hold(False)
+    assert (while_held, client.hear()) == ([], [PONG])
+    place.loop.remove_reader(ours)
+    ours.close()
+    theirs.close()
+
+
+def test_the_end_of_a_connection_is_seen_and_the_next_may_have_its_number(place: Place) -> None:
+    first = Client(place, "a")
+    first.hear()
+    number = first.broker_end.fileno()
+    first.socket.close()
+    place.run()
+    assert not place.peers
+    second = Client(place, "b")
+    second.say(PING)
+    assert second.broker_end.fileno() == number
+    assert second.hear()[-1] == PONG
+
+
+def test_what_was_said_before_the_end_is_heard(place: Place) -> None:
+    client = Client(place, "a")
+    client.say(PING)
+    client.socket.shutdown(socket.SHUT_WR)
+    assert client.hear()[-1] == PONG
+    assert not place.peers
