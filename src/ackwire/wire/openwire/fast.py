@@ -2,8 +2,8 @@
 
 How it works. A producer's frame begins with bytes that repeat (producer id, destination, transaction, message id up to
 its count): an `Origin` holds them, and one comparison recognises them. The fields behind them have fixed places as long
-as the optional ones are absent, so one unpack reads them; the end of the frame is compared with the usual one. A
-dispatch is the consumer's header, the frame, and a short tail: spliced, never encoded again.
+as the optional ones are absent, and are read there; the end of the frame is compared with the usual one. A dispatch is
+the consumer's header, the frame, and a short tail: spliced, never encoded again.
 
 What makes it safe: every shortcut accepts only frames that the plain codec (`marshal.py`) accepts too, and anything
 unusual is handed to the plain codec, which has the last word. `tests/model/test_fast_agrees_with_plain.py` holds the
@@ -43,27 +43,34 @@ _FIELDS_AT: Final = 6
 """Where the fields begin: behind type id, command id and response flag."""
 
 _CUT_BYTES_MAX: Final = 1024 * 1024
-"""Bytes of a message whose pieces are remembered for the next consumer."""
+"""Bytes of a message that is remembered, as it was cut, for the next consumer."""
 
 _PREFIX_BYTES_MAX: Final = 2048
 _ORIGINS_MAX: Final = 256
 """Remembered per connection: at most these many origins of this size."""
 
-# producer sequence, broker sequence; original transaction?, group?, group sequence, correlation id?; persistent,
-# expiration, priority, reply to?, timestamp; type?, content?; content length
-_FIXED: Final = Struct(">q8x7sBqbBq2sI")
-_NO_OPTIONS: Final = bytes(7)
-_ONLY_CONTENT: Final = b"\0\1"
+# Where the fields stand behind the producer's part of the message id, as long as the optional ones are absent. The
+# broker's sequence comes first; then original transaction?, group?, group sequence, correlation id? and, as the last of
+# these eight bytes, whether the message is persistent.
+_OPTIONS_AT: Final = 8
+_EXPIRATION_AT: Final = 16
+_PRIORITY_AT: Final = 24
+_REPLY_TO_AT: Final = 25
+_TIMESTAMP_AT: Final = 26
+_TYPE_AT: Final = 34
+_HAS_CONTENT_AT: Final = 35
+_CONTENT_LENGTH_AT: Final = 36
+_CONTENT_AT: Final = 40
 _UNTIL_GROUP: Final = 17
 """Bytes from the producer's sequence to the group id: two sequences and the flag between."""
 _AFTER_CORRELATION: Final = Struct(">Bqb")
 # data structure?, target consumer?, compressed, redelivery counter, broker path?, arrival, user id?, received by
 # bridge, droppable, cluster?, broker in time, broker out time, group first for consumer
 _TAIL: Final = Struct(">BBBiBqBBBBqqB")
-_FRESH_TAIL: Final = bytes(_TAIL.size)
+_TAIL_BYTES: Final = _TAIL.size
+_FRESH_TAIL: Final = bytes(_TAIL_BYTES)
 _OUT_TIME_FROM_END: Final = 9
 _IN_TIME_FROM_END: Final = 17
-_OUT_TIME_TAIL: Final = Struct(">q?")
 _DISPATCH_TAIL: Final = Struct(">q?i")
 _RESPONSE: Final = Struct(">IBiBi")
 
@@ -216,34 +223,22 @@ class FastDecoder:
     def message(self, frame: bytes) -> Message:
         """The message in *frame*; raises `RemoteProtocolError` for anything that is not one."""
         origin = self._origin
-        if origin is None or not frame.startswith(origin.prefix, _FIELDS_AT):
+        if origin is None or len(frame) < origin.id_end or frame[_FIELDS_AT : origin.id_end - 8] != origin.prefix:
             origin = self._origin_of(frame)
-        id_end = origin.id_end
-        start = id_end - 8
-        if frame[0] == BLOB_TYPE or len(frame) < start + _FIXED.size:
+        at = origin.id_end
+        if frame[0] == BLOB_TYPE or len(frame) < at + _CONTENT_AT:
             return self._message_by_plain_codec(frame, origin)
-        (
-            producer_count,
-            options,
-            persistent,
-            expiration,
-            priority,
-            reply_to,
-            timestamp,
-            content,
-            content_length,
-        ) = _FIXED.unpack_from(frame, start)
-        if options != _NO_OPTIONS or reply_to or content != _ONLY_CONTENT:
+        options = _long_at(frame, at + _OPTIONS_AT)
+        if options >> 8 or frame[at + _REPLY_TO_AT] or frame[at + _TYPE_AT] or frame[at + _HAS_CONTENT_AT] != 1:
             return self._message_with_options(frame, origin)
         return self._finish(
             frame,
             origin,
-            start + _FIXED.size + content_length,
-            producer_count=producer_count,
-            persistent=persistent != 0,
-            priority=priority,
-            expiration=expiration,
-            timestamp=timestamp,
+            at + _CONTENT_AT + _uint_at(frame, at + _CONTENT_LENGTH_AT),
+            persistent=options != 0,
+            priority=_byte_at(frame, at + _PRIORITY_AT),
+            expiration=_long_at(frame, at + _EXPIRATION_AT),
+            timestamp=_long_at(frame, at + _TIMESTAMP_AT),
         )
 
     def _finish(
@@ -252,7 +247,6 @@ class FastDecoder:
         origin: Origin,
         position: int,
         *,
-        producer_count: int | None,
         persistent: bool,
         priority: int,
         expiration: int,
@@ -268,8 +262,8 @@ class FastDecoder:
             return self._message_by_plain_codec(frame, origin)
         else:
             properties_offset = position + 5
-            position = properties_offset + _UINT.unpack_from(frame, position + 1)[0]
-        if len(frame) - position != _TAIL.size:
+            position = properties_offset + _uint_at(frame, position + 1)
+        if len(frame) - position != _TAIL_BYTES:
             return self._message_by_plain_codec(frame, origin)
         redelivery_counter = 0
         if not frame.endswith(_FRESH_TAIL):
@@ -286,7 +280,7 @@ class FastDecoder:
             expiration=expiration,
             timestamp=timestamp,
             properties_offset=properties_offset,
-            producer_count=producer_count,
+            producer_count=_long_at(frame, origin.id_end - 8),
         )
         message.redelivery_counter = redelivery_counter
         return message
@@ -312,7 +306,6 @@ class FastDecoder:
             frame,
             origin,
             position,
-            producer_count=None,
             persistent=persistent != 0,
             priority=priority,
             expiration=expiration,
@@ -457,10 +450,25 @@ class _Unusual(Exception):
     """Not what the shortcut knows: the plain codec decides."""
 
 
+# What `Struct.unpack_from` does, which compiled code needs longer for.
+
+
+def _uint_at(frame: bytes, at: int) -> int:
+    return frame[at] << 24 | frame[at + 1] << 16 | frame[at + 2] << 8 | frame[at + 3]
+
+
 def _int_at(frame: bytes, at: int) -> int:
-    """`_INT.unpack_from`, which compiled code needs longer for."""
-    value = frame[at] << 24 | frame[at + 1] << 16 | frame[at + 2] << 8 | frame[at + 3]
+    value = _uint_at(frame, at)
     return value - (1 << 32) if value >> 31 else value
+
+
+def _long_at(frame: bytes, at: int) -> int:
+    return _int_at(frame, at) << 32 | _uint_at(frame, at + 4)
+
+
+def _byte_at(frame: bytes, at: int) -> int:
+    value = frame[at]
+    return value - (1 << 8) if value >> 7 else value
 
 
 def _after_string(frame: bytes, position: int) -> int:
@@ -577,57 +585,42 @@ def dispatch_front(header: bytes, frame_bytes: int) -> bytes:
 
 
 @final
-class _Cut:
-    """A message cut for dispatch, and with what."""
+class _Last:
+    """What was dispatched last, in tuples that change as a whole, so that brokers in several threads may share this."""
 
-    __slots__ = ("body", "frame", "group_first", "out_time_ms", "redelivery_counter", "tail")
-
-    def __init__(
-        self, frame: bytes, out_time_ms: int, group_first: bool, redelivery_counter: int, body: bytes, tail: bytes
-    ) -> None:
-        self.frame = frame
-        self.out_time_ms = out_time_ms
-        self.group_first = group_first
-        self.redelivery_counter = redelivery_counter
-        self.body = body
-        self.tail = tail
-
-
-@final
-class _LastCut:
-    """What was dispatched last. A `_Cut` never changes, so that brokers in several threads may share this."""
-
-    __slots__ = ("cut",)
+    __slots__ = ("cut", "tail")
 
     def __init__(self) -> None:
-        self.cut = _Cut(b"", 0, False, 0, b"", b"")
+        self.cut = (b"", b"")
+        """A frame, and what of it a dispatch begins with: a message that many get is cut once."""
+        self.tail = (0, False, 0, _DISPATCH_TAIL.pack(0, False, 0))
+        """Time, whether it is the first of its group, redeliveries; and the bytes that say so: often the same."""
 
 
-_LAST: Final = _LastCut()
+_LAST: Final = _Last()
 
 
 def cut_for_dispatch(message: Message, out_time_ms: int, group_first: bool) -> tuple[bytes, bytes]:
-    """What follows `dispatch_front`, in two pieces: a message that many get at the same time is cut once."""
+    """What follows `dispatch_front`, in two pieces."""
     frame = message.frame
-    redelivery_counter = message.redelivery_counter
-    last = _LAST.cut
-    if (
-        frame is last.frame
-        and out_time_ms == last.out_time_ms
-        and redelivery_counter == last.redelivery_counter
-        and group_first == last.group_first
-    ):
-        return last.body, last.tail
-    if frame[0] != BLOB_TYPE:
-        body = frame[:-_OUT_TIME_FROM_END]
-        tail = _DISPATCH_TAIL.pack(out_time_ms, group_first, redelivery_counter)
-    else:
+    tail = _dispatch_tail(out_time_ms, group_first, message.redelivery_counter)
+    if frame[0] == BLOB_TYPE:
         end = _end_of_common_fields(frame)
-        body = frame[: end - _OUT_TIME_FROM_END]
-        tail = _OUT_TIME_TAIL.pack(out_time_ms, group_first) + frame[end:] + _INT.pack(redelivery_counter)
-    if len(frame) <= _CUT_BYTES_MAX:
-        _LAST.cut = _Cut(frame, out_time_ms, group_first, redelivery_counter, body, tail)
+        return frame[: end - _OUT_TIME_FROM_END], tail[:-_INT_BYTES] + frame[end:] + tail[-_INT_BYTES:]
+    last_frame, body = _LAST.cut
+    if frame is not last_frame:
+        body = frame[:-_OUT_TIME_FROM_END]
+        if len(frame) <= _CUT_BYTES_MAX:
+            _LAST.cut = (frame, body)
     return body, tail
+
+
+def _dispatch_tail(out_time_ms: int, group_first: bool, redelivery_counter: int) -> bytes:
+    last_time_ms, last_group_first, last_redelivery_counter, tail = _LAST.tail
+    if out_time_ms != last_time_ms or group_first != last_group_first or redelivery_counter != last_redelivery_counter:
+        tail = _DISPATCH_TAIL.pack(out_time_ms, group_first, redelivery_counter)
+        _LAST.tail = (out_time_ms, group_first, redelivery_counter, tail)
+    return tail
 
 
 def response_frame(correlation_id: int) -> bytes:
