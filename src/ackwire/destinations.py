@@ -39,11 +39,13 @@ class Kind(Enum):
 class Destination:
     """A kind and a name; make one with `destination`."""
 
-    __slots__ = ("_hash", "kind", "name")
+    __slots__ = ("_hash", "is_composite", "kind", "name")
 
     def __init__(self, kind: Kind, name: str) -> None:
         self.kind = kind
         self.name = name
+        self.is_composite = "," in name
+        """True for `A,B,topic://C`: one name, several destinations."""
         self._hash = hash((kind.value, name))
 
     def __hash__(self) -> int:
@@ -60,11 +62,6 @@ class Destination:
     def __reduce__(self) -> tuple[object, ...]:
         """Spark sends some to its workers."""
         return Destination, (self.kind, self.name)
-
-    @property
-    def is_composite(self) -> bool:
-        """True for `A,B,topic://C`: one name, several destinations."""
-        return "," in self.name
 
     @property
     def is_wildcard(self) -> bool:

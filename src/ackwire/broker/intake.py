@@ -37,14 +37,17 @@ class Intake:
         self._store = store
         self._audit = broker.audit
         self._next_sequence = 1
-        self._stamp, self._now_ms = broker.editor.stamp, broker.clock.now_ms  # asked for every message
+        self._clock = broker.clock
+        self._stamp = broker.editor.stamp  # asked for every message
+        self._lasting: DestinationPolicy | None = None
+        """The last policy that left a message its expiration: that of most messages."""
         self._repetitions = Repetitions(store)
 
     def stamp(self, message: Message) -> None:
         """Give *message* the next place in the broker's order."""
         sequence = self._next_sequence
         self._next_sequence = sequence + 1
-        self._stamp(message, sequence, self._now_ms())
+        self._stamp(message, sequence, self._clock.now_ms())
 
     def take_sequences(self, count: int) -> int:
         """The first of *count* places in the broker's order, which are taken from now on."""
@@ -142,7 +145,7 @@ class Intake:
         reason = partial(self._no_space, message)
         if policy.advise_full and not flow.must_wait(connection, message):
             self._broker.advisories.full(message.destination, reason() or "")
-        flow.hold(connection, HeldSend(message, self._broker.clock.now_ms(), reason, proceed, refuse, policy))
+        flow.hold(connection, HeldSend(message, self._clock.now_ms(), reason, proceed, refuse, policy))
 
     def _take(
         self,
@@ -246,7 +249,7 @@ class Intake:
             self.enqueue(target, message)
             return
         self.tell_sent(message)
-        has_expired = 0 < message.expiration <= self._broker.clock.now_ms()
+        has_expired = 0 < message.expiration <= self._clock.now_ms()
         if has_expired:
             self._broker.advisories.expired(where, message)
         if target.policy.advise_no_consumers and not target.has_subscribers:
@@ -267,18 +270,21 @@ class Intake:
         self.stamp(message)
         if self._audit is not None:
             self._audit.sent(message)
-        topic.accept(message, None, has_expired=0 < message.expiration <= self._broker.clock.now_ms())
+        topic.accept(message, None, has_expired=0 < message.expiration <= self._clock.now_ms())
 
     def enqueue(self, queue: Queue, message: Message) -> None:
         """Record *message* and put it on *queue*."""
         if message.persistent and queue.is_stored:
             self._store.append(message, (queue.place,))
-        policy = queue.policy
-        if policy.advise_no_consumers and queue.consumer_count == 0:
-            self._broker.advisories.no_consumers(message.destination, message)
-        if policy.advise_delivered:
-            self._broker.advisories.delivered(message.destination, message)
+        if queue.advises_arrivals:
+            self._advise_arrival(queue, message)
         queue.accept(message)
+
+    def _advise_arrival(self, queue: Queue, message: Message) -> None:
+        if queue.policy.advise_no_consumers and queue.consumer_count == 0:
+            self._broker.advisories.no_consumers(message.destination, message)
+        if queue.policy.advise_delivered:
+            self._broker.advisories.delivered(message.destination, message)
 
     def _settle_clock_difference(self, message: Message) -> None:
         """Count the time to live from now where the producer's clock is not ours: good messages must not expire (N1).
@@ -290,7 +296,7 @@ class Intake:
         time_to_live_ms = message.expiration - message.timestamp
         if clocks.correction == "off" or message.timestamp <= 0 or time_to_live_ms <= 0:
             return
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._clock.now_ms()
         behind_ms = now_ms - message.timestamp
         tolerated_ms = min(clocks.tolerance_seconds * 1000, time_to_live_ms * _TIME_TO_LIVE_SHARE_TOLERATED)
         if behind_ms > tolerated_ms or (clocks.correction == "both" and -behind_ms > tolerated_ms):
@@ -298,9 +304,12 @@ class Intake:
 
     def settle_expiration(self, message: Message, policy: DestinationPolicy) -> None:
         """The policy's default for messages that would live for ever, and its ceiling for all."""
-        if policy.expiration_default_seconds == 0 and policy.expiration_ceiling_seconds == 0:
+        if policy is self._lasting:
             return
-        now_ms, expiration = self._broker.clock.now_ms(), message.expiration
+        if policy.expiration_default_seconds == 0 and policy.expiration_ceiling_seconds == 0:
+            self._lasting = policy
+            return
+        now_ms, expiration = self._clock.now_ms(), message.expiration
         if expiration <= 0 and policy.expiration_default_seconds > 0:
             expiration = now_ms + round(policy.expiration_default_seconds * 1000)
         if policy.expiration_ceiling_seconds > 0:

@@ -99,6 +99,8 @@ class Queue:
         self.place = place
         self.audit = audit
         self.policy = policy
+        self.advises_arrivals = policy.advise_no_consumers or policy.advise_delivered
+        self._advises_consumed = policy.advise_consumed
         self._store = store
         self._clock = clock
         self._editor = editor
@@ -110,6 +112,8 @@ class Queue:
         levels = _PRIORITY_LEVELS if policy.prioritized else 1
         self._levels = [PendingList() for _ in range(levels)]
         self._lanes: dict[str | None, Lane] = {}
+        self._in_turn: list[Lane] = []
+        """The same in their order, those first that were served longest ago; made anew with each change."""
         self._readers: list[Lane] = []
         """Those of cursors: nobody is in them who could be sent a message."""
         self._groups = MessageGroups(policy.groups_max)
@@ -353,7 +357,7 @@ class Queue:
     def _lanes_to_serve(self) -> list[Lane]:
         if self._exclusive is not None:
             return [self._lane_of(self._exclusive)]
-        return list(self._lanes.values())
+        return self._in_turn
 
     def _share(self, budget: int) -> int:
         """Lanes take turns, a message each, those with consumers of higher priority first (A2, H2)."""
@@ -370,19 +374,19 @@ class Queue:
 
     def _lanes_in_turn(self) -> list[Lane]:
         """Those with the most important consumers first, and among equals those that were served longest ago."""
-        lanes = list(self._lanes.values())
+        lanes = self._in_turn
         if len(lanes) > 1:
             priority = lanes[0].rotation.priority
             for lane in lanes:
                 if lane.rotation.priority != priority:
-                    lanes.sort(key=_by_priority)
-                    break
+                    return sorted(lanes, key=_by_priority)
         return lanes
 
     def _was_served(self, lane: Lane) -> None:
         """Next time it comes behind its equals."""
         if len(self._lanes) > 1:
             self._lanes[lane.text] = self._lanes.pop(lane.text)
+            self._in_turn = list(self._lanes.values())
 
     def _serve(self, lane: Lane, budget: int, at_most: int = _NO_LIMIT) -> tuple[int, int]:
         """Send what is for *lane*, highest priority first; the answer is the budget left, and how many were sent."""
@@ -539,6 +543,7 @@ class Queue:
         lane = self._lanes.get(text)
         if lane is None:
             lane = self._lanes[text] = Lane(subscription.selector, len(self._levels))
+            self._in_turn = list(self._lanes.values())
         lane.rotation.add(subscription)
         if subscription.request.exclusive or self.policy.exclusive_by_default:
             self._choose_exclusive()
@@ -551,6 +556,7 @@ class Queue:
         lane.rotation.remove(subscription)
         if not lane.rotation.subscriptions:
             del self._lanes[lane.text]
+            self._in_turn = list(self._lanes.values())
         self._groups.release(subscription)
         in_flight = [message for message in subscription.in_flight if self.owns(message)]
         for message in in_flight:
@@ -607,7 +613,8 @@ class Queue:
 
     def resume(self, subscription: QueueSubscription) -> None:
         """*subscription* may have room again: first what waits for it alone, then its share of the rest."""
-        self._deliver_waiting(subscription)
+        if subscription.waiting_in:
+            self._deliver_waiting(subscription)
         self._lane_of(subscription).rotation.offer(subscription)
         if self._has_pending:
             self.dispatch()
@@ -834,7 +841,7 @@ class Queue:
         """*messages*, taken out of flight by the caller, are consumed: deleted here and in the store."""
         self.dequeued += len(messages)
         self._forget(messages)
-        if self.policy.advise_consumed:
+        if self._advises_consumed:
             self._events.on_consumed(self, messages)
 
     def _forget(self, messages: list[Message]) -> None:
