@@ -376,12 +376,12 @@ class Consumption:
 
     def _finish_one(self, subscription: QueueSubscription, key: bytes) -> None:
         """What most acks ask for, on the shortest way: one message of a consumer of one queue is done."""
+        message = subscription.in_flight.take_one(key)
         attached = self._attached[subscription]
         if len(attached) > 1:
-            self._finish_or_collect(subscription, [subscription.in_flight.take_one(key)], None, AckKind.STANDARD)
+            self._finish_or_collect(subscription, [message], None, AckKind.STANDARD)
             return
-        (queue,) = attached.values()
-        message = subscription.in_flight.take_one(key)
+        queue = _only(attached)
         if queue.audit is not None:
             queue.audit.acked(queue, message, subscription)
         queue.finish([message])
@@ -459,7 +459,7 @@ class Consumption:
         """*messages* by the queue they came from."""
         attached = self._attached[subscription]
         if len(attached) == 1:
-            return [(next(iter(attached.values())), messages)]
+            return [(_only(attached), messages)]
         groups: dict[Destination | DurableKey, list[Message]] = {}
         for message in messages:
             groups.setdefault(message.destination, []).append(message)
@@ -620,6 +620,12 @@ class Consumption:
         topic = self._broker.registry.router.get(message.destination)
         if isinstance(topic, Topic) and topic.audit is not None:
             topic.audit.happened(Event.EXPIRED, topic, message, subscription)
+
+
+def _only(attached: dict[Destination | DurableKey, Queue]) -> Queue:
+    for queue in attached.values():  # compiled, the shortest way to it
+        return queue
+    raise AssertionError("a consumer that is attached to no queue has no messages")
 
 
 def _lower(asked: int, limit: int | None) -> int | None:

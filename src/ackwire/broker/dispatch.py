@@ -6,7 +6,6 @@ round: one without room drops out when its turn comes and is offered again when 
 does not cost a look at every consumer that is full.
 """
 
-from bisect import insort
 from collections import deque
 from typing import Final, final
 
@@ -22,28 +21,28 @@ _NO_PRIORITY: Final = 1 << 16
 class Rotation:
     """Consumers in turn, by priority."""
 
-    __slots__ = ("_in_round", "_priorities", "_rounds", "subscriptions")
+    __slots__ = ("_in_order", "_in_round", "_rounds", "subscriptions")
 
     def __init__(self) -> None:
         self.subscriptions: list[QueueSubscription] = []
         self._rounds: dict[int, deque[QueueSubscription]] = {}
+        self._in_order: list[deque[QueueSubscription]] = []
+        """The rounds, that of the highest priority first."""
         self._in_round: set[QueueSubscription] = set()
-        self._priorities: list[int] = []
-        """Negated, so that the highest comes first."""
 
     @property
     def priority(self) -> int:
         """The highest of those that may have room."""
-        for negated in self._priorities:
-            if self._rounds[-negated]:
-                return -negated
+        for turns in self._in_order:
+            if turns:
+                return turns[0].priority
         return -_NO_PRIORITY
 
     def add(self, subscription: QueueSubscription) -> None:
         self.subscriptions.append(subscription)
         if subscription.priority not in self._rounds:
             self._rounds[subscription.priority] = deque()
-            insort(self._priorities, -subscription.priority)
+            self._order_rounds()
         self.offer(subscription)
 
     def remove(self, subscription: QueueSubscription) -> None:
@@ -53,7 +52,10 @@ class Rotation:
             self._rounds[subscription.priority].remove(subscription)
         if not any(other.priority == subscription.priority for other in self.subscriptions):
             del self._rounds[subscription.priority]
-            self._priorities.remove(-subscription.priority)
+            self._order_rounds()
+
+    def _order_rounds(self) -> None:
+        self._in_order = [self._rounds[priority] for priority in sorted(self._rounds, reverse=True)]
 
     def offer(self, subscription: QueueSubscription) -> None:
         """*subscription* may have room: give it a place at the end of the round."""
@@ -63,12 +65,12 @@ class Rotation:
 
     def next(self, place: Place) -> QueueSubscription | None:
         """The consumer whose turn it is, or None if all are full; *place* is the queue that asks."""
-        for negated in self._priorities:
-            turns = self._rounds[-negated]
+        for turns in self._in_order:
             while turns:
                 subscription = turns[0]
-                if subscription.has_room and place not in subscription.waiting_in:
-                    turns.rotate(-1)
+                if subscription.has_room and not (subscription.waiting_in and place in subscription.waiting_in):
+                    if len(turns) > 1:
+                        turns.rotate(-1)
                     return subscription
                 self._in_round.remove(turns.popleft())
         return None

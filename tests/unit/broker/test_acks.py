@@ -79,6 +79,12 @@ def test_E_an_ack_for_what_another_consumer_holds_is_refused(rig: BrokerRig) -> 
         other.ack(messages[0])
 
 
+def test_E_an_ack_of_a_consumer_whose_pattern_matches_no_queue_is_refused(rig: BrokerRig) -> None:
+    consumer = rig.consumer("queue://nothing.here.>")
+    with pytest.raises(UnmatchedAck):
+        consumer.ack(rig.connect().message("queue://q"))
+
+
 def test_C4_delivered_extends_the_window_and_keeps_the_message(rig: BrokerRig) -> None:
     consumer, messages = _filled(rig, 5, prefetch=2)
     assert len(consumer.delivered) == 2
