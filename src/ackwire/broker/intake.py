@@ -86,7 +86,7 @@ class Intake:
         on_stored: Callable[[], None] | None,
         on_refused: Callable[[Message, BrokerError], None] | None,
     ) -> None:
-        if self._broker.flow.has_space and not self._broker.registry.has_memory_limits:
+        if self._broker.flow.has_space(message) and not self._broker.registry.has_memory_limits:
             self._take(connection, message, on_stored, on_refused)
             return
         waits = self._broker.flow.must_wait(connection, message) or self._no_space(message)

@@ -135,14 +135,13 @@ class FlowControl:
                 return full
         return self.memory_is_full(message.size_bytes)
 
-    @property
-    def has_space(self) -> bool:
-        """Whether any send can go on at once: nobody waits, and nothing is full."""
+    def has_space(self, message: Message) -> bool:
+        """Whether *message* can go on at once: nobody waits, and nothing is full that it may need."""
         return (
             not self._held
             and self._audit_is_full is None
             and self.used_bytes - self.uncommitted_bytes < self.memory_bytes_max
-            and self._store.full() is None
+            and (not message.persistent or self._store.full() is None)
         )
 
     def must_wait(self, connection: Connection, message: Message) -> bool:

@@ -547,6 +547,24 @@ def window_bytes(message: Message) -> tuple[commands.ProducerId | None, int]:
 # ---- stamping and dispatching ----------------------------------------------------------------------------------
 
 
+@final
+class _Last:
+    """What was written last, in tuples that change as a whole, so that brokers in several threads may share this."""
+
+    __slots__ = ("cut", "tail", "time")
+
+    def __init__(self) -> None:
+        self.time = (0, bytes(8))
+        """When a message came in, in milliseconds and in bytes; many come in the same one."""
+        self.cut = (b"", b"")
+        """A frame, and what of it a dispatch begins with: a message that many get is cut once."""
+        self.tail = (0, False, 0, _DISPATCH_TAIL.pack(0, False, 0))
+        """Time, whether it is the first of its group, redeliveries; and the bytes that say so: often the same."""
+
+
+_LAST: Final = _Last()
+
+
 def stamp(message: Message, sequence: int, in_time_ms: int) -> None:
     """Give *message* its place in the broker's order and its time of arrival, in its bytes too."""
     message.sequence = sequence
@@ -558,10 +576,18 @@ def stamp(message: Message, sequence: int, in_time_ms: int) -> None:
             frame[:id_end],
             sequence.to_bytes(8, "big"),
             frame[id_end + 8 : end - _IN_TIME_FROM_END],
-            in_time_ms.to_bytes(8, "big"),
+            _time_bytes(in_time_ms),
             frame[end - _OUT_TIME_FROM_END :],
         )
     )
+
+
+def _time_bytes(time_ms: int) -> bytes:
+    last_time_ms, written = _LAST.time
+    if time_ms != last_time_ms:
+        written = time_ms.to_bytes(8, "big")
+        _LAST.time = (time_ms, written)
+    return written
 
 
 def _end_of_common_fields(frame: bytes) -> int:
@@ -582,22 +608,6 @@ def dispatch_header(consumer_id: commands.ConsumerId, target: Destination) -> by
 def dispatch_front(header: bytes, frame_bytes: int) -> bytes:
     """A dispatch of a frame of that size up to the message."""
     return (len(header) + frame_bytes + _INT_BYTES).to_bytes(4, "big") + header
-
-
-@final
-class _Last:
-    """What was dispatched last, in tuples that change as a whole, so that brokers in several threads may share this."""
-
-    __slots__ = ("cut", "tail")
-
-    def __init__(self) -> None:
-        self.cut = (b"", b"")
-        """A frame, and what of it a dispatch begins with: a message that many get is cut once."""
-        self.tail = (0, False, 0, _DISPATCH_TAIL.pack(0, False, 0))
-        """Time, whether it is the first of its group, redeliveries; and the bytes that say so: often the same."""
-
-
-_LAST: Final = _Last()
 
 
 def cut_for_dispatch(message: Message, out_time_ms: int, group_first: bool) -> tuple[bytes, bytes]:
