@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from ackwire.destinations import Destination
-from ackwire.message import Message
+from ackwire.message import Message, Stamper
 from ackwire.values import Value
 
 
@@ -70,8 +70,9 @@ class Advisory:
 class MessageEditor(Protocol):
     """Reads and rewrites messages."""
 
-    def stamp(self, message: Message, sequence: int, in_time_ms: int) -> None:
-        """Give *message* its place in the broker's order and its time of arrival, in its bytes too."""
+    @property
+    def stamper(self) -> Stamper:
+        """What gives messages their place in the broker's order."""
         ...
 
     def restored(self, frame: bytes) -> Message:

@@ -6,7 +6,7 @@ it arrives; body and properties are decoded by those who need them. Other protoc
 turned into this form on arrival, so that the store and every consumer see one format.
 """
 
-from typing import final
+from typing import Protocol, final
 
 from ackwire.destinations import Destination
 
@@ -129,3 +129,11 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.sequence} to {self.destination!r}, {len(self.frame)} bytes>"
+
+
+class Stamper(Protocol):
+    """Gives messages their place in the broker's order. Compiled, as this is done to every message."""
+
+    def stamp(self, message: Message, sequence: int, in_time_ms: int) -> None:
+        """Write *sequence* and the time of arrival into *message*, in its bytes too."""
+        ...

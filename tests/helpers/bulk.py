@@ -77,7 +77,7 @@ class Writer:
         made = [self._client.message(named(where), text, **options) for text in texts]
         first = self.rig.broker.staging.next_sequences(len(made))
         for sequence, message in enumerate(made, first):
-            self.rig.editor.stamp(message, sequence, self.rig.clock.now_ms())
+            self.rig.editor.stamper.stamp(message, sequence, self.rig.clock.now_ms())
         return made
 
     def stage(self, texts: Iterable[str], part: str = "p", batch: int = 0, where: str = "queue://q") -> None:

@@ -65,12 +65,12 @@ class Messages:
         return client.message(named(where), text, **options)
 
     def stamp(self, message: Message) -> None:
-        self._rig.editor.stamp(message, next(self._sequences), self._rig.clock.now_ms())
+        self._rig.editor.stamper.stamp(message, next(self._sequences), self._rig.clock.now_ms())
 
     def replacement(self, message: Message) -> Message:
         """The same message with other bytes: same key, same sequence."""
         again = self._rig.editor.readdressed(message, message.destination, properties={"again": True})
-        self._rig.editor.stamp(again, message.sequence, self._rig.clock.now_ms())
+        self._rig.editor.stamper.stamp(again, message.sequence, self._rig.clock.now_ms())
         return again
 
     def job(self, job_id: str = "job", **changes: Any) -> ScheduledJob:

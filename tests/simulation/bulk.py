@@ -226,7 +226,7 @@ class BulkWorld:
         messages = [self.producer.message(named(row.split()[1]), row) for row in real]
         first = self.rig.broker.staging.next_sequences(len(messages))
         for sequence, message in enumerate(messages, first):
-            self.rig.editor.stamp(message, sequence, self.factory.clock.now_ms())
+            self.rig.editor.stamper.stamp(message, sequence, self.factory.clock.now_ms())
         try:
             self.rig.broker.staging.stage("w", batch.number, part, messages, lambda: None, lambda _: None)
         except BrokerError as error:

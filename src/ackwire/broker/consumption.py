@@ -490,7 +490,7 @@ class Consumption:
         """Offer *message* again after a while, marked: the Java client lets it pass though it gave it up once."""
         delay: dict[str, Value] = {DELAY_PROPERTY: Long(round(delay_seconds * 1000))}
         again = self._broker.editor.readdressed(message, message.destination, properties=delay)
-        self._broker.editor.stamp(again, message.sequence, self._broker.clock.now_ms())
+        self._broker.editor.stamper.stamp(again, message.sequence, self._broker.clock.now_ms())
         again.redelivery_counter = message.redelivery_counter + 1
         queue.replace(message, again)
         self._broker.clock.call_later(delay_seconds, lambda: queue.put_back([again]))

@@ -38,7 +38,7 @@ class Intake:
         self._audit = broker.audit
         self._next_sequence = 1
         self._clock = broker.clock
-        self._stamp = broker.editor.stamp  # asked for every message
+        self._stamper = broker.editor.stamper
         self._lasting: DestinationPolicy | None = None
         """The last policy that left a message its expiration: that of most messages."""
         self._repetitions = Repetitions(store)
@@ -47,7 +47,7 @@ class Intake:
         """Give *message* the next place in the broker's order."""
         sequence = self._next_sequence
         self._next_sequence = sequence + 1
-        self._stamp(message, sequence, self._clock.now_ms())
+        self._stamper.stamp(message, sequence, self._clock.now_ms())
 
     def take_sequences(self, count: int) -> int:
         """The first of *count* places in the broker's order, which are taken from now on."""

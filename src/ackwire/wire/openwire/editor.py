@@ -24,7 +24,7 @@ from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.message import Message, Origin
 from ackwire.values import Long, Value
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, destination_to_wire, message_key, stamp
+from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, FrameStamper, destination_to_wire, message_key
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.lookup import QuickLookup, quick_properties_of
 from ackwire.wire.openwire.marshal import Codec, LooseReader
@@ -282,7 +282,7 @@ class OpenWireEditor:
             "originBrokerURL": broker_url or f"vm://{broker_name}",
         }
 
-    stamp = staticmethod(stamp)
+    stamper: Final = FrameStamper()
 
     def restored(self, frame: bytes) -> Message:
         """The message whose bytes were kept: `stamp` has written its place in the broker's order into them."""

@@ -17,7 +17,7 @@ from typing import Final, cast, final
 
 from ackwire.destinations import Destination, Kind, destination
 from ackwire.errors import InvalidDestination, RemoteProtocolError
-from ackwire.message import Message, Origin
+from ackwire.message import Message, Origin, Stamper
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import STRING_BYTES_MAX, Codec, LooseReader, WireFormat
@@ -580,6 +580,14 @@ def stamp(message: Message, sequence: int, in_time_ms: int) -> None:
             frame[end - _OUT_TIME_FROM_END :],
         )
     )
+
+
+@final
+class FrameStamper(Stamper):
+    """`stamp`, for the broker, which knows no frames."""
+
+    def stamp(self, message: Message, sequence: int, in_time_ms: int) -> None:
+        stamp(message, sequence, in_time_ms)
 
 
 def _time_bytes(time_ms: int) -> bytes:

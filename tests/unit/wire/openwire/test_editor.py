@@ -155,7 +155,7 @@ def _random_message(choices: random.Random) -> commands.Message:
 def test_it_is_a_message_editor() -> None:
     seen_as: MessageEditor = new_editor()
     message = received(text_message())
-    seen_as.stamp(message, 12, 34)
+    seen_as.stamper.stamp(message, 12, 34)
     assert message.sequence == 12
     assert structure(message).broker_in_time == 34
 
@@ -479,7 +479,7 @@ def test_original_is_left_alone() -> None:
 def test_copy_of_a_stamped_and_redelivered_message_is_fresh() -> None:
     message = received(text_message(redelivery_counter=3))
     editor = new_editor()
-    editor.stamp(message, 77, 1)
+    editor.stamper.stamp(message, 77, 1)
     copy = editor.readdressed(message, COPIES)
     message_id = structure(copy).message_id
     assert message_id is not None
