@@ -135,3 +135,11 @@ def test_ceiling_applies_after_the_correction(time_to_live_ms: int, clock_ms: in
 def test_ceiling_gives_an_end_to_what_would_live_for_ever() -> None:
     rig = BrokerRig(policies=(DestinationPolicy(expiration_ceiling_seconds=3600.0),))
     assert times(rig, rig.connect("producer").send(QUEUE)) == (0, HOUR_MS)
+
+
+def test_A5_each_destination_has_its_own_policy_in_whatever_order_messages_come() -> None:
+    rig = BrokerRig(policies=(DestinationPolicy(match="queue://short", expiration_default_seconds=60),))
+    producer = rig.connect("producer")
+    sent = [producer.send(where) for where in (QUEUE, "queue://short", "queue://short", QUEUE, "queue://short")]
+    now_ms = rig.clock.now_ms()
+    assert [it.expiration and it.expiration - now_ms for it in sent] == [0, MINUTE_MS, MINUTE_MS, 0, MINUTE_MS]

@@ -340,6 +340,17 @@ def test_B6_persistent_sends_wait_for_the_store_only_and_go_on_when_it_has_room(
     assert consumer.texts[-1] == "waits"
 
 
+def test_B6_non_persistent_sends_go_on_while_the_store_is_full() -> None:
+    rig, store, _ = paging_rig(1 << 30)
+    store.set_full("the disk is full")
+    others, producer, consumer = rig.connect("others"), rig.connect("producer"), rig.consumer("queue://q")
+    producer.send("queue://q", "goes on", persistent=False)
+    others.send("queue://q", "waits", persistent=True)
+    producer.send("queue://q", "goes on too", persistent=False)
+    assert (producer.stored, others.stored) == (2, 0)
+    assert consumer.texts == ["goes on", "goes on too"]
+
+
 def test_B6_other_sends_wait_when_memory_and_the_temp_store_are_full() -> None:
     rig, _, temp = paging_rig(MEMORY_BYTES, temp_bytes_max=5000)
     assert temp is not None
