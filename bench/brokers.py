@@ -20,7 +20,7 @@ import psutil
 
 from bench.java_load import java_classes
 from tests.helpers.java import BROKER_JARS, JARS, classpath
-from tests.helpers.processes import ManagedProcess, ackwire_program, wait_until_ready
+from tests.helpers.processes import ManagedProcess, ProcessFailed, ackwire_program, wait_until_ready
 
 LISTENER: Final = "tcp://127.0.0.1:0"
 STOMP_LISTENER: Final = "stomp://127.0.0.1:0"
@@ -75,8 +75,12 @@ class Broker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is not None:
+        if self._process is None:
+            return
+        try:
             self.stop()
+        except ProcessFailed as failure:  # it was killed; what was measured before stands
+            print(failure, file=sys.stderr)
 
     def start(self) -> Running:
         """Start it and wait for its ready line."""
