@@ -11,7 +11,7 @@ import selectors
 import socket
 from typing import TYPE_CHECKING
 
-from ackwire.server.turn import Turn, Wait
+from ackwire.server.turn import Events, Turn, Wait
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -34,19 +34,21 @@ class _TurnSelector(selectors.EpollSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = self._wait.events(-1 if timeout is None else max(0, timeout))
         if self._turn is None or self._last is None:
-            return [self._reported(*event) for event in events]
-        left = [self._reported(*event) for event in self._turn.read(events)]
-        if left:
-            left.append(self._last)
-        return left
+            return self._reported(events)
+        left = self._turn.read(events)
+        return [*self._reported(left), self._last] if left else []
 
-    def _reported(self, descriptor: int, event: int) -> tuple[selectors.SelectorKey, int]:
-        """As asyncio knows it. Errors are for the reader and for the writer."""
-        key = self.get_key(descriptor)
-        mask = selectors.EVENT_WRITE if event & ~select.EPOLLIN else 0
-        if event & ~select.EPOLLOUT:
-            mask |= selectors.EVENT_READ
-        return key, mask & key.events
+    def _reported(self, events: Events) -> list[tuple[selectors.SelectorKey, int]]:
+        """*events* as asyncio knows them. Errors are for the reader and for the writer."""
+        reported = []
+        known = self.get_map()
+        for descriptor, event in events:
+            key = known.get(descriptor)
+            if key is not None:  # or it was closed by what was read before
+                mask = selectors.EVENT_WRITE if event & ~select.EPOLLIN else 0
+                mask |= selectors.EVENT_READ if event & ~select.EPOLLOUT else 0
+                reported.append((key, mask & key.events))
+        return reported
 
     def close(self) -> None:
         self._epoll.close()

@@ -225,6 +225,25 @@ def test_what_a_reader_leaves_is_for_asyncio_and_the_end_comes_behind_it(turn_lo
     assert seen == ["reader", "asyncio", "end of asyncio", "end of reader"]
 
 
+def test_what_a_reader_has_closed_is_not_reported(turn_loop: TurnLoop) -> None:
+    """Epoll has reported both; the other one is asyncio's."""
+    turn, seen = Turn(turn_loop), list[str]()
+    ours, theirs = readable(turn_loop, lambda: seen.append("the other one"))
+
+    def read(_: bytes) -> bool:
+        turn_loop.remove_reader(ours)
+        turn.at_end(lambda: seen.append("the end"))
+        return True
+
+    sockets = Sockets(turn_loop, turn, read)
+    sockets.theirs.send(b"x")
+    run_turns(turn_loop)
+    close_all(turn_loop, (ours, theirs))
+    turn_loop.remove_reader(sockets.ours)
+    sockets.close()
+    assert seen == ["the end"]
+
+
 def test_an_error_of_a_reader_is_reported_and_left_to_asyncio(turn_loop: TurnLoop) -> None:
     turn, reported = Turn(turn_loop), list[dict[str, Any]]()
     turn_loop.set_exception_handler(lambda _, context: reported.append(context))
