@@ -263,14 +263,16 @@ class Scheduler:
         self._timer_due_ms = None
 
     def _deliver_due(self) -> None:
-        """What is due leaves when the store knows that it has left.
+        """What is due, and persistent, leaves when the store knows that it has left.
 
         After a crash a job would run again, and consumers would have as new what they have seen (A2).
         """
         self._cancel_timer()
         self._store.expect()
-        self._run_due(self._broker.clock.now_ms())
-        self._store.when_durable(_nothing)
+        try:
+            self._run_due(self._broker.clock.now_ms())
+        finally:
+            self._store.when_durable(_nothing)
 
     def _run_due(self, now_ms: int) -> None:
         for _ in range(_DELIVERIES_PER_TURN):

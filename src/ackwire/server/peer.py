@@ -106,8 +106,10 @@ class Peer:
 
     def _read(self) -> bool:
         """Take what the socket has; False if that is for the transport to see."""
-        if self._unread_because or self.is_closing:
+        if self._unread_because:
             return True  # since this turn began
+        if self.is_closing:
+            return False
         try:
             nbytes = os.readv(self._descriptor, (self._received,))
         except OSError:
@@ -346,11 +348,13 @@ class Peer:
         self.is_closing = True
         self.is_ready = False
         self._stop_timers()
-        if self._adapter is not None:
-            self._adapter.connection_lost()
-        if self._transport is not None:
-            self._transport.close()
-            self._deadline = self._clock.call_later(_CLOSE_TIMEOUT_SECONDS, self.abort)
+        try:
+            if self._adapter is not None:
+                self._adapter.connection_lost()
+        finally:
+            if self._transport is not None:
+                self._transport.close()
+                self._deadline = self._clock.call_later(_CLOSE_TIMEOUT_SECONDS, self.abort)
         _log.debug("%r is closing: %s", self, reason)
 
     def _stop_timers(self) -> None:

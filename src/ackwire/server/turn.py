@@ -153,7 +153,9 @@ class Turn:
     def _has_read(self, reader: Callable[[], bool]) -> bool:
         try:
             return reader()
-        except Exception as error:  # its transport reads on, and ends the connection if that fails as well
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # its transport reads on, unless it was closed
             self._report(error, f"while reading, in {reader!r}")
             return False
 
@@ -161,9 +163,11 @@ class Turn:
         try:
             if due.callback is not None:
                 due.callback()
-        except Exception as error:
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
             self._report(error, f"at the end of a turn, in {due.callback!r}")
 
-    def _report(self, error: Exception, where: str) -> None:
+    def _report(self, error: BaseException, where: str) -> None:
         """As the loop does it: nobody else is to suffer."""
         self._loop.call_exception_handler({"message": f"an error {where}", "exception": error})

@@ -590,8 +590,7 @@ class JournalStore:
         else:
             self._waiters.append((callback, on_failed))
             self.is_awaited = True
-            if not self._flush_is_urgent:
-                self._flush_now()
+            self._flush_now()
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         """Call *callback* when everything is on the medium, whatever producers are promised: files may go then."""
@@ -614,6 +613,8 @@ class JournalStore:
 
     def _flush_now(self) -> None:
         """At the end of this turn, when all that the sockets had is recorded."""
+        if self._flush_is_urgent:
+            return
         self._flush_is_urgent = True
         self._urgent_flush = self._at_turn_end(self._flush)
 

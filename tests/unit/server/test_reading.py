@@ -10,6 +10,7 @@ from ackwire.broker.broker import Broker
 from ackwire.clock import SystemClock
 from ackwire.config import Settings
 from ackwire.listener_uri import parse_listener_uri
+from ackwire.server.adapters.openwire import OpenWireAdapter
 from ackwire.server.asyncio_end import AsyncioEnd
 from ackwire.server.listener import ConnectionGate
 from ackwire.server.loop import TurnLoop
@@ -21,6 +22,7 @@ from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.negotiation import Agreement, Preferences
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 from ackwire.wire.openwire.structures import Structure
+from tests.helpers.compilation import pure_only
 
 
 class Place:
@@ -159,3 +161,24 @@ def test_what_was_said_before_the_end_is_heard(place: Place) -> None:
     client.socket.shutdown(socket.SHUT_WR)
     assert client.hear()[-1] == PONG
     assert not place.peers
+
+
+@pure_only
+def test_a_peer_that_cannot_be_closed_in_order_is_closed_all_the_same(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else its socket would be readable for ever, with nobody to read from it."""
+    client = Client(place, "a")
+    client.hear()
+
+    def fall_over(_: OpenWireAdapter) -> None:
+        raise ZeroDivisionError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenWireAdapter, "connection_lost", fall_over)
+        client.socket.sendall(b"\0\0\0\1\xff")  # no command has this number
+        place.run()
+    client.socket.shutdown(socket.SHUT_WR)
+    place.run()
+    assert not place.peers
+    assert "a bug" in caplog.text

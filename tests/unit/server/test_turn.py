@@ -142,6 +142,22 @@ def test_an_error_at_the_end_is_reported_and_the_others_are_served(loop: asyncio
     assert "fail" in reported[0]["message"]
 
 
+def test_a_cancellation_at_the_end_is_an_error_like_others(loop: asyncio.AbstractEventLoop) -> None:
+    turn, seen, reported = Turn(loop), list[str](), list[dict[str, Any]]()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    turn.at_end(lambda: seen.append("served"))
+    turn.at_end(cancelled)
+    run_turns(loop)
+    turn.at_end(lambda: seen.append("served later"))
+    run_turns(loop)
+    assert seen == ["served", "served later"]
+    assert len(reported) == 1
+
+
 def test_a_loop_that_was_closed_has_given_back_its_files(turn_loop: TurnLoop) -> None:
     markers = turn_loop._markers
     turn_loop.close()
