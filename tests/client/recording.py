@@ -154,10 +154,18 @@ class RecordingProxy(CuttableProxy):
         """Let through what was kept back, in order, and all that comes."""
         with self._order:
             self._rule = None
-            held, self._held = self._held, []
-            for target, frame in held:
-                with contextlib.suppress(OSError):
-                    target.sendall(frame)
+            self._let_out()
+
+    def release_held(self) -> None:
+        """Let through what was kept back, in order; what comes is kept back as before."""
+        with self._order:
+            self._let_out()
+
+    def _let_out(self) -> None:
+        held, self._held = self._held, []
+        for target, frame in held:
+            with contextlib.suppress(OSError):
+                target.sendall(frame)
 
     # ---- pumping -----------------------------------------------------------------------------------------------
 

@@ -401,8 +401,7 @@ def test_B4_one_ProducerAck_lets_one_more_through(connect: Connect, recording: R
         recording.await_sent(commands.ActiveMQTextMessage, number)
         recording.await_received(commands.ProducerAck, number)
         assert len(recording.sent(commands.ActiveMQTextMessage)) == number
-        recording.release()
-        _hold_window(recording)
+        recording.release_held()
     sending.result()
     recording.release()
 
