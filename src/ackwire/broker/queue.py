@@ -386,7 +386,10 @@ class Queue:
         """Next time it comes behind its equals."""
         if len(self._lanes) > 1:
             self._lanes[lane.text] = self._lanes.pop(lane.text)
-            self._in_turn = list(self._lanes.values())
+            self._lanes_have_changed()
+
+    def _lanes_have_changed(self) -> None:
+        self._in_turn = list(self._lanes.values())
 
     def _serve(self, lane: Lane, budget: int, at_most: int = _NO_LIMIT) -> tuple[int, int]:
         """Send what is for *lane*, highest priority first; the answer is the budget left, and how many were sent."""
@@ -543,7 +546,7 @@ class Queue:
         lane = self._lanes.get(text)
         if lane is None:
             lane = self._lanes[text] = Lane(subscription.selector, len(self._levels))
-            self._in_turn = list(self._lanes.values())
+            self._lanes_have_changed()
         lane.rotation.add(subscription)
         if subscription.request.exclusive or self.policy.exclusive_by_default:
             self._choose_exclusive()
@@ -556,7 +559,7 @@ class Queue:
         lane.rotation.remove(subscription)
         if not lane.rotation.subscriptions:
             del self._lanes[lane.text]
-            self._in_turn = list(self._lanes.values())
+            self._lanes_have_changed()
         self._groups.release(subscription)
         in_flight = [message for message in subscription.in_flight if self.owns(message)]
         for message in in_flight:

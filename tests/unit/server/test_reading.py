@@ -1,6 +1,5 @@
 """Peers on the broker's own loop, with real sockets: they are read from without asyncio, which does the rest."""
 
-import asyncio
 import socket
 from collections.abc import Iterator
 
@@ -23,6 +22,7 @@ from ackwire.wire.openwire.negotiation import Agreement, Preferences
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 from ackwire.wire.openwire.structures import Structure
 from tests.helpers.compilation import pure_only
+from tests.helpers.turns import run_turns
 
 
 class Place:
@@ -38,11 +38,7 @@ class Place:
         self.broker = Broker(clock=self.clock, store=MemoryStore(), editor=editor, settings=Settings())
 
     def run(self) -> None:
-        async def some_turns() -> None:
-            for _ in range(6):
-                await asyncio.sleep(0)
-
-        self.loop.run_until_complete(some_turns())
+        run_turns(self.loop)
 
     def close(self) -> None:
         for peer in tuple(self.peers):

@@ -10,6 +10,7 @@ import pytest
 
 from ackwire.server.loop import TurnLoop
 from ackwire.server.turn import Turn
+from tests.helpers.turns import run_turns
 
 LOOPS = (TurnLoop, asyncio.new_event_loop)
 
@@ -26,14 +27,6 @@ def turn_loop() -> Iterator[TurnLoop]:
     made = TurnLoop()
     yield made
     made.close()
-
-
-def run_turns(loop: asyncio.AbstractEventLoop, turns: int = 5) -> None:
-    async def wait() -> None:
-        for _ in range(turns):
-            await asyncio.sleep(0)
-
-    loop.run_until_complete(wait())
 
 
 def readable(loop: asyncio.AbstractEventLoop, on_bytes: Callable[[], None]) -> tuple[socket.socket, socket.socket]:
@@ -279,16 +272,21 @@ def test_an_error_of_a_reader_is_reported_and_left_to_asyncio(turn_loop: TurnLoo
 
 def test_a_wait_that_looked_around_before_it_slept_sees_what_comes_later(turn_loop: TurnLoop) -> None:
     """Events at once, after a while awake, and after a sleep: none is missed."""
-    turn, seen = Turn(turn_loop), list[bytes]()
+    turn, seen, arrived = Turn(turn_loop), list[bytes](), asyncio.Event()
 
     def read(data: bytes) -> bool:
         seen.append(data)
+        arrived.set()
         return True
+
+    async def next_arrival() -> None:
+        await asyncio.wait_for(arrived.wait(), 60)
+        arrived.clear()
 
     sockets = Sockets(turn_loop, turn, read)
     for delay in (0, 0.000_03, 0.02, 0, 0.02):
         turn_loop.call_later(delay, sockets.theirs.send, b"x")
-        turn_loop.run_until_complete(asyncio.sleep(delay + 0.01))
+        turn_loop.run_until_complete(next_arrival())
     turn_loop.remove_reader(sockets.ours)
     sockets.close()
     assert seen == [b"x"] * 5
