@@ -127,7 +127,7 @@ def _build() -> str:
     if compiled:
         return "\n  ".join([f"{len(compiled)} modules compiled with mypyc:", *compiled])
     return (
-        "pure Python, nothing compiled: all of it works, and the broker needs about twice the time for a message.\n"
+        "pure Python, nothing compiled: all of it works, and the broker works six times as long on a message.\n"
         "To compile it, install Ackwire again on a machine with a C compiler and Python's headers "
         "(Debian: gcc, python3-dev)"
     )
