@@ -67,31 +67,37 @@ class BareClient:
         info = commands.ConsumerInfo(consumer_id=consumer_id, destination=where, prefetch_size=PREFETCH)
         watch = Stopwatch()
         peer.socket.sendall(_codec.encode(info))
-        self._consume(peer, work)
-        peer.acknowledgements.put(_codec.encode(commands.RemoveInfo(response_required=True, object_id=consumer_id)))
-        peer.await_responses(1)
+        portions = self._consume(peer, work)
+        peer.outgoing.put(_codec.encode(commands.RemoveInfo(response_required=True, object_id=consumer_id)))
+        peer.await_confirmations(portions + 1)
         measured = watch.read()
-        peer.acknowledgements.put(b"")
+        peer.outgoing.put(b"")
         peer.socket.close()
         return measured
 
-    def _consume(self, peer: "_Peer", work: Work) -> None:
+    def _consume(self, peer: "_Peer", work: Work) -> int:
+        """The answer is the number of portions in which the acks go out."""
         ack_type = AckType.STANDARD if work.ack == "auto" else AckType.INDIVIDUAL
-        writer = threading.Thread(target=peer.write_acknowledgements, daemon=True)
-        writer.start()
-        expected = 0
-        for dispatches in peer.dispatches():
+        threading.Thread(target=peer.write_outgoing, daemon=True).start()
+        expected = portions = 0
+        while expected < work.count:
+            dispatches = peer.dispatches()
             for dispatch in dispatches:
                 expected += 1
                 assert _number(dispatch) == expected, f"message {expected} is {dispatch}"
-            peer.acknowledgements.put(_acks(dispatches, ack_type))
-            if expected == work.count:
-                return
+            if dispatches:
+                portions += 1
+                peer.outgoing.put(_acks(dispatches, ack_type))
+        return portions
 
 
 def _acks(dispatches: list[Dispatch], ack_type: AckType) -> bytes:
-    """One for each."""
-    frames = [it.channel.ack_template.frame(1, False, ack_type, it.encoded_id, it.encoded_id, 1) for it in dispatches]
+    """One for each; the last one asks for an answer."""
+    last = len(dispatches) - 1
+    frames = [
+        it.channel.ack_template.frame(1, number == last, ack_type, it.encoded_id, it.encoded_id, 1)
+        for number, it in enumerate(dispatches)
+    ]
     return b"".join(frames)
 
 
@@ -122,7 +128,9 @@ class _Peer:
             commands.SessionInfo(session_id=commands.SessionId(self.connection_id, 1)),
         ]
         self.socket: socket.socket = connect(port, login)
-        self.acknowledgements: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.outgoing: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._confirmations = 0
+        self._may_write = threading.Semaphore()
         self._buffer = FrameBuffer()
         self._decoder = DispatchDecoder()
 
@@ -136,15 +144,30 @@ class _Peer:
             kinds = [frame[0] for frame in self._frames()]
             count -= kinds.count(_RESPONSE_TYPE)
 
-    def dispatches(self) -> Iterator[list[Dispatch]]:
+    def dispatches(self) -> list[Dispatch]:
         """What came in one portion."""
-        while True:
-            decoded = [self._decoder.dispatch(frame) for frame in self._frames() if frame[0] == DISPATCH_TYPE]
-            yield [dispatch for dispatch in decoded if isinstance(dispatch, Dispatch)]
+        found: list[Dispatch] = []
+        for frame in self._frames():
+            if frame[0] == DISPATCH_TYPE:
+                dispatch = self._decoder.dispatch(frame)
+                if isinstance(dispatch, Dispatch):
+                    found.append(dispatch)
+            elif frame[0] == _RESPONSE_TYPE:
+                self._confirmations += 1
+                self._may_write.release()
+        return found
 
-    def write_acknowledgements(self) -> None:
-        """In a thread of its own: while ActiveMQ writes it does not read, so whoever writes must go on reading."""
-        while data := self.acknowledgements.get():
+    def await_confirmations(self, count: int) -> None:
+        """Until that many portions of what was written are confirmed."""
+        while self._confirmations < count:
+            self.dispatches()
+
+    def write_outgoing(self) -> None:
+        """In a thread of its own: while ActiveMQ writes it does not read, so whoever writes must go on reading. And one
+        portion at a time: when what it has not read fills its buffer, the kernel drops what comes beyond, with it the
+        news that we have read, and both sides wait forever."""
+        while data := self.outgoing.get():
+            self._may_write.acquire()
             self.socket.sendall(data)
 
     def _frames(self) -> Iterator[bytes]:

@@ -84,7 +84,9 @@ async def serve(
             f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
         )
         with (
-            opened_audit(settings, clock, producer_text=producer_text, transaction_text=transaction_text) as audit,
+            opened_audit(
+                settings, clock, turn.turns, producer_text=producer_text, transaction_text=transaction_text
+            ) as audit,
             _temp_store(settings) as temp,
         ):
             broker = Broker(

@@ -56,6 +56,14 @@ class SystemClock(Clock):
         return asyncio.get_running_loop().call_later(delay_seconds, callback)
 
 
+@final
+class Turns:
+    """Counts the turns of a loop, for whoever need not look at a clock more than once in a turn."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
 class _ManualTimer:
     __slots__ = ("callback", "cancelled")
 

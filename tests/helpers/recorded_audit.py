@@ -6,10 +6,9 @@ may catch everything. `check` compares what should be there by what was told wit
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import Any
 
 from ackwire.broker.acks import AckKind
@@ -57,39 +56,29 @@ class Told:
     count: int = 0
 
 
-class Tee:
-    """Implements `Audit`: tells two others the same."""
+def tee(first: Audit, second: Audit) -> Audit:
+    """An audit that tells two others the same."""
 
-    def __init__(self, first: Audit, second: Audit) -> None:
-        self._both = (first, second)
-        self._coming: Message | None = None
+    def telling(name: str) -> Callable[..., Any]:
+        def tell(audit: Audit, *arguments: Any) -> Any:
+            first.coming = second.coming = audit.coming
+            answers = [getattr(it, name)(*arguments) for it in (first, second)]
+            audit.coming = first.coming
+            return answers[0]
 
-    @property
-    def coming(self) -> Message | None:
-        return self._coming
+        return tell
 
-    @coming.setter
-    def coming(self, message: Message | None) -> None:
-        self._coming = message
-        for it in self._both:
-            it.coming = message
-
-    def _tell(self, name: str, *arguments: Any) -> Any:
-        answers = [getattr(it, name)(*arguments) for it in self._both]
-        if self._both[0].coming is None:
-            self._coming = None
-        return answers[0]
-
-    def __getattr__(self, name: str) -> Any:
-        return partial(self._tell, name)
+    names = [name for name in vars(Audit) if not name.startswith("_") and name != "coming"]
+    made: type[Audit] = type("Tee", (Audit,), {name: telling(name) for name in names})
+    return made()
 
 
-class RecordedAudit:
-    """Implements `Audit`."""
+class RecordedAudit(Audit):
+    """Keeps what it is told."""
 
     def __init__(self, *, untold: str | None = "not audited before", ids_are_unique: bool = False) -> None:
         """*ids_are_unique*: no producer uses a message id twice, so nothing may be sent twice."""
-        self.coming: Message | None = None
+        super().__init__()
         self.events: list[Told] = []
         self.violation: str | None = None
         self._untold = untold

@@ -6,33 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
-from ackwire.audit.records import (
-    BLOCK,
-    BLOCK_BYTES_MAX,
-    BLOCK_MARK,
-    HEADER_BYTES_MAX,
-    RECORD,
-    ConsumerText,
-    OriginText,
-    Run,
-    Texts,
-    block_checksum,
-    count_events,
-)
+from ackwire.audit.records import FORMAT, HEADER_BYTES_MAX, Block, ConsumerText, OriginText, Run, Texts, block_at
 
-_SECTION_BYTES: Final = 8 << 20
-"""Records that are turned into a table at once; more only if one block has more."""
+_SECTION_MESSAGES: Final = 120_000
+"""What is turned into a table at once; more only if one block has more."""
 
 _log = logging.getLogger(__name__)
 
 
 class Section(NamedTuple):
-    """Records whose events are numbered without a gap, with the texts that they name."""
+    """Blocks whose events are numbered without a gap, with the texts that they name."""
 
-    first_number: int
     texts: Texts
-    blocks: list[memoryview]
-    """The records, as they were written together."""
+    blocks: list[Block]
 
 
 def no_texts() -> Texts:
@@ -51,7 +37,7 @@ class Chunk:
         if not newline:
             raise ValueError(f"{path} has no header: nothing was written to it")
         facts = json.loads(line)
-        if not isinstance(facts, dict) or facts.get("format") != 1:
+        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
             raise ValueError(f"{path} is no chunk of audit events that this version can read")
         self.run = Run(str(facts["run"]), str(facts["broker"]))
         self.first_number = int(facts["first_number"])
@@ -61,44 +47,30 @@ class Chunk:
 
     def sections(self) -> Iterator[Section]:
         """All events, in order."""
-        texts, first, expected = no_texts(), self.first_number, self.first_number
-        blocks: list[memoryview] = []
-        size = 0
-        for number, definitions, records in self._blocks():
-            if size and (number != expected or size >= _SECTION_BYTES or definitions.startswith(b'["r"')):
-                yield Section(first, texts, blocks)
-                blocks, size = [], 0
-            if not size:
-                first = number
-            texts = _defined(texts, definitions)
-            blocks.append(records)
-            size += len(records)
-            expected = number + count_events(records)
-        if size:
-            yield Section(first, texts, blocks)
+        texts, expected = no_texts(), self.first_number
+        blocks: list[Block] = []
+        messages = 0
+        for block in self._blocks():
+            is_new = block.first_number != expected or block.definitions.startswith(b'["r"')
+            if blocks and (is_new or messages >= _SECTION_MESSAGES):
+                yield Section(texts, blocks)
+                blocks, messages = [], 0
+            texts = _defined(texts, block.definitions)
+            blocks.append(block)
+            messages += block.messages
+            expected = block.first_number + block.events
+        if blocks:
+            yield Section(texts, blocks)
 
-    def _blocks(self) -> Iterator[tuple[int, bytes, memoryview]]:
+    def _blocks(self) -> Iterator[Block]:
         position, data = self._begin, self._data
         while position < len(data):
-            found = self._block(position)
+            found = block_at(data, position)
             if found is None:
                 self.unread_bytes = len(data) - position
                 return
-            _, definitions, records = found
-            yield found
-            position += BLOCK.size + len(definitions) + len(records)
-
-    def _block(self, position: int) -> tuple[int, bytes, memoryview] | None:
-        data = self._data
-        if position + BLOCK.size > len(data):
-            return None
-        mark, definition_bytes, count, number, checksum = BLOCK.unpack_from(data, position)
-        start = position + BLOCK.size
-        middle, end = start + definition_bytes, start + definition_bytes + count * RECORD.size
-        if mark != BLOCK_MARK or end - start > BLOCK_BYTES_MAX or end > len(data):
-            return None
-        definitions, records = data[start:middle], memoryview(data)[middle:end]
-        return (number, definitions, records) if block_checksum(definitions, records, number) == checksum else None
+            block, position = found
+            yield block
 
 
 def _defined(texts: Texts, definitions: bytes) -> Texts:

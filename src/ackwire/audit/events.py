@@ -1,8 +1,8 @@
 """The recorder that a broker tells what happens to messages (`broker/auditing.py`).
 
-All of it runs on the broker's loop, so all of it is short: an event becomes one packed record in a list. The list goes
-to the spool (`spool.py`) before the journal writes what the events are about, several times a second in any case, and
-when it is long. Texts become numbers; who is met for the first time in a chunk of the spool is defined there.
+All of it runs on the broker's loop, so all of it is short: an event becomes a record, or less (`unwritten.py`). Records
+go to the spool (`spool.py`) before the journal writes what the events are about, several times a second in any case,
+and when they are many. Texts become numbers; who is met for the first time in a chunk of the spool is defined there.
 """
 
 import logging
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, final
 
 from ackwire.audit.records import ACK_OF_CURSOR, HOT, NO_ACK, NONE, RECORD, UNKNOWN, definition
 from ackwire.audit.spool import Spool
+from ackwire.audit.unwritten import MESSAGES_MAX, Unwritten
 from ackwire.broker.acks import AckKind
-from ackwire.broker.auditing import AuditedPlace, Copy, Event
-from ackwire.clock import Clock, Timer
+from ackwire.broker.auditing import Audit, AuditedPlace, Copy, Event
+from ackwire.clock import Clock, Timer, Turns
 from ackwire.message import Message, Origin
 from ackwire.store.contract import WaitingMessage
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 FLUSH_SECONDS: Final = 0.2
 """How long an event may be in memory only."""
 
-_RECORDS_MAX: Final = 4096
-"""Records in memory: about 256 KiB. More go to the spool at once."""
+_TIME_USES_MAX: Final = 32
+"""Messages in a row that have one time: what happens to them takes about 0.1 ms."""
 
 _TEXTS_MAX: Final = 100_000
 """Texts that one chunk defines; then the next one begins."""
@@ -74,8 +75,8 @@ class _Numbers(dict[object, int]):
 
 
 @final
-class AuditLog:
-    """Implements `Audit`."""
+class AuditLog(Audit):
+    """Writes down what it is told."""
 
     def __init__(
         self,
@@ -83,16 +84,24 @@ class AuditLog:
         *,
         clock: Clock,
         now_ns: Callable[[], int],
+        turns: Turns | None = None,
         producer_text: Callable[[bytes], str],
         transaction_text: Callable[[Hashable], str],
     ) -> None:
-        self.coming: Message | None = None
+        """With *turns* the time is asked for only now and then in each of them."""
+        super().__init__()
         self._spool = spool
         self._clock = clock
         self._now_ns = now_ns
+        self._turns = turns
+        self._turn = 0
+        """In which the time was asked for."""
+        self._time_ns = 0
+        self._time_uses = 0
+        """How many more messages may have that time, if the turn is the same."""
         self._producer_text = producer_text
         self._transaction_text = transaction_text
-        self._records: list[bytes] = []
+        self._unwritten = Unwritten()
         self._definitions: list[bytes] = []
         self._places = _Numbers(self._define_place)
         self._origins = _Numbers(self._define_origin)
@@ -150,26 +159,22 @@ class AuditLog:
             self._one(1, _DISPATCHED, NONE, message, self._consumer(subscription))
 
     def _one(self, events: int, kind: int, place: int, message: Message, consumer: int) -> None:
-        records = self._records
-        records.append(
-            _hot(
-                events,
-                kind,
-                message.persistent,
-                message.priority,
-                place,
-                self._origin(message.origin),
-                consumer,
-                len(message.frame),
-                message.redelivery_counter,
-                message.key[-8:],
-                message.sequence,
-                message.timestamp,
-                self._now_ns(),
-            )
-        )
-        if len(records) >= _RECORDS_MAX:
+        origin = self._origin(message.origin)
+        self._unwritten.tell(events, kind, place, message, origin, consumer, self._recent_ns())
+        if self._unwritten.messages >= MESSAGES_MAX:
             self.flush()
+
+    def _recent_ns(self) -> int:
+        """The time, or what it was a few messages ago."""
+        turns = self._turns
+        if turns is None:
+            return self._now_ns()
+        if self._time_uses == 0 or turns.number != self._turn:
+            self._time_ns = self._now_ns()
+            self._turn = turns.number
+            self._time_uses = _TIME_USES_MAX
+        self._time_uses -= 1
+        return self._time_ns
 
     # What one message has, the next one has too, nearly always.
 
@@ -246,7 +251,8 @@ class AuditLog:
         for it in messages:
             texts = (self._places[place], self._origins[origin], NONE)
             count = it.sequence.to_bytes(8)
-            self._add(_hot(2, _STORED_NOW, True, it.priority, *texts, it.size_bytes, 0, count, it.sequence, 0, now_ns))
+            fields = (True, it.priority, 0, *texts, it.size_bytes, 0, count, it.sequence, 0, now_ns)
+            self._add(_hot(2, _STORED_NOW, *fields), 2)
 
     def census(self, place: AuditedPlace, count: int) -> None:
         self._bare(Event.CENSUS, self._places[place], NONE, count, self._now_ns())
@@ -286,9 +292,9 @@ class AuditLog:
         )
         self._add(record)
 
-    def _add(self, record: bytes) -> None:
-        self._records.append(record)
-        if len(self._records) >= _RECORDS_MAX:
+    def _add(self, record: bytes, events: int = 1) -> None:
+        self._unwritten.add(record, events)
+        if self._unwritten.messages >= MESSAGES_MAX:
             self.flush()
 
     # ---- texts -------------------------------------------------------------------------------------------------
@@ -352,12 +358,10 @@ class AuditLog:
     def flush(self) -> int:
         """Give the spool what there is; the answer is the number of the last event. Called before the journal
         writes, too."""
-        records = self._records
-        if not records:
+        if not self._unwritten.messages:
             return self._spool.number - 1
-        is_written = self._spool.write(b"".join(self._definitions), b"".join(records))
+        is_written = self._spool.write(b"".join(self._definitions), self._unwritten.take())
         self._definitions = []
-        records.clear()
         if self._spool.is_due or sum(map(len, self._tables)) > _TEXTS_MAX:
             self._spool.roll()
             self._define_anew()

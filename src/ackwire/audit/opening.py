@@ -13,7 +13,7 @@ from ackwire.audit.converter import Converter
 from ackwire.audit.events import AuditLog, run_name
 from ackwire.audit.records import Run
 from ackwire.audit.spool import AuditUnusable, Spool
-from ackwire.clock import Clock, SystemClock
+from ackwire.clock import Clock, SystemClock, Turns
 from ackwire.config import Settings
 from ackwire.errors import ConfigError
 
@@ -25,11 +25,13 @@ _CONVERT_SECONDS_MAX: Final = 15.0
 def opened_audit(
     settings: Settings,
     clock: Clock,
+    turns: Turns | None,
     *,
     producer_text: Callable[[bytes], str],
     transaction_text: Callable[[Hashable], str],
 ) -> Iterator[AuditLog | None]:
-    """The audit that *settings* ask for, or None; closed at the end. Raises `ConfigError` if there can be none."""
+    """The audit that *settings* ask for, or None; closed at the end. Raises `ConfigError` if there can be none. *turns*
+    are those of the loop, if it counts them."""
     if not settings.audit.directory:
         yield None
         return
@@ -51,6 +53,7 @@ def opened_audit(
         spool,
         clock=SystemClock(),
         now_ns=time.time_ns if isinstance(clock, SystemClock) else lambda: clock.now_ms() * 1_000_000,
+        turns=turns,
         producer_text=producer_text,
         transaction_text=transaction_text,
     )

@@ -17,17 +17,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ackwire.audit.chunks import Chunk, Section
-from ackwire.audit.records import ACK_OF_CURSOR, RECORD_FIELDS, UNKNOWN, Run
+from ackwire.audit.records import ACK_OF_CURSOR, FOLLOWER_FIELDS, RECORD_FIELDS, UNKNOWN, Block, Run
 from ackwire.audit.spool import EVENTS
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
 from ackwire.tabular.audit_schema import AUDIT
 
-_DTYPE: Final = np.dtype(list(RECORD_FIELDS))
+_RECORD: Final = np.dtype(list(RECORD_FIELDS))
+_FOLLOWER: Final = np.dtype(list(FOLLOWER_FIELDS))
 _FIELD_TYPES: Final = {
     name: np.dtype(np.int32) if kind == "<u4" else np.dtype(kind).newbyteorder("=")
     for name, kind in RECORD_FIELDS
-    if name != "unused"
+    if name != "followers"
 }
 """Numbers of texts are small, and Arrow has signed ones."""
 _COMBINED: Final = 8
@@ -97,7 +98,7 @@ class _File:
     """A file of Parquet that is being written."""
 
     def __init__(self, directory: Path, chunk: Chunk, first: Section) -> None:
-        time_ns = int(np.frombuffer(first.blocks[0], _DTYPE, 1)["time_ns"][0])
+        time_ns = int(np.frombuffer(first.blocks[0].records, _RECORD, 1)["time_ns"][0])
         begun = datetime.fromtimestamp(time_ns / 1e9, UTC)
         folder = directory / EVENTS / f"date={begun:%Y-%m-%d}" / f"hour={begun:%H}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,17 +138,43 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _by_field(blocks: Sequence[memoryview]) -> dict[str, Array]:
-    """The fields of all records, each in one piece. Block by block, because one fits into the processor's cache."""
-    length = sum(map(len, blocks)) // _DTYPE.itemsize
+def _by_field(blocks: Sequence[Block]) -> dict[str, Array]:
+    """The fields of all records and their followers, one row for each message that is told of, each field in one piece.
+    Block by block, because one fits into the processor's cache."""
+    length = sum(block.messages for block in blocks)
     fields = {name: np.empty(length, _FIELD_TYPES[name]) for name in _FIELD_TYPES}
     start = 0
-    for data in blocks:
-        records = np.frombuffer(data, _DTYPE)
-        for name, values in fields.items():
-            values[start : start + len(records)] = records[name]
-        start += len(records)
+    for block in blocks:
+        end = start + block.messages
+        _fill({name: values[start:end] for name, values in fields.items()}, block)
+        start = end
     return fields
+
+
+def _fill(fields: dict[str, Array], block: Block) -> None:
+    records = np.frombuffer(block.records, _RECORD)
+    if not block.followers:
+        for name, values in fields.items():
+            values[:] = records[name]
+        return
+    followers = np.frombuffer(block.followers, _FOLLOWER)
+    messages = followers["messages"]
+    told = len(records) + messages.sum()
+    if records["followers"].sum() != len(followers) or told != block.messages:
+        raise ValueError(f"a block of {block.messages} messages tells of {told}")
+    record_of = np.repeat(np.arange(len(records)), records["followers"])
+    rows = np.bincount(record_of, messages, len(records)).astype(np.int64) + 1
+    for name, values in fields.items():
+        values[:] = np.repeat(records[name], rows)
+    follows = np.ones(block.messages, np.bool_)
+    follows[np.cumsum(rows) - rows] = False
+    begins = np.cumsum(messages) - messages
+    offset = np.repeat(followers["offset"] - begins, messages) + np.arange(messages.sum())
+    fields["size"][follows] = np.repeat(followers["size"], messages)
+    fields["consumer"][follows] = np.repeat(followers["consumer"], messages)
+    fields["sequence"][follows] += offset
+    fields["count"][follows] += offset
+    fields["time_ns"][follows] += np.repeat(followers["delay_ns"], messages)
 
 
 def section_table(run: Run, section: Section) -> pa.Table:
@@ -162,7 +189,7 @@ class _Columns:
     def __init__(self, run: Run, section: Section) -> None:
         self._run = run
         self._texts = section.texts
-        self._first_number = section.first_number
+        self._first_number = section.blocks[0].first_number
         self._records = _by_field(section.blocks)
         counts = self._records["events"]
         self._rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)

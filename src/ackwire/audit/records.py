@@ -1,11 +1,13 @@
 """How events look in the spool: records of one size, and the texts that they name by number.
 
-A record tells of one message, and of one to three things that happened to it at once; its first byte says how many, so
-that events can be counted without looking further. Texts (places, producers, consumers, transactions, causes) are
-written once in each chunk, in front of the first record that names them: a chunk explains itself.
+A record tells of one message, and of one to three things that happened to it at once; its first byte says how many.
+What happens to one message happens to the next ones of its producer, too, most of the time. So a record may have
+followers: messages of which the same is told, but for what a follower says. Texts (places, producers,
+consumers, transactions, causes) are written once in each chunk, in front of the first record that names them: a chunk
+explains itself.
 
 A chunk is a file: a line of JSON (which run of which broker), then blocks. A block is what one write brought, with a
-checksum: header, definitions (a line of JSON each), records.
+checksum: header, definitions (a line of JSON each), records, the followers of all records in their order.
 """
 
 import json
@@ -23,7 +25,7 @@ RECORD_FIELDS: Final = (
     ("ack", "u1"),
     ("persistent", "u1"),
     ("priority", "<i2"),
-    ("unused", "<u2"),
+    ("followers", "<u2"),
     ("place", "<u4"),
     ("origin", "<u4"),
     ("consumer", "<u4"),
@@ -38,8 +40,25 @@ RECORD_FIELDS: Final = (
 )
 """The same for numpy."""
 
-HOT: Final = Struct("<BBxBhxxIIIII8x8sqqq")
-"""A record without ack kind, transaction and cause."""
+HOT: Final = Struct("<BBxBhHIIIII8x8sqqq")
+"""A record with followers (how many stands behind the priority), and without ack kind, transaction and cause."""
+
+FOLLOWER_FIELDS: Final = (
+    ("size", "<u4"),
+    ("offset", "<i4"),
+    ("delay_ns", "<u4"),
+    ("consumer", "<u4"),
+    ("messages", "<i8"),
+)
+"""Messages in a row that differ in nothing but sequence and count, which go up by one. The size and the consumer of
+each; by how much sequence and count of the first, and the time, are beyond those of the record. The recorder writes
+three numbers: `offset << 32 | size`, `consumer << 32 | delay_ns`, `messages`."""
+FOLLOWER_BYTES: Final = 24
+OFFSET_MAX: Final = (1 << 31) - 1
+DELAY_NS_MAX: Final = (1 << 32) - 1
+
+FORMAT: Final = 2
+"""Of chunks; the first one had no followers."""
 
 NONE: Final = 0
 """The index of no text. For a place: the destination of the message, as for subscribers of topics."""
@@ -48,9 +67,12 @@ NO_ACK: Final = 255
 ACK_OF_CURSOR: Final = 100
 """Beside the kinds of acks that clients send."""
 
-BLOCK: Final = Struct("<4sIIQI")
-"""Mark, bytes of definitions, records, number of the first event (at 12), checksum of what follows."""
-BLOCK_MARK: Final = b"AUD1"
+BLOCK: Final = Struct("<4sIIIIIQI")
+"""Mark, bytes of definitions, records, followers, messages, events, number of the first event; checksum of that and of
+all that comes behind it."""
+BLOCK_MARK: Final = b"AUD2"
+_BLOCK_CHECKED: Final = BLOCK.size - 4
+_FIRST_NUMBER: Final = 6  # its place in the header
 HEADER_BYTES_MAX: Final = 4096
 BLOCK_BYTES_MAX: Final = 64 << 20
 """No block is as large: the recorder writes long before."""
@@ -93,7 +115,7 @@ class ConsumerText(NamedTuple):
 
 def chunk_header(run: Run, first_number: int) -> bytes:
     """The first line of a chunk."""
-    facts = {"format": 1, "run": run.run, "broker": run.broker, "first_number": first_number}
+    facts = {"format": FORMAT, "run": run.run, "broker": run.broker, "first_number": first_number}
     return json.dumps(facts).encode("ascii") + b"\n"
 
 
@@ -102,18 +124,52 @@ def definition(table: str, index: int, *values: object) -> bytes:
     return json.dumps((table, index, *values), separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def block(definitions: bytes, records: bytes, first_number: int) -> bytes:
-    """Definitions and records as they stand in a chunk."""
-    count = len(records) // RECORD.size
-    checksum = block_checksum(definitions, records, first_number)
-    return BLOCK.pack(BLOCK_MARK, len(definitions), count, first_number, checksum) + definitions + records
+class Block(NamedTuple):
+    """What one write brought."""
+
+    first_number: int
+    events: int
+    messages: int
+    """How often a message is told of."""
+    definitions: bytes
+    records: bytes | memoryview
+    followers: bytes | memoryview
 
 
-def count_events(records: bytes | memoryview) -> int:
-    """How many events *records* tell of."""
-    return sum(bytes(records[:: RECORD.size]))
+def encoded(block: Block) -> bytes:
+    """*block* as it stands in a chunk."""
+    definitions, records, followers = block.definitions, block.records, block.followers
+    counts = (len(definitions), len(records) // RECORD.size, len(followers) // FOLLOWER_BYTES)
+    head = BLOCK.pack(BLOCK_MARK, *counts, block.messages, block.events, block.first_number, 0)[:_BLOCK_CHECKED]
+    checksum = _checksum(head, block)
+    return b"".join((head, checksum.to_bytes(4, "little"), definitions, records, followers))
 
 
-def block_checksum(definitions: bytes | memoryview, records: bytes | memoryview, first_number: int) -> int:
+def block_at(data: bytes, position: int) -> tuple[Block, int] | None:
+    """The block at *position* and where it ends; None if it is not whole."""
+    start = position + BLOCK.size
+    if start > len(data):
+        return None
+    mark, definition_bytes, records, followers, messages, events, first_number, checksum = BLOCK.unpack_from(
+        data, position
+    )
+    records_at = start + definition_bytes
+    followers_at = records_at + records * RECORD.size
+    end = followers_at + followers * FOLLOWER_BYTES
+    if mark != BLOCK_MARK or end - start > BLOCK_BYTES_MAX or end > len(data):
+        return None
+    view = memoryview(data)
+    parts = (data[start:records_at], view[records_at:followers_at], view[followers_at:end])
+    block = Block(first_number, events, messages, *parts)
+    return (block, end) if _checksum(data[position : position + _BLOCK_CHECKED], block) == checksum else None
+
+
+def first_number_of(encoded_block: bytes) -> int:
+    """The number of the first event that it tells of."""
+    number: int = BLOCK.unpack_from(encoded_block)[_FIRST_NUMBER]
+    return number
+
+
+def _checksum(head: bytes, block: Block) -> int:
     """What tells a whole block from a torn one."""
-    return zlib.crc32(records, zlib.crc32(definitions, first_number & 0xFFFFFFFF))
+    return zlib.crc32(block.followers, zlib.crc32(block.records, zlib.crc32(block.definitions, zlib.crc32(head))))

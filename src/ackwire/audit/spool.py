@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
-from ackwire.audit.records import Run, block, chunk_header, count_events
+from ackwire.audit.records import Block, Run, chunk_header, encoded, first_number_of
+from ackwire.audit.unwritten import Taken
 from ackwire.clock import Clock
 from ackwire.config import AuditSettings
 from ackwire.store.files import Lock, LockHeld, OsFiles
@@ -115,10 +116,10 @@ class Spool:
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
-    def write(self, definitions: bytes, records: bytes) -> bool:
+    def write(self, definitions: bytes, taken: Taken) -> bool:
         """Write events; False if they had to be dropped, and what they define with them."""
-        data = block(definitions, records, self.number)
-        events = count_events(records)
+        events = taken.events
+        data = encoded(Block(self.number, events, taken.messages, definitions, taken.records, taken.followers))
         self.number += events
         if self._unwritten_bytes + len(data) > self._settings.buffer_bytes_max:
             self._drop(events)
@@ -177,7 +178,7 @@ class Spool:
 
     def _begin(self) -> None:
         # The name is the number of the first event that is still to be written.
-        first = int.from_bytes(self._unwritten[0][12:20], "little")
+        first = first_number_of(self._unwritten[0])
         self._path = self._directory / SPOOL / f"{self._run.run}-{first:015}{CHUNK_SUFFIX}"
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
         self._size = 0

@@ -9,11 +9,13 @@ Most messages go straight to a consumer when they come: `sent`, `stored` and `di
 was sent, too.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ackwire.broker.acks import AckKind
+from ackwire.compilation import mypyc_attr
 from ackwire.message import Message, Origin
 from ackwire.store.contract import WaitingMessage
 
@@ -59,36 +61,45 @@ class AuditedPlace(Protocol):
         ...
 
 
-class Audit(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)  # tests have some
+class Audit(ABC):
     """Is told what happens to messages."""
 
-    coming: Message | None
-    """A producer's message that is being put where it belongs, until it was told that it was sent."""
+    def __init__(self) -> None:
+        self.coming: Message | None = None
+        """A producer's message that is being put where it belongs, until it was told that it was sent."""
 
+    @abstractmethod
     def sent(self, message: Message) -> None:
         """A producer's message was taken."""
         ...
 
+    @abstractmethod
     def stored(self, place: AuditedPlace, message: Message) -> None:
         """*message* was put on *place*, where it waits."""
         ...
 
+    @abstractmethod
     def arrived(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
         """*message* was put on *place* and goes to *subscription* at once."""
         ...
 
+    @abstractmethod
     def dispatched(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
         """*message*, which waited, goes to *subscription*."""
         ...
 
+    @abstractmethod
     def published(self, message: Message, subscription: "Subscription") -> None:
         """A subscriber of a topic that is not durable is sent its copy."""
         ...
 
+    @abstractmethod
     def acked(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
         """The usual ack: one message, at once."""
         ...
 
+    @abstractmethod
     def acked_all(
         self,
         place: AuditedPlace,
@@ -100,10 +111,12 @@ class Audit(Protocol):
         """Any other ack; *transaction* is the one that has committed it."""
         ...
 
+    @abstractmethod
     def copies_acked(self, copies: Iterable[Copy], subscription: "Subscription") -> None:
         """A subscriber of a topic has consumed *copies*."""
         ...
 
+    @abstractmethod
     def happened(
         self,
         event: Event,
@@ -115,30 +128,36 @@ class Audit(Protocol):
         """Anything else about one message."""
         ...
 
+    @abstractmethod
     def happened_to(self, event: Event, place: AuditedPlace, sequences: Iterable[int], cause: str | None) -> None:
         """The same about messages of which only the sequences are known."""
         ...
 
+    @abstractmethod
     def cursor(
         self, event: Event, place: AuditedPlace, sequences: Iterable[int], name: str, cause: str | None = None
     ) -> None:
         """Messages were given to a cursor (dispatched), given back, committed (acked), or ended with it."""
         ...
 
+    @abstractmethod
     def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer_key: bytes | None) -> None:
         """Staged messages were committed: they are sent and stored. With a *producer_key* they are that producer's,
         and each has its sequence as its count."""
         ...
 
+    @abstractmethod
     def census(self, place: AuditedPlace, count: int) -> None:
         """*place* holds *count* messages now."""
         ...
 
+    @abstractmethod
     def started(self, last_sequence: int) -> str | None:
         """The broker begins, with a store whose last sequence this is. The answer is why what the store has should be
         told of (`Event.RESTORED`), or None if all that happened to it was told before."""
         ...
 
+    @abstractmethod
     def stopped(self, last_sequence: int) -> None:
         """The broker ends in peace."""
         ...

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
-from ackwire.clock import Timer
+from ackwire.clock import Timer, Turns
 
 Events = list[tuple[int, int]]
 """Descriptors, and what epoll says of them."""
@@ -84,7 +84,10 @@ class Turn:
         self._end_is_sure = False
         """Whether the end of this turn comes without being called for."""
         take_part = getattr(loop, "take_part", None)
+        self.turns: Turns | None = None
+        """Counted where the loop knows them."""
         if take_part is not None:
+            self.turns = Turns()
             take_part(self)
 
     def at_end(self, callback: Callable[[], None]) -> Timer:
@@ -115,6 +118,8 @@ class Turn:
         If nothing is, the turn ends here; otherwise `end` is to be called behind it.
         """
         left: Events = []
+        if self.turns is not None:
+            self.turns.number += 1
         if not events:
             return left
         self._end_is_sure = True

@@ -10,7 +10,7 @@ from ackwire.audit.events import AuditLog, run_name
 from ackwire.audit.parquet_files import convert
 from ackwire.audit.records import Run
 from ackwire.audit.spool import EVENTS, Spool
-from ackwire.clock import ManualClock
+from ackwire.clock import ManualClock, Turns
 from ackwire.config import AuditSettings
 from ackwire.wire.openwire.editor import producer_text, transaction_text
 
@@ -18,7 +18,9 @@ from ackwire.wire.openwire.editor import producer_text, transaction_text
 class FileAudit:
     """A recorder, its spool, and the chunks that have ended, which are converted when a test says so."""
 
-    def __init__(self, directory: Path, *, clock: ManualClock | None = None, **settings: Any) -> None:
+    def __init__(
+        self, directory: Path, *, clock: ManualClock | None = None, turns: Turns | None = None, **settings: Any
+    ) -> None:
         self.directory = directory
         self.clock = clock or ManualClock()
         self.chunks: list[Path] = []
@@ -31,6 +33,7 @@ class FileAudit:
             self.spool,
             clock=self.clock,
             now_ns=lambda: self.clock.now_ms() * 1_000_000,
+            turns=turns,
             producer_text=producer_text,
             transaction_text=transaction_text,
         )

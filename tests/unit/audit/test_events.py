@@ -8,12 +8,13 @@ import pytest
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
+from ackwire.clock import Turns
 from ackwire.policy import DestinationPolicy
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import producer_text
 from tests.helpers.broker_rig import BrokerRig
 from tests.helpers.bulk import Reader, Writer
-from tests.helpers.recorded_audit import RecordedAudit, Tee, Told
+from tests.helpers.recorded_audit import RecordedAudit, Told, tee
 from tests.simulation.world import World
 from tests.unit.audit.rigs import FileAudit
 
@@ -25,7 +26,7 @@ class AuditedRig(BrokerRig):
         self.files = FileAudit(directory, **settings)
         self.recorded = RecordedAudit()
         policy = DestinationPolicy(match="queue://discarding", dead_letter_non_persistent=False)
-        super().__init__(clock=self.files.clock, audit=Tee(self.recorded, self.files.log), policies=(policy,))
+        super().__init__(clock=self.files.clock, audit=tee(self.recorded, self.files.log), policies=(policy,))
 
     def rows(self, *names: str) -> list[dict[str, Any]]:
         """All events, or only those of these names."""
@@ -281,13 +282,29 @@ class _AuditedWorld(World):
 
     def _make_audit(self) -> Any:
         self.told = RecordedAudit(ids_are_unique=True)
-        return Tee(self.told, self._files.log)
+        return tee(self.told, self._files.log)
 
 
 def test_a_local_transaction_reads_as_clients_see_it() -> None:
     from ackwire.wire.openwire.editor import transaction_text
 
     assert transaction_text(commands.LocalTransactionId(3, commands.ConnectionId("ID:a"))) == "TX:ID:a:3"
+
+
+def test_a_time_is_used_for_few_messages_and_in_one_turn_only(tmp_path: Path) -> None:
+    turns = Turns()
+    files = FileAudit(tmp_path, turns=turns)
+    rig = BrokerRig(clock=files.clock, audit=files.log)
+    producer = rig.connect("p")
+    for number in range(80):
+        producer.send("queue://orders")
+        files.clock.advance(0.001)
+        if number == 69:
+            turns.number += 1
+    start = datetime.fromtimestamp(1_700_000_000, UTC)
+    rows = [row for row in files.finish() if row["event"] == "sent"]
+    milliseconds = [round((row["time"] - start).total_seconds() * 1000) for row in rows]
+    assert milliseconds == [0] * 32 + [32] * 32 + [64] * 6 + [70] * 10
 
 
 def test_what_is_durable_is_told_once_and_at_once(rig: AuditedRig) -> None:

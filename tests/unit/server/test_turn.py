@@ -65,6 +65,23 @@ def test_all_that_can_be_read_is_read_before_the_end(loop: asyncio.AbstractEvent
     assert sorted(seen[2:]) == ["end of a", "end of b"]
 
 
+def test_turns_are_counted_where_the_loop_knows_them(turn_loop: TurnLoop) -> None:
+    turns = Turn(turn_loop).turns
+    assert turns is not None
+    numbers: list[int] = []
+
+    def timer() -> None:
+        numbers.append(turns.number)
+
+    pair = readable(turn_loop, timer)
+    turn_loop.call_later(0.001, timer)  # with nothing to read
+    turn_loop.call_later(0.01, timer)
+    turn_loop.call_later(0.02, turn_loop.stop)
+    turn_loop.run_forever()
+    close_all(turn_loop, pair)
+    assert len(set(numbers)) == 3
+
+
 def test_the_end_is_part_of_the_turn_that_has_read(turn_loop: TurnLoop) -> None:
     turn, seen = Turn(turn_loop), list[str]()
 
