@@ -4,7 +4,7 @@ Producers send by a schedule, and each message's time counts from when it was du
 that holds up its producer cannot hide that. The rates are 500 and 5,000 messages per second, and half of what our
 broker can do at its best on this machine, now. For fairness one producer sends as fast as it goes, non-persistent and
 without waiting, while another connection makes 50 small requests per second, which a third one answers; a request's
-time is that of both ways.
+time is that of both ways. Beside the tails stands what the machine alone makes anybody wait (`stalls.py`).
 
     .venv/bin/python -m bench.latency [--quick] [--seconds 8]
 """
@@ -20,6 +20,7 @@ from bench.comparison import ACTIVEMQ, OURS, Goal, Row
 from bench.contest import Contest, Rounds, circumstances, contest_options, contest_parser, running
 from bench.java_load import LoadGenerator, Work
 from bench.measure import Figure, progress, show
+from bench.stalls import stalls
 
 SECONDS: Final = 8.0
 QUICK_SECONDS: Final = 1.5
@@ -69,7 +70,7 @@ def measured(
         rounds = contest.rounds(kind.title, brokers, kind.work, options.rounds)
         rows += latency_rows(kind.title, rounds, PERCENTILES, kind.goals)
         if kind.title.startswith(HALF):
-            figures += tails(kind.title, rounds)
+            figures += [*tails(kind.title, rounds), stalls(options.seconds)]
     greedy = GREEDY_MESSAGES // (QUICK_DIVISOR if options.quick else 1)
     work = Work(messages=greedy, persistent=False, asynchronous=True, pings=PINGS_PER_SECOND)
     title = f"{PINGS_PER_SECOND} requests per second beside a greedy producer"
