@@ -74,7 +74,7 @@ HOT_MODULES = [
     "wire/openwire/stored",
     "wire/openwire/text",
 ]
-"""Below src/ackwire. What subclasses dict or int cannot be among them, nor what keeps such ints where it says int."""
+"""Below src/ackwire. What keeps instances of int's subclasses where it says int cannot be among them."""
 
 BUILDING = {"bdist_wheel", "build", "build_ext", "install"}
 WISH = os.environ.get("ACKWIRE_COMPILE", "auto")

@@ -70,7 +70,7 @@ def measured(
         rounds = contest.rounds(kind.title, brokers, kind.work, options.rounds)
         rows += latency_rows(kind.title, rounds, PERCENTILES, kind.goals)
         if kind.title.startswith(HALF):
-            figures += [*tails(kind.title, rounds), stalls(options.seconds)]
+            figures += [*tails(kind.title, rounds), stalls()]
     greedy = GREEDY_MESSAGES // (QUICK_DIVISOR if options.quick else 1)
     work = Work(messages=greedy, persistent=False, asynchronous=True, pings=PINGS_PER_SECOND)
     title = f"{PINGS_PER_SECOND} requests per second beside a greedy producer"

@@ -1,7 +1,8 @@
 """How long does this machine keep a process waiting that only reads the clock, on each core, all cores at once?
 
 A virtual machine's cores are taken away for milliseconds now and then, which nothing that runs on them can avoid or
-see otherwise. `latency.py` shows it beside its tails: whoever has to run at a random moment waits at least that long.
+see otherwise. `latency.py` shows it beside its tails, with its brokers and clients at rest: whoever has to run at a
+random moment waits at least that long.
 
     .venv/bin/python -m bench.stalls [SECONDS]
 """
@@ -16,7 +17,9 @@ from typing import Final
 
 from bench.measure import Figure, show
 
-SECONDS: Final = 10.0
+SECONDS: Final = 8.0
+START_SECONDS: Final = 0.5
+"""Until all of them watch."""
 GAP_SECONDS_MIN: Final = 0.000_1
 """Less is the interpreter, an interrupt, or a look at a cache."""
 SHARE: Final = 0.001
@@ -25,11 +28,10 @@ SHARE: Final = 0.001
 
 def stalls(seconds: float = SECONDS) -> Figure:
     """For each core, what one moment in a thousand has to wait at least, in ms."""
-    argv = [sys.executable, "-m", "bench.stalls", "--core"]
-    watchers = [
-        subprocess.Popen([*argv, str(core), str(seconds)], stdout=subprocess.PIPE)
-        for core in sorted(os.sched_getaffinity(0))
-    ]
+    start = time.monotonic() + START_SECONDS
+    argv = [sys.executable, "-m", "bench.stalls", "--watch", str(start), str(seconds)]
+    cores = sorted(os.sched_getaffinity(0))
+    watchers = [subprocess.Popen([*argv, str(core)], stdout=subprocess.PIPE) for core in cores]
     gaps = [json.loads(watcher.communicate(timeout=seconds + 30)[0]) for watcher in watchers]
     waits = tuple(1000 * wait_exceeded(it, seconds * SHARE) for it in gaps)
     return Figure("the machine alone: p99.9 of a process that reads the clock, each core", "ms", waits)
@@ -50,14 +52,14 @@ def wait_exceeded(gaps: Sequence[float], total: float) -> float:
     return high
 
 
-def watch(core: int, seconds: float) -> list[float]:
+def watch(start: float, seconds: float, core: int) -> list[float]:
     """The gaps between two looks at the clock."""
     os.sched_setaffinity(0, {core})
-    now = time.perf_counter
+    now = time.monotonic  # the same in all processes
     gaps: list[float] = []
+    time.sleep(max(0.0, start - now()))
     last = now()
-    end = last + seconds
-    while last < end:
+    while last < start + seconds:
         moment = now()
         if moment - last > GAP_SECONDS_MIN:
             gaps.append(moment - last)
@@ -66,8 +68,9 @@ def watch(core: int, seconds: float) -> list[float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    if arguments and arguments[0] == "--core":
-        print(json.dumps(watch(int(arguments[1]), float(arguments[2]))))
+    if arguments and arguments[0] == "--watch":
+        start, seconds, core = arguments[1:]
+        print(json.dumps(watch(float(start), float(seconds), int(core))))
         return
     show("What the machine itself adds", [stalls(*map(float, arguments))], None)
 

@@ -165,15 +165,18 @@ class AuditLog(Audit):
             self.flush()
 
     def _recent_ns(self) -> int:
-        """The time, or what it was a few messages ago."""
-        turns = self._turns
-        if turns is None:
-            return self._now_ns()
-        if self._time_uses == 0 or turns.number != self._turn:
-            self._time_ns = self._now_ns()
-            self._turn = turns.number
-            self._time_uses = _TIME_USES_MAX
+        """The time, or what it was a few messages ago in the same turn."""
+        if self._time_uses == 0 or self._turns is None or self._turns.number != self._turn:
+            return self._asked_ns()
         self._time_uses -= 1
+        return self._time_ns
+
+    def _asked_ns(self) -> int:
+        """The time. What comes later may have the same, but none before it."""
+        self._time_ns = self._now_ns()
+        self._time_uses = _TIME_USES_MAX - 1
+        if self._turns is not None:
+            self._turn = self._turns.number
         return self._time_ns
 
     # What one message has, the next one has too, nearly always.
@@ -210,7 +213,7 @@ class AuditLog(Audit):
             self._details(_ACKED, place, message, consumer, ack=kind, transaction=word)
 
     def copies_acked(self, copies: Iterable[Copy], subscription: "Subscription") -> None:
-        now_ns = self._now_ns()
+        now_ns = self._asked_ns()
         for origin, key, sequence in copies:
             number = self._origins[origin]
             if number not in self._advisories:
@@ -230,7 +233,7 @@ class AuditLog(Audit):
         self._details(event, place, message, consumer, cause=NONE if cause is None else self._word(cause))
 
     def happened_to(self, event: Event, place: AuditedPlace, sequences: Iterable[int], cause: str | None) -> None:
-        now_ns = self._now_ns()
+        now_ns = self._asked_ns()
         for sequence in sequences:
             word = NONE if cause is None else self._word(cause)
             self._bare(event, self._places[place], word, sequence, now_ns)
@@ -238,7 +241,7 @@ class AuditLog(Audit):
     def cursor(
         self, event: Event, place: AuditedPlace, sequences: Iterable[int], name: str, cause: str | None = None
     ) -> None:
-        now_ns = self._now_ns()
+        now_ns = self._asked_ns()
         ack = ACK_OF_CURSOR if event is Event.ACKED else NO_ACK
         for sequence in sequences:
             word = NONE if cause is None else self._word(cause)
@@ -246,7 +249,7 @@ class AuditLog(Audit):
             self._add(_full(1, event, ack, UNKNOWN, 0, *texts, 0, 0, NONE, word, _NO_COUNT, sequence, 0, now_ns))
 
     def batch(self, place: AuditedPlace, messages: Iterable[WaitingMessage], producer_key: bytes | None) -> None:
-        now_ns = self._now_ns()
+        now_ns = self._asked_ns()
         origin = (None if producer_key is None else self._producer_text(producer_key), place.audit_name)
         for it in messages:
             texts = (self._places[place], self._origins[origin], NONE)
@@ -255,7 +258,7 @@ class AuditLog(Audit):
             self._add(_hot(2, _STORED_NOW, *fields), 2)
 
     def census(self, place: AuditedPlace, count: int) -> None:
-        self._bare(Event.CENSUS, self._places[place], NONE, count, self._now_ns())
+        self._bare(Event.CENSUS, self._places[place], NONE, count, self._asked_ns())
 
     def _bare(self, event: Event, place: int, cause: int, sequence: int, now_ns: int) -> None:
         fields = (0, place, NONE, NONE, 0, 0, NONE, cause, _NO_COUNT, sequence, 0, now_ns)
@@ -288,7 +291,7 @@ class AuditLog(Audit):
             message.key[-8:],
             message.sequence,
             message.timestamp,
-            self._now_ns(),
+            self._asked_ns(),
         )
         self._add(record)
 
@@ -337,7 +340,8 @@ class AuditLog(Audit):
         return known
 
     def _define_anew(self) -> None:
-        """A new chunk, or a part of the last one was lost: nothing is known there."""
+        """A new chunk, or a part of the last one was lost: nothing is known there, and all that was told is written."""
+        assert not self._unwritten.messages
         self._last_place = self._last_origin = self._last_consumer = None
         for table in self._tables:
             table.restart()
@@ -352,12 +356,13 @@ class AuditLog(Audit):
         that after a crash it is known what nobody can have been promised."""
         if number > self._durable and not self._is_closed:
             self._durable = self._spool.number  # this mark itself needs none
-            self._bare(Event.DURABLE, NONE, NONE, number, self._now_ns())
+            self._bare(Event.DURABLE, NONE, NONE, number, self._asked_ns())
             self.flush()
 
     def flush(self) -> int:
         """Give the spool what there is; the answer is the number of the last event. Called before the journal
         writes, too."""
+        self._time_uses = 0  # who calls may be about to write, which takes long
         if not self._unwritten.messages:
             return self._spool.number - 1
         is_written = self._spool.write(b"".join(self._definitions), self._unwritten.take())
@@ -370,8 +375,10 @@ class AuditLog(Audit):
         return self._spool.number - 1
 
     def _tick(self) -> None:
+        self._spool.look()  # it may let producers go on, whose messages belong to this chunk, too
         self.flush()
-        if self._spool.tick():
+        if self._spool.is_due:
+            self._spool.roll()
             self._define_anew()
         self._timer = self._clock.call_later(FLUSH_SECONDS, self._tick)
 
@@ -379,12 +386,12 @@ class AuditLog(Audit):
 
     def started(self, last_sequence: int) -> str | None:
         untold = self._spool.why_unknown(last_sequence)
-        self._bare(Event.STARTED, NONE, NONE, 0, self._now_ns())
+        self._bare(Event.STARTED, NONE, NONE, 0, self._asked_ns())
         self._tick()
         return untold
 
     def stopped(self, last_sequence: int) -> None:
-        self._bare(Event.STOPPED, NONE, NONE, 0, self._now_ns())
+        self._bare(Event.STOPPED, NONE, NONE, 0, self._asked_ns())
         self.flush()
         self._spool.note_clean_stop(last_sequence)
 

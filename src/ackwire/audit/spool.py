@@ -33,6 +33,9 @@ _CLEAN_STOP_BYTES_MAX: Final = 4096
 _LOOK_SECONDS: Final = 1.0
 """How often the disk's free space is looked at, and a write that failed is tried again."""
 
+_ROLL_EVENTS: Final = 1_000_000
+"""A chunk ends with so many: messages in a row take next to nothing of the spool, but their share of Parquet."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -71,6 +74,7 @@ class Spool:
         self._descriptor: int | None = None
         self._path = directory
         self._size = 0
+        self._first_number = 0
         self._begun_at = 0.0
         self._looked_at = 0.0
         self._unwritten: deque[bytes] = deque()
@@ -182,9 +186,15 @@ class Spool:
         self._path = self._directory / SPOOL / f"{self._run.run}-{first:015}{CHUNK_SUFFIX}"
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
         self._size = 0
+        self._first_number = first
         self._begun_at = self._clock.monotonic()
         header = chunk_header(self._run, first)
-        self._write_all(self._descriptor, header)
+        try:
+            self._write_all(self._descriptor, header)
+        except OSError:  # without its header nobody could read it: the next attempt makes it anew
+            os.close(self._descriptor)
+            self._descriptor = None
+            raise
         self._size = len(header)
 
     # ---- rolling -----------------------------------------------------------------------------------------------
@@ -194,7 +204,7 @@ class Spool:
         """Whether the next chunk should begin."""
         if self._descriptor is None or self._unwritten:
             return False
-        if self._size >= self._settings.roll_bytes:
+        if self._size >= self._settings.roll_bytes or self.number - self._first_number >= _ROLL_EVENTS:
             return True
         return self._clock.monotonic() - self._begun_at >= self._settings.roll_seconds
 
@@ -205,20 +215,16 @@ class Spool:
             self._descriptor = None
             self._on_chunk(self._path)
 
-    def tick(self) -> bool:
-        """Called several times a second; True if a chunk has ended."""
+    # ---- room --------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Called several times a second: try again what failed, and see whether there is room."""
         now = self._clock.monotonic()
         if now - self._looked_at >= _LOOK_SECONDS:
             self._looked_at = now
             if self._unwritten:
                 self._write_waiting()
             self._settle_full()
-        if self.is_due:
-            self.roll()
-            return True
-        return False
-
-    # ---- room --------------------------------------------------------------------------------------------------
 
     def _settle_full(self) -> None:
         full = self._why_full() if self._settings.when_full == "block" else None

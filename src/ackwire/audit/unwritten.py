@@ -11,7 +11,7 @@ from ackwire.audit.records import DELAY_NS_MAX, HOT, OFFSET_MAX
 from ackwire.message import Message, Origin
 
 MESSAGES_MAX: Final = 4096
-"""Whoever adds more should write them first."""
+"""So many should be written."""
 
 _pack: Final = HOT.pack
 
@@ -53,7 +53,7 @@ class Unwritten:
         self._timestamp = 0
         self._time_ns = 0
         self._followers_before = 0
-        # The last followers, as long as there may be one more of them.
+        # The last followers, as long as there may be one more of them. (With 0 messages: those before them.)
         self._last_messages = 0
         self._last_size = 0
         self._last_offset = 0
@@ -70,7 +70,7 @@ class Unwritten:
     def tell(
         self, events: int, kind: int, place: int, message: Message, origin_number: int, consumer: int, time_ns: int
     ) -> None:
-        """*kind*, which is that many *events*, happened to *message*."""
+        """*kind*, which is always that many *events*, happened to *message*."""
         offset = message.sequence - self._sequence
         delay_ns = time_ns - self._time_ns
         if (

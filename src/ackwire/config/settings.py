@@ -397,7 +397,7 @@ class AuditSettings:
         32 * MIB,
         lowest=64 * KIB,
         highest=GIB,
-        reason="A file ends when its events took this much of the spool; in Parquet they take a tenth or less.",
+        reason="A file ends when its events took this much of the spool, or are a million.",
     )
     census_seconds: float = rules.seconds(
         60, lowest=1, highest=86_400, reason="How often the messages of every place are counted, to compare with."

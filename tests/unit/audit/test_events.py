@@ -307,6 +307,19 @@ def test_a_time_is_used_for_few_messages_and_in_one_turn_only(tmp_path: Path) ->
     assert milliseconds == [0] * 32 + [32] * 32 + [64] * 6 + [70] * 10
 
 
+def test_times_go_up_with_the_numbers(tmp_path: Path) -> None:
+    files = FileAudit(tmp_path, turns=Turns())
+    rig = BrokerRig(clock=files.clock, audit=files.log)
+    consumer, producer = rig.consumer("queue://orders"), rig.connect("p")
+    for _ in range(3):
+        producer.send("queue://orders")
+        files.clock.advance(0.001)
+        consumer.ack(kind=AckKind.POISON, cause="too hot")
+    times = [row["time"] for row in files.finish()]
+    assert times == sorted(times)
+    assert len(set(times)) == 4
+
+
 def test_what_is_durable_is_told_once_and_at_once(rig: AuditedRig) -> None:
     """The store says how far it has come before it answers anybody."""
     log = rig.files.log

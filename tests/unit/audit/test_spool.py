@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import ackwire.audit.spool
 from ackwire.audit.chunks import Chunk
 from ackwire.audit.spool import AuditUnusable
 from tests.helpers.broker_rig import BrokerRig
@@ -167,6 +168,59 @@ def test_B6_sends_wait_while_the_disk_of_the_audit_is_full(tmp_path: Path, disk:
     assert producer.stored == 2
     assert len(consumer.delivered) == 2
     rows = files.finish()
+    assert numbers(rows) == list(range(1, len(rows) + 1))
+
+
+def test_B6_what_was_held_for_longer_than_a_chunk_lasts_is_told_rightly(tmp_path: Path, disk: Disk) -> None:
+    """The tick that finds the disk well again lets producers go on, and then ends the chunk."""
+    files = FileAudit(tmp_path)
+    rig = rig_with(files)
+    producer, consumer = rig.connect("p"), rig.consumer("queue://orders")
+    rig.consumer("queue://bills")
+    for name in ("orders", "bills"):
+        producer.send(f"queue://{name}")
+    disk.is_full = True
+    files.log.flush()
+    for name in ("bills", "orders", "bills"):
+        producer.send(f"queue://{name}")
+    rig.clock.advance(2 * files.settings.roll_seconds)
+    disk.is_full = False
+    rig.clock.advance(2)
+    consumer.ack_each()
+    rows = files.finish()
+    assert numbers(rows) == list(range(1, len(rows) + 1))
+    sent = ["queue://orders", "queue://bills", "queue://bills", "queue://orders", "queue://bills"]
+    assert [row["place"] for row in rows if row["event"] == "stored"] == sent
+    assert [row["destination"] for row in rows if row["event"] == "sent"] == sent
+    assert {row["consumer"] for row in rows if row["event"] == "acked"} == {consumer.subscription.consumer_id}
+
+
+@pytest.mark.parametrize("takes_bytes", [0, 10])
+def test_a_disk_that_is_full_when_a_chunk_begins(tmp_path: Path, disk: Disk, takes_bytes: int) -> None:
+    files = FileAudit(tmp_path)
+    rig = rig_with(files)
+    disk.is_full = True
+    disk.takes_bytes = takes_bytes
+    send(rig)
+    files.log.flush()
+    disk.is_full = False
+    rig.clock.advance(2)
+    rows = files.finish()
+    assert numbers(rows) == list(range(1, len(rows) + 1))
+    assert [row["event"] for row in rows].count("sent") == 1
+
+
+def test_a_chunk_ends_with_so_many_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if ackwire.audit.spool.__file__.endswith(".so"):
+        pytest.skip("it changes what is fixed once it is compiled")
+    monkeypatch.setattr("ackwire.audit.spool._ROLL_EVENTS", 10)
+    files = FileAudit(tmp_path)
+    rig = rig_with(files)
+    for _ in range(4):
+        send(rig, 3)
+        files.log.flush()
+    rows = files.finish()
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
     assert numbers(rows) == list(range(1, len(rows) + 1))
 
 

@@ -94,8 +94,9 @@ def together(tellings: list[Telling]) -> tuple[Taken, list[dict[str, Any]]]:
     for it in tellings:
         it.tell(unwritten)
     taken = unwritten.take()
-    assert taken.messages == len(tellings)
-    return taken, table_of(taken)
+    rows = table_of(taken)
+    assert (taken.messages, taken.events) == (len(tellings), len(rows))
+    return taken, rows
 
 
 def one_by_one(tellings: list[Telling]) -> list[dict[str, Any]]:
@@ -147,13 +148,31 @@ def test_messages_in_a_row_take_no_more_room_than_two() -> None:
 def test_a_message_far_away(offset: int) -> None:
     base = 1 << 40
     tellings = [Telling(sequence=base, count=base), Telling(sequence=base + offset, count=base + offset)]
-    assert together(tellings)[1] == one_by_one(tellings)
+    taken, rows = together(tellings)
+    assert rows == one_by_one(tellings)
+    assert bool(taken.followers) is (abs(offset) <= OFFSET_MAX)
 
 
 @pytest.mark.parametrize("delay_ns", [-1_000_000, DELAY_NS_MAX, DELAY_NS_MAX + 1])
 def test_a_message_much_later_or_before(delay_ns: int) -> None:
     tellings = [Telling(), Telling(sequence=2, count=2, time_ns=START_NS + delay_ns)]
-    assert together(tellings)[1] == one_by_one(tellings)
+    taken, rows = together(tellings)
+    assert rows == one_by_one(tellings)
+    assert bool(taken.followers) is (0 <= delay_ns <= DELAY_NS_MAX)
+
+
+def test_blocks_that_follow_each_other() -> None:
+    blocks, number = list[Block](), 1
+    for first in (1, 10, 100):
+        taken, _ = together([Telling(sequence=n, count=n) for n in range(first, first + 5)])
+        data = encoded(Block(number, taken.events, taken.messages, b"", taken.records, taken.followers))
+        found = block_at(data, 0)
+        assert found is not None
+        blocks.append(found[0])
+        number += taken.events
+    rows = section_table(Run("run", "broker"), Section(TEXTS, blocks)).to_pylist()
+    assert [row["sequence"] for row in rows] == [*range(1, 6), *range(10, 15), *range(100, 105)]
+    assert [row["number"] for row in rows] == list(range(1, 16))
 
 
 def test_a_record_between_others_keeps_its_place() -> None:
