@@ -199,6 +199,8 @@ def test_B6_what_was_held_for_longer_than_a_chunk_lasts_is_told_rightly(tmp_path
 def test_a_disk_that_is_full_when_a_chunk_begins(tmp_path: Path, disk: Disk, takes_bytes: int) -> None:
     files = FileAudit(tmp_path)
     rig = rig_with(files)
+    rig.clock.advance(2 * files.settings.roll_seconds)
+    assert len(files.chunks) == 1
     disk.is_full = True
     disk.takes_bytes = takes_bytes
     send(rig)
