@@ -1,18 +1,20 @@
 """What does the audit cost a broker: messages per second and CPU with it, beside the same without?
 
-Two brokers run on this machine, one writes audit events, one does not; they take turns, round by round, because
-neighbours change what a machine can do within seconds. One producer, one consumer, 1 KiB, asynchronous, an ack each:
-four events for each message. The client is `load_client.py`. CPU counts the making of Parquet files, too.
+Two brokers run on this machine, one writes audit events, one does not; they take turns, because neighbours change what
+a machine can do within seconds, and each round has new ones, because one process is faster than another of the same
+program. One producer, one consumer, 1 KiB, asynchronous, an ack each: four events for each message. The client is
+`load_client.py`. CPU counts the making of Parquet files, too.
 
     .venv/bin/python -m bench.audit [--rounds N] [--messages N] [--works nonpersistent persistent]
 """
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from ackwire.wire.openwire.marshal import Codec
@@ -21,7 +23,9 @@ from bench.brokers import Broker, Running, scratch_folder
 from bench.measure import Figure, options_parser, progress, show
 from tests.helpers.processes import ackwire_program
 
-ROUNDS: Final = 5
+ROUNDS: Final = 9
+TURNS: Final = 3
+"""Of each broker in a round; their median counts."""
 MESSAGES: Final = 60_000
 WARM_UP_MESSAGES: Final = 20_000
 PAUSE_SECONDS: Final = 0.2
@@ -50,20 +54,28 @@ class Contender:
         self._producer = load_client.connect(port, samples.producer_login())
         self._consumer = load_client.Consumer(load_client.connect(port, samples.consumer_login()))
         self._next = 1
-        self.rates: list[float] = []
-        self.costs: list[float] = []
+        self._rates: list[float] = []
+        self._costs: list[float] = []
         self.run(WARM_UP_MESSAGES)
-        self.rates.clear()
-        self.costs.clear()
+        self._rates.clear()
+        self._costs.clear()
+
+    @property
+    def rate(self) -> float:
+        return median(self._rates)
+
+    @property
+    def cost(self) -> float:
+        return median(self._costs)
 
     def run(self, messages: int) -> None:
-        """One round."""
+        """One turn."""
         data = self._messages(messages)
         cpu, started = self._cpu_seconds(), time.monotonic()
         load_client.run(self._producer, self._consumer, data, messages)
-        self.rates.append(messages / (time.monotonic() - started))
+        self._rates.append(messages / (time.monotonic() - started))
         self._settle()
-        self.costs.append((self._cpu_seconds() - cpu) / messages * 1e6)
+        self._costs.append((self._cpu_seconds() - cpu) / messages * 1e6)
 
     def _cpu_seconds(self) -> float:
         """Of the broker, and of the process that makes Parquet files."""
@@ -94,27 +106,39 @@ def main(arguments: Sequence[str]) -> None:
     figures: list[Figure] = []
     for work in options.works:
         figures += measured(work, options.rounds, options.messages)
-    show(f"audit: 1 → 1, asynchronous, 1 KiB, {options.rounds} rounds in turn", figures, options.json)
+    show(f"audit: 1 → 1, asynchronous, 1 KiB, {options.rounds} rounds of new brokers in turn", figures, options.json)
 
 
 def measured(work: str, rounds: int, messages: int) -> list[Figure]:
-    with scratch_folder(None) as folder, ExitStack() as stack:
-        (folder / work).mkdir()
-        off = Contender(stack, folder / work / "off", audited=False, persistent=WORKS[work])
-        on = Contender(stack, folder / work / "on", audited=True, persistent=WORKS[work])
-        for number in range(rounds):
-            for contender in (off, on) if number % 2 else (on, off):
-                contender.run(messages)
-                time.sleep(PAUSE_SECONDS)
-            progress(f"{work}, round {number + 1}: {off.rates[-1]:,.0f} without, {on.rates[-1]:,.0f} with")
-    ratios = tuple(with_it / without for with_it, without in zip(on.rates, off.rates, strict=True))
+    done = [one_round(work, messages) for _ in progressing(work, rounds)]
+    off, on = ([it[number] for it in done] for number in (0, 1))
+    ratios = tuple(with_it.rate / without.rate for without, with_it in done)
     return [
         Figure(f"{work}: rate with audit / without", "", ratios, EXPECTED),
-        Figure(f"{work}: without", "msg/s", tuple(off.rates)),
-        Figure(f"{work}: with", "msg/s", tuple(on.rates)),
-        Figure(f"{work}: broker CPU without", "µs", tuple(off.costs)),
-        Figure(f"{work}: broker CPU with", "µs", tuple(on.costs)),
+        Figure(f"{work}: without", "msg/s", tuple(it.rate for it in off)),
+        Figure(f"{work}: with", "msg/s", tuple(it.rate for it in on)),
+        Figure(f"{work}: broker CPU without", "µs", tuple(it.cost for it in off)),
+        Figure(f"{work}: broker CPU with", "µs", tuple(it.cost for it in on)),
     ]
+
+
+def progressing(work: str, rounds: int) -> Iterator[None]:
+    for number in range(rounds):
+        progress(f"{work}, round {number + 1} of {rounds}")
+        yield
+
+
+def one_round(work: str, messages: int) -> tuple[Contender, Contender]:
+    """Without audit, and with it."""
+    with scratch_folder(None) as folder, ExitStack() as stack:
+        off, on = (
+            Contender(stack, folder / name, audited=name == "on", persistent=WORKS[work]) for name in ("off", "on")
+        )
+        for turn in range(TURNS):
+            for contender in (off, on) if turn % 2 else (on, off):
+                contender.run(messages)
+                time.sleep(PAUSE_SECONDS)
+    return off, on
 
 
 if __name__ == "__main__":
