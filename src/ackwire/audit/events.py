@@ -172,7 +172,7 @@ class AuditLog(Audit):
         return self._time_ns
 
     def _asked_ns(self) -> int:
-        """The time. What comes later may have the same, but none before it."""
+        """The time, which the next messages may have, too: so times go up with the numbers."""
         self._time_ns = self._now_ns()
         self._time_uses = _TIME_USES_MAX - 1
         if self._turns is not None:
