@@ -10,7 +10,7 @@ program. One producer, one consumer, 1 KiB, asynchronous, an ack each: four even
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -110,7 +110,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measured(work: str, rounds: int, messages: int) -> list[Figure]:
-    done = [one_round(work, messages) for _ in progressing(work, rounds)]
+    done: list[tuple[Contender, Contender]] = []
+    for number in range(rounds):
+        progress(f"{work}, round {number + 1} of {rounds}")
+        done.append(one_round(work, messages))
     off, on = ([it[number] for it in done] for number in (0, 1))
     ratios = tuple(with_it.rate / without.rate for without, with_it in done)
     return [
@@ -120,12 +123,6 @@ def measured(work: str, rounds: int, messages: int) -> list[Figure]:
         Figure(f"{work}: broker CPU without", "µs", tuple(it.cost for it in off)),
         Figure(f"{work}: broker CPU with", "µs", tuple(it.cost for it in on)),
     ]
-
-
-def progressing(work: str, rounds: int) -> Iterator[None]:
-    for number in range(rounds):
-        progress(f"{work}, round {number + 1} of {rounds}")
-        yield
 
 
 def one_round(work: str, messages: int) -> tuple[Contender, Contender]:
