@@ -23,7 +23,7 @@ class _TurnSelector(selectors.EpollSelector):
     def __init__(self) -> None:
         super().__init__()
         self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
-        self._wait = Wait(self._epoll)
+        self._wait = Wait(self._epoll.poll)
         self._turn: Turn | None = None
         self._last: tuple[selectors.SelectorKey, int] | None = None
 

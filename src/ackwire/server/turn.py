@@ -10,7 +10,6 @@ the way through asyncio's handles and transports. On any other loop the end is t
 """
 
 import asyncio
-import select
 import time
 from collections.abc import Callable
 from typing import Final, final
@@ -28,6 +27,16 @@ _AWAKE_SECONDS: Final = 0.000_05
 """How long the loop looks for events before it sleeps, if there were some so soon the last time. Whoever waits for an
 answer speaks again at once; a sleep and a wake-up in between take longer than this, for both sides."""
 
+_STREAM_TURNS: Final = 16
+_STREAM_WAIT_SECONDS: Final = 0.000_02
+"""After so many turns in a row that waited no longer than this, clients are streaming: nobody waits for an answer
+before he goes on."""
+
+_SHORT_TURN_SECONDS: Final = 0.000_1
+_GATHER_SECONDS: Final = 0.000_05
+"""While clients are streaming, the loop sleeps so long (and as long again, until the system wakes it) after a turn that
+had so little to do: what comes meanwhile is read, sent on and written at once, and costs a third less."""
+
 _EVENTS_MAX: Final = 256
 """Taken from epoll at once; those behind them come first the next time."""
 
@@ -37,23 +46,44 @@ _READABLE: Final = 1
 
 @final
 class Wait:
-    """Waits for the events of an epoll object: at first awake, then asleep."""
+    """Waits for events: at first awake, then asleep. Lets what is streaming gather."""
 
-    def __init__(self, epoll: "select.epoll") -> None:
-        self._poll: Callable[[float, int], Events] = epoll.poll
-        self._monotonic: Callable[[], float] = time.monotonic
+    def __init__(
+        self,
+        poll: Callable[[float, int], Events],
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """*poll* is that of an epoll object."""
+        self._poll = poll
+        self._monotonic = monotonic
+        self._sleep = sleep
         self._was_short = False
+        self._in_a_row = 0
+        """Turns that hardly waited."""
+        self._returned = 0.0
+        """When the last turn began."""
 
     def events(self, timeout: float) -> Events:
         """What is there, or comes within *timeout* seconds; below 0: however long it takes."""
+        if not timeout:
+            return self._poll(0, _EVENTS_MAX)
         started = self._monotonic()
-        if self._was_short and timeout:
-            while self._monotonic() - started < _AWAKE_SECONDS:
-                if events := self._poll(0, _EVENTS_MAX):
-                    return events
-        events = self._poll(timeout, _EVENTS_MAX)
-        if timeout:
-            self._was_short = self._monotonic() - started < 2 * _AWAKE_SECONDS
+        if self._in_a_row >= _STREAM_TURNS and started - self._returned < _SHORT_TURN_SECONDS:
+            self._sleep(_GATHER_SECONDS)
+            started = self._monotonic()
+        events = self._awake(started) or self._poll(timeout, _EVENTS_MAX)
+        self._returned = self._monotonic()
+        waited = self._returned - started
+        self._was_short = waited < 2 * _AWAKE_SECONDS
+        self._in_a_row = self._in_a_row + 1 if waited < _STREAM_WAIT_SECONDS else 0
+        return events
+
+    def _awake(self, started: float) -> Events:
+        """What comes soon, if something did the last time."""
+        events: Events = []
+        while self._was_short and not events and self._monotonic() - started < _AWAKE_SECONDS:
+            events = self._poll(0, _EVENTS_MAX)
         return events
 
 
