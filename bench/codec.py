@@ -8,13 +8,10 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from ackwire.destinations import Kind, destination
 from ackwire.message import Message
+from ackwire.wire.openwire.dispatches import Consumer, put_dispatch
 from ackwire.wire.openwire.fast import (
     FastDecoder,
-    cut_for_dispatch,
-    dispatch_front,
-    dispatch_header,
     response_frame,
     stamp,
 )
@@ -58,10 +55,12 @@ def stamping_and_sending() -> Iterator[Figure]:
     times = [samples.TIMESTAMP_MS] * COUNT
     messages = decoded_messages()
     yield Figure("stamp sequence and time", "µs", each(stamp, messages, numbers, times))
-    header = dispatch_header(samples.CONSUMER_ID, destination(Kind.QUEUE, "bench.orders"))
+    consumer = Consumer(samples.CONSUMER_ID)
+    out: list[bytes] = []
 
     def splice(message: Message, time_ms: int) -> object:
-        return dispatch_front(header, len(message.frame)), cut_for_dispatch(message, time_ms, False)
+        out.clear()
+        return put_dispatch(out, consumer, message, time_ms, False)
 
     yield Figure("splice a dispatch", "µs", each(splice, messages, times))
     yield Figure("response", "µs", each(response_frame, numbers))

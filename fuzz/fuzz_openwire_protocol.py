@@ -13,11 +13,12 @@ with atheris.instrument_imports(include=["ackwire"]):
     from ackwire.errors import RemoteProtocolError
     from ackwire.message import Message
     from ackwire.wire.openwire.commands import ConsumerId
+    from ackwire.wire.openwire.dispatches import Consumer
     from ackwire.wire.openwire.fast import CANONICAL, Ack, stamp
     from ackwire.wire.openwire.limits import WireLimits
     from ackwire.wire.openwire.marshal import Codec
     from ackwire.wire.openwire.negotiation import Agreement, Preferences
-    from ackwire.wire.openwire.protocol import Consumer, Event, OpenWireProtocol
+    from ackwire.wire.openwire.protocol import Event, OpenWireProtocol
     from tests.helpers.compilation import attributes_of
 
 LIMITS: Final = WireLimits(frame_bytes_max=1 << 16, cache_bytes_max=1 << 16, nesting_max=16)

@@ -56,6 +56,14 @@ def fast_seeds(vector: Vector) -> dict[str, bytes]:
     return {vector.name: frame + frame}
 
 
+def slot_seeds(vector: Vector) -> dict[str, bytes]:
+    """Three times: the first fills slots, the next ones name them."""
+    if not isinstance(vector.command, commands.Message | commands.MessageAck):
+        return {}
+    sender = Codec(WireFormat(cache_size=110))
+    return {vector.name: b"".join(with_length(sender.encode(vector.command)[4:]) for _ in range(3))}
+
+
 def primitive_seeds(vector: Vector) -> dict[str, bytes]:
     command = vector.command
     seeds: dict[str, bytes] = {}
@@ -95,6 +103,7 @@ def main() -> None:
     for vector in vectors():
         write("fuzz_openwire_codec", codec_seeds(vector))
         write("fuzz_openwire_fast", fast_seeds(vector))
+        write("fuzz_openwire_slots", slot_seeds(vector))
         write("fuzz_primitives", primitive_seeds(vector))
         write("fuzz_openwire_protocol", protocol_seeds(vector))
     files = [path for path in CORPUS.rglob("*") if path.is_file()]

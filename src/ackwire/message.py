@@ -66,6 +66,7 @@ class Message:
         "properties_offset",
         "redelivery_counter",
         "sequence",
+        "tail_offset",
         "ticket",
         "timestamp",
     )
@@ -81,6 +82,7 @@ class Message:
         expiration: int,
         timestamp: int,
         properties_offset: int,
+        tail_offset: int,
         producer_count: int | None = None,
     ) -> None:
         self.frame = frame
@@ -93,6 +95,8 @@ class Message:
         self.timestamp = timestamp
         self.properties_offset = properties_offset
         """Where the encoded properties begin in the frame; 0 for none."""
+        self.tail_offset = tail_offset
+        """Where the fields behind the properties begin in the frame."""
         self.producer_count = int.from_bytes(key[-8:], signed=True) if producer_count is None else producer_count
         """Which of its producer's messages it is, as its key says, too."""
         self.group_id: str | None = None
@@ -115,6 +119,7 @@ class Message:
             expiration=self.expiration,
             timestamp=self.timestamp,
             properties_offset=self.properties_offset,
+            tail_offset=self.tail_offset,
             producer_count=self.producer_count,
         )
         twin.group_id = self.group_id

@@ -37,7 +37,8 @@ def report(target: str, output: str, artifacts: Path) -> str:
 
 
 def test_there_is_a_target_for_every_parser() -> None:
-    assert TARGETS == ["fuzz_openwire_codec", "fuzz_openwire_fast", "fuzz_openwire_protocol", "fuzz_primitives"]
+    parsers = ["openwire_codec", "openwire_fast", "openwire_protocol", "openwire_slots", "primitives"]
+    assert [f"fuzz_{parser}" for parser in parsers] == TARGETS
 
 
 @pytest.mark.timeout(180)

@@ -12,8 +12,9 @@ from ackwire.clock import Clock
 from ackwire.config import Settings
 from ackwire.message import Message
 from ackwire.server.adapters.openwire import OpenWireAdapter
+from ackwire.wire.openwire.dispatches import Consumer
 from ackwire.wire.openwire.negotiation import Agreement, Preferences
-from ackwire.wire.openwire.protocol import Consumer, OpenWireProtocol
+from ackwire.wire.openwire.protocol import OpenWireProtocol
 from tests.simulation.audit import Violation
 
 

@@ -23,9 +23,9 @@ from ackwire.message import Message
 from ackwire.policy import DestinationPolicy, Policies
 from ackwire.store.contract import Store
 from ackwire.store.memory import MemoryStore
+from ackwire.wire.openwire.dispatches import Consumer as WireConsumer
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.negotiation import Preferences
-from ackwire.wire.openwire.protocol import Consumer as WireConsumer
 from tests.helpers.paging_store import FakeSpill, PagingStore
 from tests.helpers.recorded_audit import RecordedAudit
 from tests.simulation.audit import Violation, audit

@@ -40,6 +40,7 @@ from tests.helpers.processes import RunningBroker, running_broker
 pytestmark = pytest.mark.system
 
 HANDSHAKE_FRAME_BYTES_MAX = 64 * 1024
+CACHE_SIZE = 256
 EVERYTHING = "wireFormat.tightEncodingEnabled=true&wireFormat.cacheEnabled=true&wireFormat.stackTraceEnabled=true"
 TCP, TIGHT, AUTO, SSL, AUTO_SSL, UNSIZED, LIMITED = range(7)
 LISTENERS = {
@@ -142,7 +143,7 @@ def test_every_version_encoding_and_cache_works(stage: Scene, version: int, tigh
     wants = Preferences(version=version, tight=tight, cache=cache, stack_traces=True, inactivity_ms=0)
     with OpenWireClient.connect(stage.broker.ports[TIGHT], wants) as client:
         agreement = client.handshake()
-        assert agreement.wire_format == WireFormat(version, tight, 1024 if cache else None, stack_traces=True)
+        assert agreement.wire_format == WireFormat(version, tight, CACHE_SIZE if cache else None, stack_traces=True)
         client.login()
         assert_works(client)
         client.log_out()
@@ -150,10 +151,10 @@ def test_every_version_encoding_and_cache_works(stage: Scene, version: int, tigh
 
 
 @pytest.mark.parametrize("tight", [False, True], ids=["loose", "tight"])
-def test_default_listener_speaks_loose_without_cache_whatever_the_client_offers(stage: Scene, tight: bool) -> None:
+def test_default_listener_speaks_loose_with_a_cache_whatever_else_the_client_offers(stage: Scene, tight: bool) -> None:
     wants = Preferences(tight=tight, cache=True, stack_traces=True, inactivity_ms=0)
     with OpenWireClient.connect(stage.port, wants) as client:
-        assert client.handshake().wire_format == WireFormat()
+        assert client.handshake().wire_format == WireFormat(cache_size=CACHE_SIZE)
         client.login()
         assert_works(client)
 

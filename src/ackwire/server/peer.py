@@ -35,6 +35,10 @@ from ackwire.wire.openwire.protocol import OpenWireProtocol
 _CLOSE_TIMEOUT_SECONDS: Final = 5.0
 """How long a closing peer may take to read its last bytes."""
 
+_CACHE_SLOTS: Final = 256
+"""Of a connection's marshalling cache, unless its listener says otherwise. Most use a dozen; who opens a producer for
+every message fills all of them, and they stay."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -386,6 +390,8 @@ def _preferences(uri: ListenerUri, settings: Settings) -> Preferences:
     """What the settings say, with what the listener's URI says in its place."""
     connection, asked = settings.connection, uri.wire_format
     from_settings = Preferences(
+        cache=True,
+        cache_size=_CACHE_SLOTS,
         frame_bytes_max=settings.wire.frame_bytes_max,
         inactivity_ms=round(connection.max_inactivity_duration_seconds * 1000),
         inactivity_initial_delay_ms=round(connection.max_inactivity_initial_delay_seconds * 1000),

@@ -380,6 +380,7 @@ def numbered(sequence: int) -> Message:
         expiration=0,
         timestamp=0,
         properties_offset=0,
+        tail_offset=0,
     )
     message.sequence = sequence
     return message

@@ -433,6 +433,7 @@ class _Shape:
             expiration=self._expiration,
             timestamp=self._timestamp,
             properties_offset=offset,
+            tail_offset=len(frame) - len(self._end),
             producer_count=sequence,
         )
         message.group_id = self._group_id

@@ -71,6 +71,7 @@ class Telling:
             expiration=0,
             timestamp=self.timestamp,
             properties_offset=0,
+            tail_offset=0,
         )
         message.sequence = self.sequence
         message.redelivery_counter = self.redeliveries

@@ -233,8 +233,8 @@ def test_listener_without_options_offers_the_settings_and_the_fast_path(stage: D
     assert version == 12
     expected = {
         "TightEncodingEnabled": False,
-        "CacheEnabled": False,
-        "CacheSize": 1024,
+        "CacheEnabled": True,
+        "CacheSize": 256,
         "StackTraceEnabled": False,
         "TcpNoDelayEnabled": True,
         "SizePrefixDisabled": False,
@@ -263,7 +263,7 @@ def test_settings_change_what_every_listener_offers(stage: Director) -> None:
     ("option", "key", "value"),
     [
         ("wireFormat.tightEncodingEnabled=true", "TightEncodingEnabled", True),
-        ("wireFormat.cacheEnabled=true", "CacheEnabled", True),
+        ("wireFormat.cacheEnabled=false", "CacheEnabled", False),
         ("wireFormat.cacheSize=200", "CacheSize", 200),
         ("wireFormat.cacheSize=0", "CacheSize", 0),
         ("wireFormat.stackTraceEnabled=true", "StackTraceEnabled", True),

@@ -34,9 +34,10 @@ from ackwire.errors import (
 )
 from ackwire.message import Message
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.dispatches import Consumer
 from ackwire.wire.openwire.fast import Ack, destination_from_wire, message_key, producer_key, window_bytes
 from ackwire.wire.openwire.negotiation import Agreement
-from ackwire.wire.openwire.protocol import Consumer, Event, OpenWireProtocol, Undeliverable
+from ackwire.wire.openwire.protocol import Event, OpenWireProtocol, Undeliverable
 from ackwire.wire.openwire.structures import Structure, Throwable
 
 _JAVA_CLASSES: Final[tuple[tuple[type[AckwireError], str], ...]] = (

@@ -11,7 +11,7 @@ from typing import Final
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.incoming import DISPATCH_TYPE, DispatchDecoder, dispatch_from
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
-from ackwire.wire.openwire.marshal import NULL_TYPE
+from ackwire.wire.openwire.marshal import NULL_TYPE, WireFormat
 from ackwire.wire.openwire.negotiation import Preferences
 from ackwire.wire.openwire.outgoing import AckTemplate, OutgoingMessage
 from ackwire.wire.openwire.protocol import HANDSHAKE_FRAME_BYTES_MAX, Event, OpenWireProtocol
@@ -48,6 +48,10 @@ class ClientProtocol(OpenWireProtocol):
             elif frame != b"\0":  # the null command says nothing
                 yield self._event_in(frame)
         self._finished = False
+
+    def _has_short_ways(self, wire_format: WireFormat) -> bool:
+        """Those of a client know no slots."""
+        return wire_format.cache_size is None and super()._has_short_ways(wire_format)
 
     def _event_for(self, command: Structure | None) -> Event:
         event = super()._event_for(command)

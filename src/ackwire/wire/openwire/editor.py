@@ -548,7 +548,7 @@ def _spliced(message: Message, route: _Route) -> Message:
             frame[rest_at:],
         )
     )
-    offset = message.properties_offset
+    offset, longer_by = message.properties_offset, len(copied) - len(frame)
     copy = Message(
         frame=copied,
         key=message.key,
@@ -557,7 +557,8 @@ def _spliced(message: Message, route: _Route) -> Message:
         priority=message.priority,
         expiration=message.expiration,
         timestamp=message.timestamp,
-        properties_offset=offset + len(copied) - len(frame) if offset else 0,
+        properties_offset=offset + longer_by if offset else 0,
+        tail_offset=message.tail_offset + longer_by,
     )
     copy.group_id = message.group_id
     copy.group_sequence = message.group_sequence

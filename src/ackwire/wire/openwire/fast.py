@@ -1,9 +1,9 @@
-"""The fast path: messages, acks, dispatches and responses in loose encoding, version 10 or later, without cache.
+"""The fast path: messages, acks and responses in loose encoding, version 10 or later, without cache.
 
 How it works. A producer's frame begins with bytes that repeat (producer id, destination, transaction, message id up to
 its count): an `Origin` holds them, and one comparison recognises them. The fields behind them have fixed places as long
-as the optional ones are absent, and are read there; the end of the frame is compared with the usual one. A dispatch is
-the consumer's header, the frame, and a short tail: spliced, never encoded again.
+as the optional ones are absent, and are read there; the end of the frame is compared with the usual one.
+`dispatches.py` sends what was received here; `slots.py` stands in front of it where the peers agreed on a cache.
 
 What makes it safe: every shortcut accepts only frames that the plain codec (`marshal.py`) accepts too, and anything
 unusual is handed to the plain codec, which has the last word. `tests/model/test_fast_agrees_with_plain.py` holds the
@@ -39,11 +39,8 @@ ACK_TYPE: Final = 22
 _MESSAGE_OVERHEAD_BYTES: Final = 1024
 """What ActiveMQ's client adds to the size of body and properties when it counts a message."""
 
-_FIELDS_AT: Final = 6
+FIELDS_AT: Final = 6
 """Where the fields begin: behind type id, command id and response flag."""
-
-_CUT_BYTES_MAX: Final = 1024 * 1024
-"""Bytes of a message that is remembered, as it was cut, for the next consumer."""
 
 _PREFIX_BYTES_MAX: Final = 2048
 _ORIGINS_MAX: Final = 256
@@ -67,16 +64,14 @@ _AFTER_CORRELATION: Final = Struct(">Bqb")
 # data structure?, target consumer?, compressed, redelivery counter, broker path?, arrival, user id?, received by
 # bridge, droppable, cluster?, broker in time, broker out time, group first for consumer
 _TAIL: Final = Struct(">BBBiBqBBBBqqB")
-_TAIL_BYTES: Final = _TAIL.size
-_FRESH_TAIL: Final = bytes(_TAIL_BYTES)
-_OUT_TIME_FROM_END: Final = 9
+TAIL_BYTES: Final = _TAIL.size
+_FRESH_TAIL: Final = bytes(TAIL_BYTES)
+OUT_TIME_FROM_END: Final = 9
 _IN_TIME_FROM_END: Final = 17
-_DISPATCH_TAIL: Final = Struct(">q?i")
 _RESPONSE: Final = Struct(">IBiBi")
 
 _UINT: Final = Struct(">I")
 _INT: Final = Struct(">i")
-_INT_BYTES: Final = 4
 _USHORT: Final = Struct(">H")
 _LONG: Final = Struct(">q")
 
@@ -223,12 +218,17 @@ class FastDecoder:
     def message(self, frame: bytes) -> Message:
         """The message in *frame*; raises `RemoteProtocolError` for anything that is not one."""
         origin = self._origin
-        if origin is None or len(frame) < origin.id_end or frame[_FIELDS_AT : origin.id_end - 8] != origin.prefix:
-            origin = self._origin_of(frame)
+        if origin is None or len(frame) < origin.id_end or frame[FIELDS_AT : origin.id_end - 8] != origin.prefix:
+            origin = self.origin_of(frame)
+        message = self.usual(frame, origin)
+        return self._message_by_plain_codec(frame, origin) if message is None else message
+
+    def usual(self, frame: bytes, origin: Origin) -> Message | None:
+        """The message in *frame*, which begins as *origin* says; None if it has rare fields, or is none."""
         at = origin.id_end
         if frame[0] == BLOB_TYPE or len(frame) < at + _CONTENT_AT:
-            return self._message_by_plain_codec(frame, origin)
-        options = _long_at(frame, at + _OPTIONS_AT)
+            return None
+        options = long_at(frame, at + _OPTIONS_AT)
         if options >> 8 or frame[at + _REPLY_TO_AT] or frame[at + _TYPE_AT] or frame[at + _HAS_CONTENT_AT] != 1:
             return self._message_with_options(frame, origin)
         return self._finish(
@@ -237,8 +237,8 @@ class FastDecoder:
             at + _CONTENT_AT + _uint_at(frame, at + _CONTENT_LENGTH_AT),
             persistent=options != 0,
             priority=_byte_at(frame, at + _PRIORITY_AT),
-            expiration=_long_at(frame, at + _EXPIRATION_AT),
-            timestamp=_long_at(frame, at + _TIMESTAMP_AT),
+            expiration=long_at(frame, at + _EXPIRATION_AT),
+            timestamp=long_at(frame, at + _TIMESTAMP_AT),
         )
 
     def _finish(
@@ -251,25 +251,25 @@ class FastDecoder:
         priority: int,
         expiration: int,
         timestamp: int,
-    ) -> Message:
+    ) -> Message | None:
         """Check what follows the body, and make the message."""
         properties_offset = 0
         if position >= len(frame):
-            return self._message_by_plain_codec(frame, origin)
+            return None
         if not frame[position]:
             position += 1
         elif position + 5 > len(frame):
-            return self._message_by_plain_codec(frame, origin)
+            return None
         else:
             properties_offset = position + 5
             position = properties_offset + _uint_at(frame, position + 1)
-        if len(frame) - position != _TAIL_BYTES:
-            return self._message_by_plain_codec(frame, origin)
+        if len(frame) - position != TAIL_BYTES:
+            return None
         redelivery_counter = 0
         if not frame.endswith(_FRESH_TAIL):
             tail = _TAIL.unpack_from(frame, position)
             if tail[0] or tail[1] or tail[4] or tail[6] or tail[9]:
-                return self._message_by_plain_codec(frame, origin)
+                return None
             redelivery_counter = tail[3]
         message = Message(
             frame=frame,
@@ -280,28 +280,29 @@ class FastDecoder:
             expiration=expiration,
             timestamp=timestamp,
             properties_offset=properties_offset,
-            producer_count=_long_at(frame, origin.id_end - 8),
+            tail_offset=position,
+            producer_count=long_at(frame, origin.id_end - 8),
         )
         message.redelivery_counter = redelivery_counter
         return message
 
-    def _message_with_options(self, frame: bytes, origin: Origin) -> Message:
+    def _message_with_options(self, frame: bytes, origin: Origin) -> Message | None:
         """Group, correlation id, reply-to and type are common too: walk over them."""
         position = origin.id_end - 8 + _UNTIL_GROUP
         if frame[position - 1]:  # original transaction
-            return self._message_by_plain_codec(frame, origin)
+            return None
         try:
-            group_end = _after_string(frame, position)
+            group_end = after_string(frame, position)
             group_id = decode_modified_utf8(frame[position + 3 : group_end]) if frame[position] else None
             group_sequence = _INT.unpack_from(frame, group_end)[0]
-            position = _after_string(frame, group_end + 4)
+            position = after_string(frame, group_end + 4)
             persistent, expiration, priority = _AFTER_CORRELATION.unpack_from(frame, position)
-            position = _after_destination(frame, position + _AFTER_CORRELATION.size)
+            position = after_destination(frame, position + _AFTER_CORRELATION.size)
             timestamp = _LONG.unpack_from(frame, position)[0]
-            position = _after_string(frame, position + 8)
+            position = after_string(frame, position + 8)
             position += 5 + _UINT.unpack_from(frame, position + 1)[0] if frame[position] else 1
-        except (_Unusual, StructError, IndexError):
-            return self._message_by_plain_codec(frame, origin)
+        except (Unusual, StructError, IndexError):
+            return None
         message = self._finish(
             frame,
             origin,
@@ -311,16 +312,19 @@ class FastDecoder:
             expiration=expiration,
             timestamp=timestamp,
         )
-        message.group_id = group_id
-        message.group_sequence = group_sequence
+        if message is not None:
+            message.group_id = group_id
+            message.group_sequence = group_sequence
         return message
 
     def _message_by_plain_codec(self, frame: bytes, origin: Origin) -> Message:
         """Read every field the plain way, noting where the properties stand."""
         reader = LooseReader(frame, CANONICAL, self._limits, None)
         command = REGISTRY[frame[0]]()
-        properties_offset = 0
+        properties_offset = tail_offset = 0
         for field in fields_of(type(command)):
+            if field.name == "data_structure":
+                tail_offset = reader.position
             value = reader.read(field)
             setattr(command, field.name, value)
             if field.name == "marshalled_properties" and value is not None:
@@ -337,16 +341,17 @@ class FastDecoder:
             expiration=command.expiration,
             timestamp=command.timestamp,
             properties_offset=properties_offset,
+            tail_offset=tail_offset,
         )
         message.group_id = command.group_id
         message.group_sequence = command.group_sequence
         message.redelivery_counter = command.redelivery_counter
         return message
 
-    def _origin_of(self, frame: bytes) -> Origin:
+    def origin_of(self, frame: bytes) -> Origin:
         """The origin whose bytes *frame* begins with: one we know, or a new one."""
         end = _prefix_end(frame)
-        origin = self._origins.get(frame[_FIELDS_AT:end]) if end else None
+        origin = self._origins.get(frame[FIELDS_AT:end]) if end else None
         if origin is None:
             origin = self._learn_origin(frame)
         self._origin = origin
@@ -354,7 +359,7 @@ class FastDecoder:
 
     def _learn_origin(self, frame: bytes) -> Origin:
         reader = LooseReader(frame, CANONICAL, self._limits, None)
-        reader.position = _FIELDS_AT
+        reader.position = FIELDS_AT
         producer_id, target, transaction_id, _original = (reader.read_cached(f) for f in _PREFIX_FIELDS[:4])
         if not reader.read_flag() or frame[reader.position : reader.position + 1] != b"\x6e":
             raise RemoteProtocolError("a message without a message id")
@@ -363,7 +368,7 @@ class FastDecoder:
         id_producer = reader.read_cached(_ID_FIELDS["producer_id"])
         if id_producer is None or producer_id is None:
             raise RemoteProtocolError("a message without a producer id")
-        prefix = frame[_FIELDS_AT : reader.position]
+        prefix = frame[FIELDS_AT : reader.position]
         try:
             where = destination_from_wire(cast("commands.ActiveMQDestination | None", target), self._make_destination)
         except InvalidDestination as error:
@@ -387,8 +392,8 @@ class FastDecoder:
     def ack(self, frame: bytes) -> Ack | commands.MessageAck:
         """The ack in *frame*: an `Ack`, or the whole structure if it belongs to a transaction or has a cause."""
         consumer_id = self._ack_consumer
-        position = _FIELDS_AT + len(self._ack_prefix)
-        if consumer_id is None or len(frame) <= position or frame[_FIELDS_AT:position] != self._ack_prefix:
+        position = FIELDS_AT + len(self._ack_prefix)
+        if consumer_id is None or len(frame) <= position or frame[FIELDS_AT:position] != self._ack_prefix:
             return self._learn_ack(frame)
         # The usual ack: two ids of the producer that the last ack named too.
         known = self._ack_id_prefix
@@ -402,13 +407,13 @@ class FastDecoder:
             and not frame[last_count + 20]
         ):
             return Ack(
-                _int_at(frame, 1),
+                int_at(frame, 1),
                 frame[5] != 0,
                 consumer_id,
                 frame[position],
                 frame[position + 4 : first_count + 8],
                 frame[first_count + 19 : last_count + 8],
-                _int_at(frame, last_count + 16),
+                int_at(frame, last_count + 16),
             )
         try:
             ack_type = frame[position]
@@ -426,7 +431,7 @@ class FastDecoder:
                 frame[last_start : last_end - 8],
                 _INT.unpack_from(frame, last_end)[0],
             )
-        except (_Unusual, StructError, IndexError):
+        except (Unusual, StructError, IndexError):
             return self._learn_ack(frame)
 
     def _learn_ack(self, frame: bytes) -> Ack | commands.MessageAck:
@@ -439,14 +444,14 @@ class FastDecoder:
 
     def _remember_ack_prefix(self, frame: bytes, consumer_id: commands.ConsumerId) -> None:
         reader = LooseReader(frame, CANONICAL, self._limits, None)
-        reader.position = _FIELDS_AT
+        reader.position = FIELDS_AT
         for field in fields_of(commands.MessageAck)[2:5]:
             reader.read_cached(field)
         self._ack_consumer = consumer_id
-        self._ack_prefix = frame[_FIELDS_AT : reader.position]
+        self._ack_prefix = frame[FIELDS_AT : reader.position]
 
 
-class _Unusual(Exception):
+class Unusual(Exception):
     """Not what the shortcut knows: the plain codec decides."""
 
 
@@ -457,13 +462,13 @@ def _uint_at(frame: bytes, at: int) -> int:
     return frame[at] << 24 | frame[at + 1] << 16 | frame[at + 2] << 8 | frame[at + 3]
 
 
-def _int_at(frame: bytes, at: int) -> int:
+def int_at(frame: bytes, at: int) -> int:
     value = _uint_at(frame, at)
     return value - (1 << 32) if value >> 31 else value
 
 
-def _long_at(frame: bytes, at: int) -> int:
-    return _int_at(frame, at) << 32 | _uint_at(frame, at + 4)
+def long_at(frame: bytes, at: int) -> int:
+    return int_at(frame, at) << 32 | _uint_at(frame, at + 4)
 
 
 def _byte_at(frame: bytes, at: int) -> int:
@@ -471,39 +476,39 @@ def _byte_at(frame: bytes, at: int) -> int:
     return value - (1 << 8) if value >> 7 else value
 
 
-def _after_string(frame: bytes, position: int) -> int:
+def after_string(frame: bytes, position: int) -> int:
     if not frame[position]:
         return position + 1
     end: int = position + 3 + _USHORT.unpack_from(frame, position + 1)[0]
     text = frame[position + 3 : end]
     if len(text) > STRING_BYTES_MAX // 2:
-        raise _Unusual
+        raise Unusual
     if not text.isascii():
         try:
             decode_modified_utf8(text)
         except RemoteProtocolError:
-            raise _Unusual from None
+            raise Unusual from None
     return end
 
 
-def _after_destination(frame: bytes, position: int) -> int:
+def after_destination(frame: bytes, position: int) -> int:
     if not frame[position]:
         return position + 1
     if not 100 <= frame[position + 1] <= 103:
-        raise _Unusual
-    return _after_string(frame, position + 2)
+        raise Unusual
+    return after_string(frame, position + 2)
 
 
 def _id_span(frame: bytes, position: int) -> tuple[int, int]:
     """Start of the key and end of the message id that begins at *position*."""
     # present, MessageId, no text view, producer present, ProducerId, connection present
     if frame[position : position + 6] != b"\x01\x6e\x00\x01\x7b\x01":
-        raise _Unusual
+        raise Unusual
     length: int = _USHORT.unpack_from(frame, position + 6)[0]
     start = position + 8
     text = frame[start : start + length]
     if not text.isascii() or b"\0" in text:  # in a key, NUL stands in Java's form
-        raise _Unusual
+        raise Unusual
     return position + 3, start + length + 32
 
 
@@ -513,27 +518,38 @@ def _prefix_end(frame: bytes) -> int:
     Used to find a known origin only, so it needs no checks of its own: a known prefix was checked when it was learned.
     """
     try:
-        position = _after_producer(frame, _FIELDS_AT)
-        position = _after_destination(frame, position)
-        if frame[position]:
-            if frame[position : position + 2] != b"\x01\x6f" or frame[position + 10 : position + 13] != b"\x01\x78\x01":
-                return 0
-            position += 15 + int(_USHORT.unpack_from(frame, position + 13)[0])
-        else:
-            position += 1
-        position = _after_destination(frame, position)
+        position = after_producer(frame, FIELDS_AT)
+        position = after_destination(frame, position)
+        position = after_transaction(frame, position)
+        position = after_destination(frame, position)
         if frame[position : position + 3] != b"\x01\x6e\x00":
             return 0
-        return _after_producer(frame, position + 3)
-    except (_Unusual, StructError, IndexError):
+        return after_producer(frame, position + 3)
+    except (Unusual, StructError, IndexError):
         return 0
 
 
-def _after_producer(frame: bytes, position: int) -> int:
+def after_producer(frame: bytes, position: int) -> int:
     if frame[position : position + 3] != b"\x01\x7b\x01":
-        raise _Unusual
+        raise Unusual
     end: int = position + 21 + _USHORT.unpack_from(frame, position + 3)[0]
     return end
+
+
+def after_transaction(frame: bytes, position: int) -> int:
+    if not frame[position]:
+        return position + 1
+    head = frame[position : position + 2]
+    if head == b"\x01\x70":  # XA: format id and two strings of bytes
+        return _after_bytes(frame, _after_bytes(frame, position + 6))
+    if head != b"\x01\x6f" or frame[position + 10 : position + 13] != b"\x01\x78\x01":
+        raise Unusual
+    end: int = position + 15 + _USHORT.unpack_from(frame, position + 13)[0]
+    return end
+
+
+def _after_bytes(frame: bytes, position: int) -> int:
+    return position + 5 + _uint_at(frame, position + 1) if frame[position] else position + 1
 
 
 def window_bytes(message: Message) -> tuple[commands.ProducerId | None, int]:
@@ -544,22 +560,18 @@ def window_bytes(message: Message) -> tuple[commands.ProducerId | None, int]:
     return command.producer_id, size
 
 
-# ---- stamping and dispatching ----------------------------------------------------------------------------------
+# ---- stamping and answering ------------------------------------------------------------------------------------
 
 
 @final
 class _Last:
-    """What was written last, in tuples that change as a whole, so that brokers in several threads may share this."""
+    """What was written last, in a tuple that changes as a whole, so that brokers in several threads may share this."""
 
-    __slots__ = ("cut", "tail", "time")
+    __slots__ = ("time",)
 
     def __init__(self) -> None:
         self.time = (0, bytes(8))
         """When a message came in, in milliseconds and in bytes; many come in the same one."""
-        self.cut = (b"", b"")
-        """A frame, and what of it a dispatch begins with: a message that many get is cut once."""
-        self.tail = (0, False, 0, _DISPATCH_TAIL.pack(0, False, 0))
-        """Time, whether it is the first of its group, redeliveries; and the bytes that say so: often the same."""
 
 
 _LAST: Final = _Last()
@@ -570,14 +582,14 @@ def stamp(message: Message, sequence: int, in_time_ms: int) -> None:
     message.sequence = sequence
     frame = message.frame
     id_end = message.origin.id_end
-    end = len(frame) if frame[0] != BLOB_TYPE else _end_of_common_fields(frame)
+    end = len(frame) if frame[0] != BLOB_TYPE else end_of_common_fields(frame)
     message.frame = b"".join(
         (
             frame[:id_end],
             sequence.to_bytes(8, "big"),
             frame[id_end + 8 : end - _IN_TIME_FROM_END],
             _time_bytes(in_time_ms),
-            frame[end - _OUT_TIME_FROM_END :],
+            frame[end - OUT_TIME_FROM_END :],
         )
     )
 
@@ -598,47 +610,12 @@ def _time_bytes(time_ms: int) -> bytes:
     return written
 
 
-def _end_of_common_fields(frame: bytes) -> int:
+def end_of_common_fields(frame: bytes) -> int:
     """Where the fields that every message has end; only a blob message has more."""
     reader = LooseReader(frame, CANONICAL, DEFAULT_LIMITS, None)
     for field in fields_of(commands.Message):
         reader.read(field)
     return reader.position
-
-
-def dispatch_header(consumer_id: commands.ConsumerId, target: Destination) -> bytes:
-    """What stands in front of every message for this consumer from this destination."""
-    dispatch = commands.MessageDispatch(consumer_id=consumer_id, destination=destination_to_wire(target))
-    # Without the size in front, the "no message" flag and the redelivery counter behind.
-    return _PLAIN.encode(dispatch)[_UINT.size : -5] + b"\x01"
-
-
-def dispatch_front(header: bytes, frame_bytes: int) -> bytes:
-    """A dispatch of a frame of that size up to the message."""
-    return (len(header) + frame_bytes + _INT_BYTES).to_bytes(4, "big") + header
-
-
-def cut_for_dispatch(message: Message, out_time_ms: int, group_first: bool) -> tuple[bytes, bytes]:
-    """What follows `dispatch_front`, in two pieces."""
-    frame = message.frame
-    tail = _dispatch_tail(out_time_ms, group_first, message.redelivery_counter)
-    if frame[0] == BLOB_TYPE:
-        end = _end_of_common_fields(frame)
-        return frame[: end - _OUT_TIME_FROM_END], tail[:-_INT_BYTES] + frame[end:] + tail[-_INT_BYTES:]
-    last_frame, body = _LAST.cut
-    if frame is not last_frame:
-        body = frame[:-_OUT_TIME_FROM_END]
-        if len(frame) <= _CUT_BYTES_MAX:
-            _LAST.cut = (frame, body)
-    return body, tail
-
-
-def _dispatch_tail(out_time_ms: int, group_first: bool, redelivery_counter: int) -> bytes:
-    last_time_ms, last_group_first, last_redelivery_counter, tail = _LAST.tail
-    if out_time_ms != last_time_ms or group_first != last_group_first or redelivery_counter != last_redelivery_counter:
-        tail = _DISPATCH_TAIL.pack(out_time_ms, group_first, redelivery_counter)
-        _LAST.tail = (out_time_ms, group_first, redelivery_counter, tail)
-    return tail
 
 
 def response_frame(correlation_id: int) -> bytes:

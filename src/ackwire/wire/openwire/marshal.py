@@ -66,17 +66,17 @@ class Truncated(RemoteProtocolError):
 class Codec:
     """Encodes and decodes frames in one wire format; keeps the two caches of the connection."""
 
-    __slots__ = ("_in_cache", "_limits", "_out_cache", "wire_format")
+    __slots__ = ("_limits", "receive_cache", "send_cache", "wire_format")
 
     def __init__(self, wire_format: WireFormat, limits: WireLimits = DEFAULT_LIMITS) -> None:
         self.wire_format = wire_format
         self._limits = limits
-        self._in_cache: ReceiveCache | None = None
-        self._out_cache: SendCache | None = None
+        self.receive_cache: ReceiveCache | None = None
+        self.send_cache: SendCache | None = None
         if wire_format.cache_size is not None:
             slots = slot_count(wire_format.cache_size)
-            self._in_cache = ReceiveCache(slots, limits)
-            self._out_cache = SendCache(slots)
+            self.receive_cache = ReceiveCache(slots, limits)
+            self.send_cache = SendCache(slots)
 
     def encode(self, command: Structure | None) -> bytes:
         """The frame for *command*, size prefix included where one was negotiated."""
@@ -86,16 +86,16 @@ class Codec:
     def _encode_body(self, command: Structure | None) -> bytes:
         if command is None:
             return bytes((NULL_TYPE,))
-        if self._out_cache is not None:
-            self._out_cache.make_room()
+        if self.send_cache is not None:
+            self.send_cache.make_room()
         writer_class = TightWriter if self.wire_format.tight else LooseWriter
-        writer = writer_class(self.wire_format, self._out_cache)
+        writer = writer_class(self.wire_format, self.send_cache)
         try:
             write_structure(writer, command)
             return bytes((command.TYPE_ID,)) + writer.finish()
         except BaseException:
-            if self._out_cache is not None:
-                self._out_cache.roll_back()
+            if self.send_cache is not None:
+                self.send_cache.roll_back()
             raise
 
     def decode(self, frame: bytes) -> Structure | None:
@@ -112,15 +112,15 @@ class Codec:
         if data[0] == NULL_TYPE:
             return None, 1
         reader_class = TightReader if self.wire_format.tight else LooseReader
-        reader = reader_class(data, self.wire_format, self._limits, self._in_cache)
+        reader = reader_class(data, self.wire_format, self._limits, self.receive_cache)
         try:
             command = read_structure(reader, data[0])
         except BaseException:
-            if self._in_cache is not None:
-                self._in_cache.roll_back()
+            if self.receive_cache is not None:
+                self.receive_cache.roll_back()
             raise
-        if self._in_cache is not None:
-            self._in_cache.commit()
+        if self.receive_cache is not None:
+            self.receive_cache.commit()
         return command, reader.position
 
 

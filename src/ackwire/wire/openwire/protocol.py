@@ -10,20 +10,21 @@ speak what was agreed. Events are
 * `Dispatch` and `EndOfMessages` for a MessageDispatch, on a client's side only (`client_protocol.py`);
 * every other command as its structure.
 
-Loose encoding, version 10 or later, without cache takes the fast path; everything else goes through the plain codec.
+Loose encoding, version 10 or later, takes the fast path, with a cache or without; everything else goes through the
+plain codec.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final, final
+from typing import Final
 
 from ackwire.compilation import mypyc_attr
-from ackwire.destinations import Destination
 from ackwire.errors import InvalidDestination, RemoteProtocolError
 from ackwire.message import Message
 from ackwire.wire.buffer import FrameBuffer
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.dispatches import Consumer, SlotWriter, put_dispatch
 from ackwire.wire.openwire.fast import (
     ACK_TYPE,
     CANONICAL,
@@ -35,15 +36,13 @@ from ackwire.wire.openwire.fast import (
     FastDecoder,
     UnusableDestination,
     ack_from,
-    cut_for_dispatch,
-    dispatch_front,
-    dispatch_header,
     response_frame,
 )
 from ackwire.wire.openwire.incoming import Dispatch, EndOfMessages
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import NULL_TYPE, Codec, Truncated, WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, negotiate, offer
+from ackwire.wire.openwire.slots import SlotReader
 from ackwire.wire.openwire.structures import Structure
 
 
@@ -65,32 +64,6 @@ _SIZE_PREFIX_BYTES: Final = 4
 _COMMAND_ID: Final = Struct(">i")
 
 
-@final
-class Consumer:
-    """The wire's end of a subscription: what stands in front of each dispatch to it."""
-
-    __slots__ = ("_frame_bytes", "_front", "_headers", "_target", "consumer_id")
-
-    def __init__(self, consumer_id: commands.ConsumerId) -> None:
-        self.consumer_id = consumer_id
-        self._headers: dict[Destination, bytes] = {}
-        # Of the last message: the next one often comes from there too, and has the same size.
-        self._target: Destination | None = None
-        self._frame_bytes = 0
-        self._front = b""
-
-    def front(self, target: Destination, frame_bytes: int) -> bytes:
-        """What precedes a message of that size from *target*."""
-        if target is not self._target or frame_bytes != self._frame_bytes:
-            header = self._headers.get(target)
-            if header is None:
-                header = self._headers[target] = dispatch_header(self.consumer_id, target)
-            self._front = dispatch_front(header, frame_bytes)
-            self._target = target
-            self._frame_bytes = frame_bytes
-        return self._front
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)  # the simulation watches one
 class OpenWireProtocol:
     """Implements `WireProtocol` for OpenWire 1 to 12, for either side of a connection."""
@@ -109,6 +82,8 @@ class OpenWireProtocol:
         self._canonical = Codec(CANONICAL, limits)
         self._fast_decoder = FastDecoder(limits)
         self._is_fast = False
+        self._slot_reader: SlotReader | None = None
+        self._slot_writer: SlotWriter | None = None
         self._finished = False
         self._out: list[bytes] = []
         self.waiting_bytes = 0
@@ -153,11 +128,11 @@ class OpenWireProtocol:
     def _fast_events(self) -> Iterator[Event]:
         """As `_plain_events` would yield them, with a short way for what flows all day."""
         self._finished = True
-        buffer, decoder = self._buffer, self._fast_decoder
+        buffer = self._buffer
         while (frame := buffer.next_frame(self._frame_bytes_max)) is not None:
             kind = frame[0] if frame else NULL_TYPE
             if kind == ACK_TYPE:
-                yield decoder.ack(frame)
+                yield self._ack(frame)
             elif FIRST_MESSAGE_TYPE <= kind <= LAST_MESSAGE_TYPE:
                 yield self._message(frame)
             elif frame != b"\0":  # the null command says nothing
@@ -180,7 +155,7 @@ class OpenWireProtocol:
         if frame[0] in MESSAGE_TYPES:
             return self._message(frame)
         if frame[0] == ACK_TYPE:
-            return self._fast_decoder.ack(frame)
+            return self._ack(frame)
         return self._event_for(self._codec.decode(frame))
 
     def _next_unsized_event(self) -> Event | None:
@@ -203,14 +178,27 @@ class OpenWireProtocol:
             return self._agree(command)
         if isinstance(command, commands.Message):
             # Encoded again in canonical form: versions, encodings and caches end here.
-            return self._message(self._canonical.encode(command)[_SIZE_PREFIX_BYTES:])
+            return self._canonical_message(self._canonical.encode(command)[_SIZE_PREFIX_BYTES:])
         if isinstance(command, commands.MessageAck):
             return ack_from(command)
         if command is None or isinstance(command, commands.WireFormatInfo):
             raise RemoteProtocolError(f"{type(command).__name__} has no place after the handshake")
         return command
 
-    def _message(self, frame: bytes) -> Message | Undeliverable:
+    def _message(self, frame: bytes) -> Event:
+        """A message as it comes on the fast path."""
+        if self._slot_reader is None:
+            return self._canonical_message(frame)
+        message = self._slot_reader.message(frame)
+        return self._event_for(self._codec.decode(frame)) if message is None else message
+
+    def _ack(self, frame: bytes) -> Event:
+        if self._slot_reader is None:
+            return self._fast_decoder.ack(frame)
+        ack = self._slot_reader.ack(frame)
+        return self._event_for(self._codec.decode(frame)) if ack is None else ack
+
+    def _canonical_message(self, frame: bytes) -> Message | Undeliverable:
         try:
             return self._fast_decoder.message(frame)
         except UnusableDestination as unusable:
@@ -222,14 +210,20 @@ class OpenWireProtocol:
         self.agreement = negotiate(self._wants, command)
         wire_format = self.agreement.wire_format
         self._codec = Codec(wire_format, self._limits)
-        self._is_fast = (
+        self._is_fast = self._has_short_ways(wire_format)
+        if self._is_fast and self._codec.receive_cache is not None and self._codec.send_cache is not None:
+            self._slot_reader = SlotReader(self._codec.receive_cache, self._fast_decoder)
+            self._slot_writer = SlotWriter(self._codec.send_cache)
+        return self.agreement
+
+    def _has_short_ways(self, wire_format: WireFormat) -> bool:
+        """For messages, acks and dispatches."""
+        return (
             wire_format.version >= FAST_VERSION_MIN
             and not wire_format.tight
-            and wire_format.cache_size is None
             and wire_format.size_prefix
             and not wire_format.stack_traces
         )
-        return self.agreement
 
     # ---- sending -----------------------------------------------------------------------------------------------
 
@@ -246,16 +240,14 @@ class OpenWireProtocol:
 
     def send_dispatch(self, consumer: Consumer, message: Message, out_time_ms: int, group_first: bool = False) -> None:
         """A message for *consumer*."""
-        if not self._is_fast:
+        written = 0
+        if self._slot_writer is not None:
+            written = self._slot_writer.put(self._out, consumer, message, out_time_ms, group_first)
+        elif self._is_fast:
+            written = put_dispatch(self._out, consumer, message, out_time_ms, group_first)
+        if not written:
             self.send(self._dispatch_structure(consumer, message, out_time_ms, group_first))
-            return
-        front = consumer.front(message.destination, len(message.frame))
-        body, tail = cut_for_dispatch(message, out_time_ms, group_first)
-        out = self._out
-        out.append(front)
-        out.append(body)
-        out.append(tail)
-        self.waiting_bytes += len(front) + len(body) + len(tail)
+        self.waiting_bytes += written
 
     def _dispatch_structure(
         self, consumer: Consumer, message: Message, out_time_ms: int, group_first: bool

@@ -13,20 +13,19 @@ from typing import Final
 from ackwire.errors import InvalidDestination, RemoteProtocolError
 from ackwire.message import Message
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.dispatches import Consumer, put_dispatch
 from ackwire.wire.openwire.fast import (
     CANONICAL,
     Ack,
     FastDecoder,
-    cut_for_dispatch,
     destination_from_wire,
     destination_to_wire,
-    dispatch_front,
-    dispatch_header,
     message_key,
     stamp,
 )
-from ackwire.wire.openwire.marshal import Codec
-from ackwire.wire.openwire.structures import Structure
+from ackwire.wire.openwire.limits import DEFAULT_LIMITS
+from ackwire.wire.openwire.marshal import Codec, LooseReader
+from ackwire.wire.openwire.structures import REGISTRY, Field, Structure, fields_of
 
 PLAIN: Final = Codec(CANONICAL)
 
@@ -84,6 +83,7 @@ def assert_agrees(message: Message, frame: bytes, command: commands.Message) -> 
     assert message.group_sequence == command.group_sequence
     assert message.redelivery_counter == command.redelivery_counter
     assert properties_in(message) == command.marshalled_properties
+    assert tail_of(message) == [getattr(command, field.name) for field in _tail_fields(command)]
 
 
 def properties_in(message: Message) -> bytes | None:
@@ -93,6 +93,20 @@ def properties_in(message: Message) -> bytes | None:
         return None
     length: int = struct.unpack_from(">i", message.frame, offset - 4)[0]
     return message.frame[offset : offset + length]
+
+
+def tail_of(message: Message) -> list[object]:
+    """The fields behind the properties, found by their offset."""
+    reader = LooseReader(message.frame, CANONICAL, DEFAULT_LIMITS, None)
+    reader.position = message.tail_offset
+    values = [reader.read(field) for field in _tail_fields(REGISTRY[message.frame[0]]())]
+    assert reader.position == len(message.frame)
+    return values
+
+
+def _tail_fields(command: Structure) -> tuple[Field, ...]:
+    fields = fields_of(type(command))
+    return fields[[field.name for field in fields].index("data_structure") :]
 
 
 def assert_message_agrees(decoder: FastDecoder, frame: bytes) -> bool:
@@ -131,9 +145,10 @@ def assert_dispatch_agrees(message: Message, command: commands.Message) -> None:
     ):
         message.redelivery_counter = redeliveries
         consumer_id = commands.ConsumerId(name, -1, 2**40)
-        header = dispatch_header(consumer_id, message.destination)
-        front = dispatch_front(header, len(message.frame))
-        data = b"".join((front, *cut_for_dispatch(message, out_time_ms, group_first)))
+        out: list[bytes] = []
+        written = put_dispatch(out, Consumer(consumer_id), message, out_time_ms, group_first)
+        data = b"".join(out)
+        assert written == len(data)
         assert int.from_bytes(data[:4]) == len(data) - 4
         expected = replace(stamped, broker_out_time=out_time_ms, group_first_for_consumer=group_first)
         assert PLAIN.decode(data[4:]) == commands.MessageDispatch(

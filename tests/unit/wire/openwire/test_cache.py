@@ -68,21 +68,35 @@ def test_structure_that_is_no_value_is_not_cached() -> None:
     assert cache.add(queue(0)) == 0
 
 
-def test_oldest_values_make_room_for_one_frame() -> None:
+def test_all_is_forgotten_when_there_may_be_no_room_for_one_more_frame() -> None:
     cache = SendCache(FREE_SLOTS + 5)
-    for number in range(10):
+    for number in range(5):
         cache.add(queue(number))
     cache.make_room()
-    assert [cache.slot_of(queue(number)) for number in range(10)] == [None] * 5 + [5, 6, 7, 8, 9]
+    assert [cache.slot_of(queue(number)) for number in range(6)] == [0, 1, 2, 3, 4, None]
+    before = cache.generation
+    assert cache.add(queue(5)) == 5
+    assert cache.generation == before
+    cache.make_room()
+    assert [cache.slot_of(queue(number)) for number in range(6)] == [None] * 6
+    assert cache.generation != before
+    assert cache.add(queue(5)) == 0
 
 
-def test_slots_are_used_again_in_a_ring() -> None:
-    cache = SendCache(FREE_SLOTS + 2)
-    slots = []
-    for number in range(250):
-        cache.make_room()
-        slots.append(cache.add(queue(number)))
-    assert slots == [number % (FREE_SLOTS + 2) for number in range(250)]
+def test_value_known_by_its_bytes_is_written_once_and_then_named() -> None:
+    cache = SendCache(FREE_SLOTS)
+    assert cache.field(b"\1id") == b"\1\0\0\1id"
+    assert cache.has_added
+    assert cache.field(b"\0") == b"\1\0\1\0"
+    assert cache.field(b"\1id") == b"\0\0\0"
+    cache.roll_back()
+    assert cache.field(b"\0") == b"\1\0\0\0", "the peer has not heard of what was rolled back"
+
+
+def test_value_for_which_there_is_no_slot_is_written_each_time() -> None:
+    cache = SendCache(1)
+    assert cache.field(b"\0") == b"\1\0\0\0"
+    assert [cache.field(b"\1id") for _ in range(2)] == [b"\1\xff\xff\1id"] * 2
 
 
 @pytest.mark.parametrize("slots", [1, 3, 99, 100])
