@@ -15,9 +15,11 @@ from ackwire.message import Message, Origin
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.cache import UNCACHED_FIELD, SendCache
 from ackwire.wire.openwire.fast import (
+    ABSENT,
     BLOB_TYPE,
-    CANONICAL,
+    COUNT_BYTES,
     FIELDS_AT,
+    MESSAGE_ID_HEAD,
     OUT_TIME_FROM_END,
     Unusual,
     after_destination,
@@ -25,8 +27,8 @@ from ackwire.wire.openwire.fast import (
     after_transaction,
     destination_to_wire,
     end_of_common_fields,
+    nested,
 )
-from ackwire.wire.openwire.marshal import Codec
 
 _CUT_BYTES_MAX: Final = 1024 * 1024
 """Bytes of a message that is remembered, as it was cut, for the next consumer."""
@@ -37,19 +39,13 @@ _MIDDLE_BYTES_MAX: Final = 2048
 
 _TAIL: Final = Struct(">q?i")
 _SIZE_BYTES: Final = 4
-_COUNT_BYTES: Final = 8
-_ABSENT: Final = b"\0"
 _DISPATCH_HEAD: Final = bytes((21, 0, 0, 0, 0, 0))
 """MessageDispatch, command id and response flag."""
 _MESSAGE_HEAD_REST: Final = bytes(FIELDS_AT - 1)
 """Command id and response flag of the message in it, which concern nobody any more."""
-_MESSAGE_ID: Final = b"\x01\x6e\x00"
-"""A message id without a text view."""
 _LOCAL_TRANSACTION: Final = 0x6F
 _LOCAL_TRANSACTION_BYTES: Final = 10
 """Of a local transaction's id, up to the id of its connection."""
-
-_PLAIN: Final = Codec(CANONICAL)
 
 
 @final
@@ -76,7 +72,7 @@ class _Front:
         """For the original transaction."""
         self.absent_again = absent_again
         """For the target consumer."""
-        behind = frame_bytes - FIELDS_AT - len(origin.prefix) - 2 * len(_ABSENT) + len(absent) + len(absent_again)
+        behind = frame_bytes - FIELDS_AT - len(origin.prefix) - 2 * len(ABSENT) + len(absent) + len(absent_again)
         size = len(fields) + behind + _SIZE_BYTES  # the redelivery counter is as long as the size
         self.data = size.to_bytes(_SIZE_BYTES, "big") + fields
         self.size_bytes = _SIZE_BYTES + size
@@ -90,7 +86,7 @@ class Consumer:
 
     def __init__(self, consumer_id: commands.ConsumerId) -> None:
         self.consumer_id = consumer_id
-        self.encoded_id = b"\1" + _PLAIN.encode(consumer_id)[_SIZE_BYTES:]
+        self.encoded_id = nested(consumer_id)
         self._headers: dict[Destination, bytes] = {}
         # Of the last message: the next one often comes from there too, and has the same size.
         self._target: Destination | None = None
@@ -112,8 +108,7 @@ class Consumer:
         return self._front
 
     def _header(self, target: Destination) -> bytes:
-        encoded_target = b"\1" + _PLAIN.encode(destination_to_wire(target))[_SIZE_BYTES:]
-        return _DISPATCH_HEAD + self.encoded_id + encoded_target + b"\1"
+        return _DISPATCH_HEAD + self.encoded_id + nested(destination_to_wire(target)) + b"\1"
 
 
 @final
@@ -180,7 +175,7 @@ class SlotWriter:
         frame, origin, tail_at = message.frame, message.origin, message.tail_offset
         id_end = origin.id_end
         # Without original transaction, data structure and target consumer.
-        if frame[0] == BLOB_TYPE or frame[id_end + _COUNT_BYTES] or frame[tail_at] or frame[tail_at + 1]:
+        if frame[0] == BLOB_TYPE or frame[id_end + COUNT_BYTES] or frame[tail_at] or frame[tail_at + 1]:
             return 0
         front = consumer.slotted
         if (
@@ -198,8 +193,8 @@ class SlotWriter:
                 return 0
         last_frame, counts, body, end = _LAST.slotted_cut
         if frame is not last_frame:
-            counts = frame[id_end - _COUNT_BYTES : id_end + _COUNT_BYTES]
-            body = frame[id_end + _COUNT_BYTES + 1 : tail_at + 1]
+            counts = frame[id_end - COUNT_BYTES : id_end + COUNT_BYTES]
+            body = frame[id_end + COUNT_BYTES + 1 : tail_at + 1]
             end = frame[tail_at + 2 : -OUT_TIME_FROM_END]
             if len(frame) <= _CUT_BYTES_MAX:
                 _LAST.slotted_cut = (frame, counts, body, end)
@@ -229,8 +224,8 @@ class SlotWriter:
                 self._middle(prefix, producer_end, target_end),
             )
         )
-        absent = cache.field(_ABSENT)
-        absent_again = cache.field(_ABSENT)
+        absent = cache.field(ABSENT)
+        absent_again = cache.field(ABSENT)
         front = _Front(origin, type_id, frame_bytes, cache.generation, fields, absent, absent_again)
         consumer.slotted = None if cache.has_added else front
         return front
@@ -246,8 +241,8 @@ class SlotWriter:
             return middle
         transaction_end = after_transaction(prefix, target_end)
         original_end = after_destination(prefix, transaction_end)
-        id_producer_at = original_end + len(_MESSAGE_ID)
-        if prefix[original_end:id_producer_at] != _MESSAGE_ID:
+        id_producer_at = original_end + len(MESSAGE_ID_HEAD)
+        if prefix[original_end:id_producer_at] != MESSAGE_ID_HEAD:
             raise Unusual
         after_producer(prefix, id_producer_at)
         middle = b"".join(
@@ -256,7 +251,7 @@ class SlotWriter:
                 cache.field(prefix[producer_end:target_end]),
                 self._transaction(prefix[target_end:transaction_end]),
                 cache.field(prefix[transaction_end:original_end]),
-                _MESSAGE_ID,
+                MESSAGE_ID_HEAD,
                 cache.field(prefix[id_producer_at:]),
             )
         )
@@ -268,7 +263,7 @@ class SlotWriter:
 
     def _transaction(self, encoded: bytes) -> bytes:
         """Each is named by a few messages only, and then never again: it gets no slot."""
-        if encoded == _ABSENT:
+        if encoded == ABSENT:
             return self._cache.field(encoded)
         if encoded[1] != _LOCAL_TRANSACTION:
             return UNCACHED_FIELD + encoded

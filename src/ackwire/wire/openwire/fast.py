@@ -39,6 +39,13 @@ ACK_TYPE: Final = 22
 _MESSAGE_OVERHEAD_BYTES: Final = 1024
 """What ActiveMQ's client adds to the size of body and properties when it counts a message."""
 
+ABSENT: Final = b"\0"
+"""A field with nothing in it."""
+MESSAGE_ID_HEAD: Final = b"\x01\x6e\x00"
+"""How a message id begins that has no text view; its producer follows."""
+COUNT_BYTES: Final = 8
+"""Of the producer's count in a message id, and of the broker's sequence behind it."""
+
 FIELDS_AT: Final = 6
 """Where the fields begin: behind type id, command id and response flag."""
 
@@ -128,7 +135,12 @@ def message_key(message_id: commands.MessageId | None) -> bytes | None:
 
 def producer_key(producer_id: commands.ProducerId) -> bytes:
     """The id as it stands inside a canonical frame, so that a slice of an ack is a key."""
-    return b"\x01" + _PLAIN.encode(producer_id)[_UINT.size :]
+    return nested(producer_id)
+
+
+def nested(value: Structure | None) -> bytes:
+    """*value* as a field holds it in canonical form."""
+    return ABSENT if value is None else b"\1" + _PLAIN.encode(value)[_UINT.size :]
 
 
 _PLAIN: Final = Codec(CANONICAL)
@@ -522,7 +534,7 @@ def _prefix_end(frame: bytes) -> int:
         position = after_destination(frame, position)
         position = after_transaction(frame, position)
         position = after_destination(frame, position)
-        if frame[position : position + 3] != b"\x01\x6e\x00":
+        if frame[position : position + 3] != MESSAGE_ID_HEAD:
             return 0
         return after_producer(frame, position + 3)
     except (Unusual, StructError, IndexError):

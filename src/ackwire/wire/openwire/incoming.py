@@ -17,10 +17,10 @@ from typing import Final, TypeVar, cast, final
 
 from ackwire.errors import RemoteProtocolError
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import CANONICAL
+from ackwire.wire.openwire.fast import CANONICAL, nested
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import STRING_BYTES_MAX, Codec
-from ackwire.wire.openwire.outgoing import AckTemplate, nested
+from ackwire.wire.openwire.outgoing import AckTemplate
 from ackwire.wire.openwire.structures import REGISTRY, Structure
 from ackwire.wire.openwire.text import decode_modified_utf8
 

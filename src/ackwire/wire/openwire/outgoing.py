@@ -17,9 +17,8 @@ from typing import Final, cast, final
 from ackwire.destinations import Destination
 from ackwire.errors import LocalProtocolError
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import ACK_TYPE, CANONICAL, destination_to_wire
+from ackwire.wire.openwire.fast import ACK_TYPE, CANONICAL, destination_to_wire, nested
 from ackwire.wire.openwire.marshal import Codec
-from ackwire.wire.openwire.structures import Structure
 from ackwire.wire.openwire.text import check_string_length, encode_modified_utf8
 
 MESSAGE_OVERHEAD_BYTES: Final = 1024
@@ -61,11 +60,6 @@ _ACK_END: Final = Struct(">iB")
 _ACK_REST_BYTES: Final = FRAME_HEAD_BYTES + _BYTE.size + _ACK_END.size
 
 _PLAIN: Final = Codec(CANONICAL)
-
-
-def nested(value: Structure | None) -> bytes:
-    """*value* as a field holds it in canonical form."""
-    return b"\0" if value is None else b"\1" + _PLAIN.encode(value)[_SIZE_BYTES:]
 
 
 # ---- messages --------------------------------------------------------------------------------------------------

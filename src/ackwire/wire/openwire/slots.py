@@ -17,9 +17,11 @@ from ackwire.message import Message, Origin
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.cache import ReceiveCache
 from ackwire.wire.openwire.fast import (
+    ABSENT,
     BLOB_TYPE,
-    CANONICAL,
+    COUNT_BYTES,
     FIELDS_AT,
+    MESSAGE_ID_HEAD,
     TAIL_BYTES,
     Ack,
     FastDecoder,
@@ -27,21 +29,16 @@ from ackwire.wire.openwire.fast import (
     after_destination,
     int_at,
     long_at,
+    nested,
 )
-from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.structures import REGISTRY, Structure
 from ackwire.wire.openwire.text import decode_modified_utf8
 
 _FRONTS_MAX: Final = 256
 """Remembered per connection: the slots of so many origins, and as many consumers."""
 
-_SIZE_BYTES: Final = 4
-_COUNT_BYTES: Final = 8
 _SLOT_BYTES: Final = 3
 """A field that names a slot."""
-_ABSENT: Final = b"\0"
-_MESSAGE_ID: Final = b"\x01\x6e\x00"
-"""A message id without a text view."""
 _PRODUCER_ID: Final = 0x7B
 _CONSUMER_ID: Final = 0x7A
 _TEXT_AT: Final = 5
@@ -49,10 +46,10 @@ _TEXT_AT: Final = 5
 
 # A message all of whose slots were filled before: producer, destination, transaction, original destination, the
 # beginning of the id, its producer; the counts; the original transaction.
-_COUNTS_AT: Final = FIELDS_AT + 4 * _SLOT_BYTES + len(_MESSAGE_ID) + _SLOT_BYTES
-_ORIGINAL_TRANSACTION_AT: Final = _COUNTS_AT + 2 * _COUNT_BYTES
+_COUNTS_AT: Final = FIELDS_AT + 4 * _SLOT_BYTES + len(MESSAGE_ID_HEAD) + _SLOT_BYTES
+_ORIGINAL_TRANSACTION_AT: Final = _COUNTS_AT + 2 * COUNT_BYTES
 _BEHIND_ORIGINAL_TRANSACTION: Final = _ORIGINAL_TRANSACTION_AT + _SLOT_BYTES
-_TAIL_WITH_SLOT_BYTES: Final = TAIL_BYTES - len(_ABSENT) + _SLOT_BYTES
+_TAIL_WITH_SLOT_BYTES: Final = TAIL_BYTES - len(ABSENT) + _SLOT_BYTES
 _SHORTEST: Final = _BEHIND_ORIGINAL_TRANSACTION + _TAIL_WITH_SLOT_BYTES
 
 # An ack: destination, transaction, consumer; the type follows.
@@ -60,41 +57,23 @@ _ACK_TYPE_AT: Final = FIELDS_AT + 3 * _SLOT_BYTES
 _ACK_END_BYTES: Final = 5
 """How many messages, and no cause."""
 
-_PLAIN: Final = Codec(CANONICAL)
-
 
 @final
 class SlotReader:
     """Reads usual messages and acks; one per connection."""
 
-    __slots__ = (
-        "_absent",
-        "_ack_front",
-        "_ack_fronts",
-        "_cache",
-        "_consumer",
-        "_decoder",
-        "_front",
-        "_fronts",
-        "_generation",
-        "_origin",
-    )
+    __slots__ = ("_absent", "_cache", "_consumers", "_decoder", "_generation", "_origins")
 
     def __init__(self, cache: ReceiveCache, decoder: FastDecoder) -> None:
         self._cache = cache
         self._decoder = decoder
         self._generation = cache.generation
-        self._front = b""
-        """Slots of the last message, up to its counts, if all were filled before."""
-        self._origin: Origin | None = None
-        """What they stand for."""
-        self._fronts: dict[bytes, Origin] = {}
+        self._origins: dict[bytes, Origin] = {}
+        """What the slots at the beginning of messages stand for."""
         self._absent = b""
-        """The slot for nothing."""
-        self._ack_front = b""
-        """Slots of the last ack, if all were filled before, and its consumer."""
-        self._consumer: commands.ConsumerId | None = None
-        self._ack_fronts: dict[bytes, commands.ConsumerId] = {}
+        """The slot for nothing, in the last of these."""
+        self._consumers: dict[bytes, commands.ConsumerId] = {}
+        """What those at the beginning of acks stand for."""
 
     # ---- messages ----------------------------------------------------------------------------------------------
 
@@ -104,27 +83,18 @@ class SlotReader:
             return None
         if self._cache.generation != self._generation:
             self._forget()
-        origin = self._known_origin(frame[FIELDS_AT:_COUNTS_AT])
-        if origin is None:
-            return self._learn_message(frame)
+        origin = self._origins.get(frame[FIELDS_AT:_COUNTS_AT])
         tail_at = len(frame) - _TAIL_WITH_SLOT_BYTES
         absent = self._absent
         if (
-            frame[_ORIGINAL_TRANSACTION_AT:_BEHIND_ORIGINAL_TRANSACTION] != absent
+            origin is None
+            or frame[_ORIGINAL_TRANSACTION_AT:_BEHIND_ORIGINAL_TRANSACTION] != absent
             or frame[tail_at + 1 : tail_at + 1 + _SLOT_BYTES] != absent
         ):
             return self._learn_message(frame)
         return self._decoder.usual(
             _canonical(frame, origin.prefix, _COUNTS_AT, _BEHIND_ORIGINAL_TRANSACTION, tail_at), origin
         )
-
-    def _known_origin(self, front: bytes) -> Origin | None:
-        if front == self._front:
-            return self._origin
-        origin = self._fronts.get(front)
-        if origin is not None:
-            self._front, self._origin = front, origin
-        return origin
 
     def _learn_message(self, frame: bytes) -> Message | None:
         try:
@@ -144,18 +114,18 @@ class SlotReader:
         transaction, at = self._field(frame, at)
         original_target, at = self._field(frame, at)
         id_producer, counts_at = self._field(frame, _behind_id_head(frame, at))
-        original_transaction_at = counts_at + 2 * _COUNT_BYTES
+        original_transaction_at = counts_at + 2 * COUNT_BYTES
         original_transaction, rest_at = self._field(frame, original_transaction_at)
         tail_at = len(frame) - _TAIL_WITH_SLOT_BYTES
         target_consumer, tail_end = self._field(frame, tail_at + 1)
         if (
-            original_transaction != _ABSENT
+            original_transaction != ABSENT
             or tail_at < rest_at
-            or target_consumer != _ABSENT
+            or target_consumer != ABSENT
             or tail_end != tail_at + 1 + _SLOT_BYTES
         ):
             return None
-        prefix = b"".join((producer, target, transaction, original_target, _MESSAGE_ID, id_producer))
+        prefix = b"".join((producer, target, transaction, original_target, MESSAGE_ID_HEAD, id_producer))
         canonical = _canonical(frame, prefix, counts_at, rest_at, tail_at)
         origin = self._decoder.origin_of(canonical)
         if rest_at == _BEHIND_ORIGINAL_TRANSACTION and counts_at == _COUNTS_AT:
@@ -163,9 +133,9 @@ class SlotReader:
         return self._decoder.usual(canonical, origin)
 
     def _remember(self, frame: bytes, origin: Origin) -> None:
-        if len(self._fronts) >= _FRONTS_MAX:
-            self._fronts.clear()
-        self._fronts[frame[FIELDS_AT:_COUNTS_AT]] = origin
+        if len(self._origins) >= _FRONTS_MAX:
+            self._origins.clear()
+        self._origins[frame[FIELDS_AT:_COUNTS_AT]] = origin
         self._absent = frame[_ORIGINAL_TRANSACTION_AT:_BEHIND_ORIGINAL_TRANSACTION]
 
     # ---- acks --------------------------------------------------------------------------------------------------
@@ -183,13 +153,10 @@ class SlotReader:
         return ack
 
     def _usual_ack(self, frame: bytes) -> Ack:
-        front = frame[FIELDS_AT:_ACK_TYPE_AT]
-        consumer = self._consumer if front == self._ack_front else self._ack_fronts.get(front)
+        consumer = self._consumers.get(frame[FIELDS_AT:_ACK_TYPE_AT])
         at = _ACK_TYPE_AT
         if consumer is None:
             consumer, at = self._learn_consumer(frame)
-        else:
-            self._ack_front, self._consumer = front, consumer
         ack_type = frame[at]
         first_key: bytes | None = None
         if frame[at + 1]:
@@ -207,12 +174,12 @@ class SlotReader:
         transaction, consumer_at = self._field(frame, at)
         _, at = self._field(frame, consumer_at)
         consumer = self._cache.get(_slot_at(frame, consumer_at))
-        if not _is_destination(target) or transaction != _ABSENT or not isinstance(consumer, commands.ConsumerId):
+        if not _is_destination(target) or transaction != ABSENT or not isinstance(consumer, commands.ConsumerId):
             raise Unusual
         if at == _ACK_TYPE_AT:  # none was filled on the way
-            if len(self._ack_fronts) >= _FRONTS_MAX:
-                self._ack_fronts.clear()
-            self._ack_fronts[frame[FIELDS_AT:at]] = consumer
+            if len(self._consumers) >= _FRONTS_MAX:
+                self._consumers.clear()
+            self._consumers[frame[FIELDS_AT:at]] = consumer
         return consumer, at
 
     def _key(self, frame: bytes, at: int) -> tuple[bytes, int]:
@@ -220,7 +187,7 @@ class SlotReader:
         producer, counts_at = self._field(frame, _behind_id_head(frame, at))
         if len(producer) < 2 or producer[1] != _PRODUCER_ID:
             raise Unusual
-        return producer + frame[counts_at : counts_at + _COUNT_BYTES], counts_at + 2 * _COUNT_BYTES
+        return producer + frame[counts_at : counts_at + COUNT_BYTES], counts_at + 2 * COUNT_BYTES
 
     # ---- slots -------------------------------------------------------------------------------------------------
 
@@ -241,19 +208,15 @@ class SlotReader:
 
     def _encode(self, slot: int) -> bytes:
         """What the plain codec has read, for the first message that names it."""
-        value = self._cache.get(slot)
-        encoded = _ABSENT if value is None else b"\1" + _PLAIN.encode(value)[_SIZE_BYTES:]
+        encoded = nested(self._cache.get(slot))
         self._cache.keep_encoded(slot, encoded)
         return encoded
 
     def _forget(self) -> None:
         """Slots have other values."""
         self._generation = self._cache.generation
-        self._front = self._ack_front = b""
-        self._origin = None
-        self._consumer = None
-        self._fronts.clear()
-        self._ack_fronts.clear()
+        self._origins.clear()
+        self._consumers.clear()
 
 
 def _slot_at(frame: bytes, at: int) -> int:
@@ -262,14 +225,14 @@ def _slot_at(frame: bytes, at: int) -> int:
 
 
 def _behind_id_head(frame: bytes, at: int) -> int:
-    end = at + len(_MESSAGE_ID)
-    if frame[at:end] != _MESSAGE_ID:
+    end = at + len(MESSAGE_ID_HEAD)
+    if frame[at:end] != MESSAGE_ID_HEAD:
         raise Unusual
     return end
 
 
 def _is_destination(encoded: bytes) -> bool:
-    return encoded == _ABSENT or 100 <= encoded[1] <= 103
+    return encoded == ABSENT or 100 <= encoded[1] <= 103
 
 
 def _canonical(frame: bytes, prefix: bytes, counts_at: int, rest_at: int, tail_at: int) -> bytes:
@@ -278,10 +241,10 @@ def _canonical(frame: bytes, prefix: bytes, counts_at: int, rest_at: int, tail_a
         (
             frame[:FIELDS_AT],
             prefix,
-            frame[counts_at : counts_at + 2 * _COUNT_BYTES],
-            _ABSENT,
+            frame[counts_at : counts_at + 2 * COUNT_BYTES],
+            ABSENT,
             frame[rest_at : tail_at + 1],
-            _ABSENT,
+            ABSENT,
             frame[tail_at + 1 + _SLOT_BYTES :],
         )
     )
