@@ -1,6 +1,7 @@
 """With a cache, the short ways say what the plain codec says: generated traffic, mutations, any cache size (J2)."""
 
 import random
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 
 from ackwire.message import Message
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.cache import SendCache
 from ackwire.wire.openwire.dispatches import Consumer, SlotWriter
 from ackwire.wire.openwire.fast import FastDecoder
 from ackwire.wire.openwire.marshal import Codec, WireFormat
 from ackwire.wire.openwire.slots import SlotReader
 from ackwire.wire.openwire.structures import Structure, fields_of
 from tests.unit.wire.effort import effort
-from tests.unit.wire.openwire.agreement import PLAIN, canonical
+from tests.unit.wire.openwire.agreement import canonical
 from tests.unit.wire.openwire.mutations import mutated
 from tests.unit.wire.openwire.side_by_side import SIZE_BYTES, SideBySide, stamped
 from tests.unit.wire.openwire.traffic import acks, everyday_messages, messages
@@ -153,6 +155,8 @@ def test_vectors_through_one_connection() -> None:
         {"transaction_id": XA},
         {"original_destination": commands.ActiveMQTopic("from")},
         {"original_transaction_id": XA},
+        {"original_transaction_id": LOCAL},
+        {"original_transaction_id": commands.LocalTransactionId(7, None)},
         {"target_consumer_id": commands.ConsumerId("c", 1, 1)},
         {"data_structure": commands.ConnectionId("x")},
         {"user_id": "user"},
@@ -212,6 +216,7 @@ def test_too_much_in_the_cache_is_refused_by_both() -> None:
     """As a stranger would try: a slot is filled by a frame that needs none of the plain codec's help."""
     both = SideBySide(1024)
     sender = Codec(WireFormat(cache_size=1024))
+    sender.send_cache = SendCache(1024, value_bytes_max=10_000)
     refused = [
         both.receive(frame) is None
         for frame in frames_of(sender, [text_message(n, "x" * 3000 + str(n)) for n in range(1, 30)])
@@ -247,14 +252,57 @@ def test_messages_of_one_producer_share_their_origin() -> None:
     assert len({id(message.origin) for message in messages_in if message is not None}) == 1
 
 
-@pytest.mark.parametrize("transaction_id", [None, LOCAL, XA])
-def test_dispatches_never_need_the_plain_codec_and_soon_name_slots_only(
-    transaction_id: commands.TransactionId | None,
-) -> None:
+def test_what_is_remembered_of_long_ids_takes_little_memory() -> None:
+    """To name them costs a peer a few bytes."""
+    both = SideBySide(1024)
+    sender = Codec(WireFormat(cache_size=1024))
+    sender.send_cache = SendCache(1024, value_bytes_max=1 << 20)
+    long = commands.XATransactionId(1, b"x" * 20_000)
+    sent = [text_message(n, f"ID:{n}", transaction_id=it) for n in range(9) for it in (None, long)]
+    for frame in frames_of(sender, sent * 3):
+        assert both.receive(frame)
+    reader = both.protocols[0]._slot_reader
+    assert reader is not None
+    assert [len(origin.prefix) < 2048 for origin in reader._origins.values()] == [True] * 9
+
+
+def writer_and_consumer() -> tuple[SlotWriter, Consumer]:
     cache = Codec(WireFormat(cache_size=256)).send_cache
     assert cache is not None
-    writer, consumer = SlotWriter(cache), Consumer(commands.ConsumerId("c", 1, 1))
+    return SlotWriter(cache), Consumer(commands.ConsumerId("c", 1, 1))
+
+
+@pytest.mark.parametrize("transaction_id", [None, LOCAL, XA])
+def test_dispatches_soon_name_slots_only(transaction_id: commands.TransactionId | None) -> None:
+    writer, consumer = writer_and_consumer()
     message = FastDecoder().message(canonical(text_message(1, transaction_id=transaction_id)))
     sizes = [writer.put([], consumer, message, 5, False) for _ in range(3)]
     assert sizes[0] > sizes[1] == sizes[2]
-    assert sizes[2] < len(PLAIN.encode(PLAIN.decode(message.frame))) + (20 if transaction_id else -20)
+    assert len(consumer.fronts) == 1
+
+
+def test_consumer_remembers_a_bounded_number_of_producers() -> None:
+    writer, consumer = writer_and_consumer()
+    decoder = FastDecoder()
+    for number in range(500):
+        message = decoder.message(canonical(text_message(number, f"ID:{number % 300}")))
+        for _ in range(2):
+            writer.put([], consumer, message, 5, False)
+        assert len(consumer.fronts) <= 64
+
+
+@pytest.mark.parametrize("fields", [{}, {"user_id": "", "data_structure": LOCAL}], ids=["usual", "independent"])
+def test_message_that_cannot_be_written_leaves_nothing_behind(fields: dict[str, object]) -> None:
+    writer, consumer = writer_and_consumer()
+    message = FastDecoder().message(canonical(replace(text_message(1), **fields)))  # type: ignore[arg-type]
+    message.redelivery_counter = 1 << 31
+    out: list[bytes] = []
+    with pytest.raises(struct.error):
+        writer.put(out, consumer, message, 5, False)
+    assert out == []
+    message.redelivery_counter = 0
+    reader = Codec(WireFormat(cache_size=256))
+    for _ in range(3):
+        writer.put(out, consumer, message, 5, False)
+        assert isinstance(reader.decode(b"".join(out)[SIZE_BYTES:]), commands.MessageDispatch)
+        out.clear()

@@ -153,7 +153,7 @@ class WireSettings:
         4 * MIB,
         lowest=64 * KIB,
         highest=GIB,
-        reason="What the marshalling cache of one peer may hold: 256 ids and names, unless a listener says otherwise.",
+        reason="What the marshalling cache of one peer may hold: some hundred ids and names of destinations.",
     )
 
 

@@ -36,8 +36,8 @@ _CLOSE_TIMEOUT_SECONDS: Final = 5.0
 """How long a closing peer may take to read its last bytes."""
 
 _CACHE_SLOTS: Final = 256
-"""Of a connection's marshalling cache, unless its listener says otherwise. Most use a dozen; who opens a producer for
-every message fills all of them, and they stay."""
+"""Of a connection's marshalling cache, unless its listener says otherwise, or the client 0, which stands for more.
+Most use a dozen; who opens a producer for every message fills all of them, and they stay."""
 
 _log = logging.getLogger(__name__)
 

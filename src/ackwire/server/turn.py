@@ -29,13 +29,15 @@ answer speaks again at once; a sleep and a wake-up in between take longer than t
 
 _STREAM_TURNS: Final = 16
 _STREAM_WAIT_SECONDS: Final = 0.000_02
-"""After so many turns in a row that waited no longer than this, clients are streaming: nobody waits for an answer
-before he goes on."""
+"""After so many turns in a row that waited no longer than this, some client is streaming: it waits for no answer before
+it goes on."""
 
 _SHORT_TURN_SECONDS: Final = 0.000_1
 _GATHER_SECONDS: Final = 0.000_05
-"""While clients are streaming, the loop sleeps so long (and as long again, until the system wakes it) after a turn that
-had so little to do: what comes meanwhile is read, sent on and written at once, and costs a third less."""
+_GATHERINGS: Final = 64
+"""Then the loop sleeps so long (and as long again, until the system wakes it) after a turn that had so little to do:
+what comes meanwhile is read, sent on and written at once, and costs a third less. After so many of these it has to see
+again that somebody is streaming: whoever waits for answers speaks within such a sleep, too."""
 
 _EVENTS_MAX: Final = 256
 """Taken from epoll at once; those behind them come first the next time."""
@@ -76,7 +78,8 @@ class Wait:
         self._returned = self._monotonic()
         waited = self._returned - started
         self._was_short = waited < 2 * _AWAKE_SECONDS
-        self._in_a_row = self._in_a_row + 1 if waited < _STREAM_WAIT_SECONDS else 0
+        is_near = waited < _STREAM_WAIT_SECONDS and self._in_a_row < _STREAM_TURNS + _GATHERINGS - 1
+        self._in_a_row = self._in_a_row + 1 if is_near else 0
         return events
 
     def _awake(self, started: float) -> Events:

@@ -299,6 +299,8 @@ class RowReader:
         if message.sequence != sequence:
             raise BadRow(f"its frame has the sequence {message.sequence}, and the row says {sequence}")
         message.redelivery_counter = _number(row, "redelivery_count")
+        if not 0 <= message.redelivery_counter < 1 << 31:
+            raise BadRow(f"a redelivery count of {message.redelivery_counter}, which no client could be told")
         places = [place_from_row(place) for place in row.get("places") or ()]
         if not places:
             raise BadRow("the message is in no place")

@@ -74,6 +74,14 @@ def test_turn_with_much_to_do_needs_nothing_to_gather() -> None:
     assert after_one_more(sockets, lambda it: it.turn(0, takes=10)) == 1
 
 
+def test_client_that_waits_for_answers_is_not_held_up_for_long_after_a_stream() -> None:
+    """It speaks again within the sleep, as one that streams would."""
+    sockets = streaming()
+    for _ in range(1000):
+        sockets.turn(40)
+    assert len(sockets.naps) == 64
+
+
 @pytest.mark.parametrize("comes_after", [130, 1_000_000])
 def test_who_takes_his_time_is_not_streaming(comes_after: float) -> None:
     """A client that waits for its answer before it goes on, or a quiet hour."""

@@ -226,6 +226,7 @@ def test_K2_a_file_that_is_not_whole_is_refused(
         ("sequence", "1", "sequence must be a number"),
         ("redelivery_count", None, "redelivery_count must be a number"),
         ("places", [], "in no place"),
+        ("redelivery_count", 1 << 31, "which no client could be told"),
         ("places", [{"destination": "orders"}], "is not a destination"),
         ("places", [{"client_id": 7}], "client_id must be a text"),
         ("frame", "AAAA", "its frame cannot be read"),

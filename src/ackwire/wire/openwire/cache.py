@@ -7,7 +7,7 @@ from typing import Final, final
 
 from ackwire.errors import RemoteProtocolError
 from ackwire.wire.openwire.limits import WireLimits
-from ackwire.wire.openwire.structures import Structure
+from ackwire.wire.openwire.structures import Structure, fields_of
 
 NOT_CACHED: Final = -1
 """The slot number that says: read it, and forget it."""
@@ -17,6 +17,11 @@ UNCACHED_FIELD: Final = b"\1\xff\xff"
 
 SLOTS_WHEN_ZERO: Final = 16_383
 """How many slots a negotiated cache size of 0 stands for."""
+
+SEND_SLOTS_MAX: Final = 256
+VALUE_BYTES_MAX: Final = 1024
+"""We use no more slots than these, whatever the peer would take, and none for longer values: what one client sends goes
+into the caches of others."""
 
 FREE_SLOTS: Final = 100
 """Slots kept free for one frame, as Java does; a smaller cache makes a Java peer spin for ever."""
@@ -32,13 +37,14 @@ class SendCache:
     """Slots we hand out, one after the other. When they are used up, all are forgotten, and it begins again.
 
     Values are known by their structure, or by their bytes in canonical form (`dispatches.py`); one that comes both
-    ways has two slots.
+    ways has two slots. None at all makes frames that depend on nothing that was sent before.
     """
 
-    __slots__ = ("_added", "_count", "_slots", "generation")
+    __slots__ = ("_added", "_count", "_slots", "_value_bytes_max", "generation")
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, value_bytes_max: int = VALUE_BYTES_MAX) -> None:
         self._count = slots
+        self._value_bytes_max = value_bytes_max
         self._slots: dict[Structure | bytes | None, int] = {}
         self._added: list[Structure | bytes | None] = []
         """Values that got a slot in the present frame."""
@@ -64,11 +70,11 @@ class SendCache:
         return bool(self._added)
 
     def slot_of(self, value: Structure | None) -> int | None:
-        return self._slots.get(value) if _is_cacheable(value) else None
+        return self._slots.get(value) if self._is_cacheable(value) else None
 
     def add(self, value: Structure | None) -> int:
         """The slot for a new value, or `NOT_CACHED` when there is none for it."""
-        if not _is_cacheable(value) or len(self._slots) >= self._count:
+        if not self._is_cacheable(value) or len(self._slots) >= self._count:
             return NOT_CACHED
         return self._next_slot(value)
 
@@ -77,9 +83,15 @@ class SendCache:
         slot = self._slots.get(encoded)
         if slot is not None:
             return b"\0" + slot.to_bytes(2, "big")
-        if len(self._slots) >= self._count:
+        if len(self._slots) >= self._count or len(encoded) > self._value_bytes_max:
             return UNCACHED_FIELD + encoded
         return b"\1" + self._next_slot(encoded).to_bytes(2, "big") + encoded
+
+    def _is_cacheable(self, value: Structure | None) -> bool:
+        if value is None or not value.IS_VALUE:
+            return value is None
+        values = [getattr(value, field.name) for field in fields_of(type(value))]
+        return all(len(it) <= self._value_bytes_max for it in values if isinstance(it, str | bytes))
 
     def _next_slot(self, value: Structure | bytes | None) -> int:
         slot = len(self._slots)
@@ -158,7 +170,3 @@ class ReceiveCache:
     def roll_back(self) -> None:
         """The frame is not whole yet."""
         self._staged.clear()
-
-
-def _is_cacheable(value: Structure | None) -> bool:
-    return value is None or value.IS_VALUE

@@ -1,8 +1,8 @@
 """Dispatches, spliced from the bytes in which their messages came, never encoded again.
 
 Without a cache, a dispatch is the consumer's header, the message's frame, and a short tail. With one, ids and
-destinations are slots (`cache.py`): they stand at the beginning of the message, where they are the same for all
-messages of an `Origin`, and twice further on, where the usual message has nothing.
+destinations are slots (`cache.py`). Those that repeat stand in front of the counts of a message's id, and are the same
+for all messages of an `Origin`; what stands behind names no slot, and is the same for all connections.
 
 `tests/model/test_fast_agrees_with_plain.py` and `test_slots_agree_with_plain.py` hold this against the plain codec.
 """
@@ -11,16 +11,19 @@ from struct import Struct
 from typing import Final, final
 
 from ackwire.destinations import Destination
-from ackwire.message import Message, Origin
+from ackwire.message import Message
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.cache import UNCACHED_FIELD, SendCache
 from ackwire.wire.openwire.fast import (
     ABSENT,
     BLOB_TYPE,
+    CANONICAL,
     COUNT_BYTES,
     FIELDS_AT,
     MESSAGE_ID_HEAD,
+    MESSAGE_TYPES,
     OUT_TIME_FROM_END,
+    PREFIX_BYTES_MAX,
     Unusual,
     after_destination,
     after_producer,
@@ -29,60 +32,34 @@ from ackwire.wire.openwire.fast import (
     end_of_common_fields,
     nested,
 )
+from ackwire.wire.openwire.marshal import Codec, LooseWriter, write_structure
 
 _CUT_BYTES_MAX: Final = 1024 * 1024
 """Bytes of a message that is remembered, as it was cut, for the next consumer."""
 
-_MIDDLES_MAX: Final = 256
-_MIDDLE_BYTES_MAX: Final = 2048
-"""Remembered per connection: at most so many origins with slots, of this size."""
+_FRONTS_MAX: Final = 64
+"""Remembered for each consumer: at most so many origins."""
 
 _TAIL: Final = Struct(">q?i")
 _SIZE_BYTES: Final = 4
+_COUNTER_BYTES: Final = 4
 _DISPATCH_HEAD: Final = bytes((21, 0, 0, 0, 0, 0))
 """MessageDispatch, command id and response flag."""
-_MESSAGE_HEAD_REST: Final = bytes(FIELDS_AT - 1)
-"""Command id and response flag of the message in it, which concern nobody any more."""
+_MESSAGE_HEADS: Final = {type_id: bytes((type_id,)).ljust(FIELDS_AT, b"\0") for type_id in MESSAGE_TYPES}
+"""The type of the message in it; its command id and response flag concern nobody any more."""
+_NOTHING: Final = UNCACHED_FIELD + ABSENT
 _LOCAL_TRANSACTION: Final = 0x6F
 _LOCAL_TRANSACTION_BYTES: Final = 10
 """Of a local transaction's id, up to the id of its connection."""
 
-
-@final
-class _Front:
-    """What precedes the counts of a message, for one consumer, and what follows them, where there are slots."""
-
-    __slots__ = ("absent", "absent_again", "data", "frame_bytes", "generation", "origin", "size_bytes", "type_id")
-
-    def __init__(
-        self,
-        origin: Origin,
-        type_id: int,
-        frame_bytes: int,
-        generation: int,
-        fields: bytes,
-        absent: bytes,
-        absent_again: bytes,
-    ) -> None:
-        self.origin = origin
-        self.type_id = type_id
-        self.frame_bytes = frame_bytes
-        self.generation = generation
-        self.absent = absent
-        """For the original transaction."""
-        self.absent_again = absent_again
-        """For the target consumer."""
-        behind = frame_bytes - FIELDS_AT - len(origin.prefix) - 2 * len(ABSENT) + len(absent) + len(absent_again)
-        size = len(fields) + behind + _SIZE_BYTES  # the redelivery counter is as long as the size
-        self.data = size.to_bytes(_SIZE_BYTES, "big") + fields
-        self.size_bytes = _SIZE_BYTES + size
+_PLAIN: Final = Codec(CANONICAL)
 
 
 @final
 class Consumer:
     """The wire's end of a subscription: what stands in front of each dispatch to it."""
 
-    __slots__ = ("_frame_bytes", "_front", "_headers", "_target", "consumer_id", "encoded_id", "slotted")
+    __slots__ = ("_frame_bytes", "_front", "_headers", "_target", "consumer_id", "encoded_id", "fronts", "generation")
 
     def __init__(self, consumer_id: commands.ConsumerId) -> None:
         self.consumer_id = consumer_id
@@ -92,36 +69,46 @@ class Consumer:
         self._target: Destination | None = None
         self._frame_bytes = 0
         self._front = b""
-        self.slotted: _Front | None = None
-        """The same for a connection with slots."""
+        # Where there are slots.
+        self.fronts: dict[bytes, tuple[bytes, bytes]] = {}
+        """For prefixes of origins: what precedes the type of the message, and what precedes its counts."""
+        self.generation = 0
+        """Of the slots in them."""
 
     def front(self, target: Destination, frame_bytes: int) -> bytes:
         """What precedes a message of that size from *target*."""
         if target is not self._target or frame_bytes != self._frame_bytes:
-            header = self._headers.get(target)
-            if header is None:
-                header = self._headers[target] = self._header(target)
-            # The redelivery counter is as long as the size.
-            self._front = (len(header) + frame_bytes + _SIZE_BYTES).to_bytes(_SIZE_BYTES, "big") + header
+            header = self.header(target, b"")
+            self._front = (len(header) + frame_bytes + _COUNTER_BYTES).to_bytes(_SIZE_BYTES, "big") + header
             self._target = target
             self._frame_bytes = frame_bytes
         return self._front
 
-    def _header(self, target: Destination) -> bytes:
-        return _DISPATCH_HEAD + self.encoded_id + nested(destination_to_wire(target)) + b"\1"
+    def header(self, target: Destination, before_values: bytes) -> bytes:
+        """The same without the size; *before_values* depends on the connection alone."""
+        header = self._headers.get(target)
+        if header is None:
+            encoded_target = nested(destination_to_wire(target))
+            header = b"".join((_DISPATCH_HEAD, before_values, self.encoded_id, before_values, encoded_target, b"\1"))
+            self._headers[target] = header
+        return header
 
 
 @final
 class _Last:
     """What was written last, in tuples that change as a whole, so that brokers in several threads may share this."""
 
-    __slots__ = ("cut", "slotted_cut", "tail")
+    __slots__ = ("cut", "independent", "size", "slotted_cut", "tail")
 
     def __init__(self) -> None:
         self.cut = (b"", b"")
         """A frame, and what of it a dispatch begins with: a message that many get is cut once."""
-        self.slotted_cut = (b"", b"", b"", b"")
-        """A frame, and the three pieces of it that stand between slots."""
+        self.slotted_cut = (b"", b"")
+        """The same from the counts on, for connections with slots."""
+        self.independent = (b"", b"")
+        """A frame, and all of it without a slot."""
+        self.size = (0, bytes(_SIZE_BYTES))
+        """The size of a dispatch, and its bytes."""
         self.tail = (0, False, 0, _TAIL.pack(0, False, 0))
         """Time, whether it is the first of its group, redeliveries; and the bytes that say so: often the same."""
 
@@ -132,12 +119,10 @@ _LAST: Final = _Last()
 def put_dispatch(out: list[bytes], consumer: Consumer, message: Message, out_time_ms: int, group_first: bool) -> int:
     """Append the pieces of a dispatch to *out*; the answer is how many bytes they have."""
     frame = message.frame
-    front = consumer.front(message.destination, len(frame))
     tail = _tail(out_time_ms, group_first, message.redelivery_counter)
+    front = consumer.front(message.destination, len(frame))
     if frame[0] == BLOB_TYPE:
-        end = end_of_common_fields(frame)
-        body = frame[: end - OUT_TIME_FROM_END]
-        tail = tail[:-_SIZE_BYTES] + frame[end:] + tail[-_SIZE_BYTES:]
+        body, tail = _around_out_time(frame, frame, tail)
     else:
         last_frame, body = _LAST.cut
         if frame is not last_frame:
@@ -158,114 +143,138 @@ def _tail(out_time_ms: int, group_first: bool, redelivery_counter: int) -> bytes
     return tail
 
 
+def _around_out_time(encoded: bytes, frame: bytes, tail: bytes) -> tuple[bytes, bytes]:
+    """What of *encoded*, the message in *frame*, precedes the time that *tail* begins with; and the whole tail.
+
+    A blob message has fields of its own between its time and the dispatch's counter."""
+    own = frame[end_of_common_fields(frame) :] if frame[0] == BLOB_TYPE else b""
+    body = encoded[: len(encoded) - len(own) - OUT_TIME_FROM_END]
+    return body, tail[:-_COUNTER_BYTES] + own + tail[-_COUNTER_BYTES:]
+
+
+# ---- with slots ------------------------------------------------------------------------------------------------
+
+
 @final
 class SlotWriter:
     """Writes dispatches for a connection with a cache."""
 
-    __slots__ = ("_cache", "_generation", "_middles")
+    __slots__ = ("_cache",)
 
     def __init__(self, cache: SendCache) -> None:
         self._cache = cache
-        self._generation = cache.generation
-        self._middles: dict[bytes, bytes] = {}
-        """For prefixes of origins, as far as all of their slots are filled: the same with slots."""
 
     def put(self, out: list[bytes], consumer: Consumer, message: Message, out_time_ms: int, group_first: bool) -> int:
-        """As `put_dispatch`; the answer is 0, and nothing is done, for a message that the plain codec has to encode."""
-        frame, origin, tail_at = message.frame, message.origin, message.tail_offset
-        id_end = origin.id_end
-        # Without original transaction, data structure and target consumer.
-        if frame[0] == BLOB_TYPE or frame[id_end + COUNT_BYTES] or frame[tail_at] or frame[tail_at + 1]:
-            return 0
-        front = consumer.slotted
-        if (
-            front is None
-            or front.origin is not origin
-            or front.frame_bytes != len(frame)
-            or front.type_id != frame[0]
-            or front.generation != self._cache.generation
-        ):
-            self._cache.make_room()
-            try:
-                front = self._front(consumer, origin, frame[0], len(frame))
-            except Unusual:
-                self._cache.roll_back()
-                return 0
-        last_frame, counts, body, end = _LAST.slotted_cut
-        if frame is not last_frame:
-            counts = frame[id_end - COUNT_BYTES : id_end + COUNT_BYTES]
-            body = frame[id_end + COUNT_BYTES + 1 : tail_at + 1]
-            end = frame[tail_at + 2 : -OUT_TIME_FROM_END]
-            if len(frame) <= _CUT_BYTES_MAX:
-                _LAST.slotted_cut = (frame, counts, body, end)
-        out.append(front.data)
-        out.append(counts)
-        out.append(front.absent)
-        out.append(body)
-        out.append(front.absent_again)
-        out.append(end)
-        out.append(_tail(out_time_ms, group_first, message.redelivery_counter))
-        return front.size_bytes
+        """As `put_dispatch`."""
+        tail = _tail(out_time_ms, group_first, message.redelivery_counter)
+        frame, prefix = message.frame, message.origin.prefix
+        try:
+            last_frame, cut = _LAST.slotted_cut
+            if frame is not last_frame:
+                cut = _cut(message)
+                if len(frame) <= _CUT_BYTES_MAX:
+                    _LAST.slotted_cut = (frame, cut)
+            front = consumer.fronts.get(prefix) if consumer.generation == self._cache.generation else None
+            if front is None:
+                front = self._learn_front(consumer, prefix)
+        except Unusual:
+            return _put_independent(out, consumer, message, tail)
+        header, middle = front
+        size = len(header) + FIELDS_AT + len(middle) + len(cut) + len(tail)
+        out.append(_size(size))
+        out.append(header)
+        out.append(_MESSAGE_HEADS[frame[0]])
+        out.append(middle)
+        out.append(cut)
+        out.append(tail)
+        return _SIZE_BYTES + size
 
-    def _front(self, consumer: Consumer, origin: Origin, type_id: int, frame_bytes: int) -> _Front:
-        """In the order in which it is read: a slot is filled before it is named."""
-        cache = self._cache
-        prefix = origin.prefix
+    def _learn_front(self, consumer: Consumer, prefix: bytes) -> tuple[bytes, bytes]:
         producer_end = after_producer(prefix, 0)
         target_end = after_destination(prefix, producer_end)
-        fields = b"".join(
-            (
-                _DISPATCH_HEAD,
-                cache.field(consumer.encoded_id),
-                cache.field(prefix[producer_end:target_end]),
-                b"\1",
-                type_id.to_bytes(1, "big"),
-                _MESSAGE_HEAD_REST,
-                self._middle(prefix, producer_end, target_end),
-            )
-        )
-        absent = cache.field(ABSENT)
-        absent_again = cache.field(ABSENT)
-        front = _Front(origin, type_id, frame_bytes, cache.generation, fields, absent, absent_again)
-        consumer.slotted = None if cache.has_added else front
-        return front
-
-    def _middle(self, prefix: bytes, producer_end: int, target_end: int) -> bytes:
-        """*prefix* with slots."""
-        cache = self._cache
-        if cache.generation != self._generation:
-            self._middles.clear()
-            self._generation = cache.generation
-        middle = self._middles.get(prefix)
-        if middle is not None:
-            return middle
         transaction_end = after_transaction(prefix, target_end)
         original_end = after_destination(prefix, transaction_end)
         id_producer_at = original_end + len(MESSAGE_ID_HEAD)
         if prefix[original_end:id_producer_at] != MESSAGE_ID_HEAD:
             raise Unusual
         after_producer(prefix, id_producer_at)
+        target, original = prefix[producer_end:target_end], prefix[transaction_end:original_end]
+        cache = self._cache
+        cache.make_room()
+        # In the order in which it is read: a slot is filled before it is named.
+        header = b"".join((_DISPATCH_HEAD, cache.field(consumer.encoded_id), cache.field(target), b"\1"))
         middle = b"".join(
             (
                 cache.field(prefix[:producer_end]),
-                cache.field(prefix[producer_end:target_end]),
-                self._transaction(prefix[target_end:transaction_end]),
-                cache.field(prefix[transaction_end:original_end]),
+                cache.field(target),
+                _transaction(prefix[target_end:transaction_end]),
+                _NOTHING if original == ABSENT else cache.field(original),
                 MESSAGE_ID_HEAD,
                 cache.field(prefix[id_producer_at:]),
             )
         )
-        if not cache.has_added and len(prefix) <= _MIDDLE_BYTES_MAX:
-            if len(self._middles) >= _MIDDLES_MAX:
-                self._middles.clear()
-            self._middles[prefix] = middle
-        return middle
+        if not cache.has_added and len(prefix) <= PREFIX_BYTES_MAX:
+            if consumer.generation != cache.generation or len(consumer.fronts) >= _FRONTS_MAX:
+                consumer.fronts.clear()
+                consumer.generation = cache.generation
+            consumer.fronts[prefix] = (header, middle)
+        return header, middle
 
-    def _transaction(self, encoded: bytes) -> bytes:
-        """Each is named by a few messages only, and then never again: it gets no slot."""
-        if encoded == ABSENT:
-            return self._cache.field(encoded)
-        if encoded[1] != _LOCAL_TRANSACTION:
-            return UNCACHED_FIELD + encoded
-        connection = self._cache.field(encoded[_LOCAL_TRANSACTION_BYTES:])
-        return UNCACHED_FIELD + encoded[:_LOCAL_TRANSACTION_BYTES] + connection
+
+def _cut(message: Message) -> bytes:
+    """*message* from its counts to its time of leaving, without a slot. Raises `Unusual` for rare fields."""
+    frame, tail_at = message.frame, message.tail_offset
+    sequence_end = message.origin.id_end + COUNT_BYTES
+    if frame[0] == BLOB_TYPE or frame[tail_at] or frame[tail_at + 1]:  # a data structure, a target consumer
+        raise Unusual
+    body_at = after_transaction(frame, sequence_end)
+    return b"".join(
+        (
+            frame[sequence_end - 2 * COUNT_BYTES : sequence_end],
+            _transaction(frame[sequence_end:body_at]),
+            frame[body_at : tail_at + 1],
+            _NOTHING,
+            frame[tail_at + 2 : -OUT_TIME_FROM_END],
+        )
+    )
+
+
+def _transaction(encoded: bytes) -> bytes:
+    """Each is named by a few messages only, and then never again: it gets no slot."""
+    if encoded == ABSENT:
+        return _NOTHING
+    if encoded[1] != _LOCAL_TRANSACTION:
+        return UNCACHED_FIELD + encoded
+    connection = UNCACHED_FIELD + encoded[_LOCAL_TRANSACTION_BYTES:]
+    return UNCACHED_FIELD + encoded[:_LOCAL_TRANSACTION_BYTES] + connection
+
+
+def _put_independent(out: list[bytes], consumer: Consumer, message: Message, tail: bytes) -> int:
+    """A message that has to be decoded and encoded again, without a slot, and so once for all who get it."""
+    frame = message.frame
+    last_frame, encoded = _LAST.independent
+    if frame is not last_frame:
+        encoded = _independent(frame)
+        if len(frame) <= _CUT_BYTES_MAX:
+            _LAST.independent = (frame, encoded)
+    header = consumer.header(message.destination, UNCACHED_FIELD)
+    body, tail = _around_out_time(encoded, frame, tail)
+    size = len(header) + len(body) + len(tail)
+    out += (_size(size), header, body, tail)
+    return _SIZE_BYTES + size
+
+
+def _independent(frame: bytes) -> bytes:
+    command = _PLAIN.decode(frame)
+    assert command is not None
+    writer = LooseWriter(CANONICAL, SendCache(0))
+    write_structure(writer, command)
+    return frame[:1] + writer.finish()
+
+
+def _size(size: int) -> bytes:
+    last_size, written = _LAST.size
+    if size != last_size:
+        written = size.to_bytes(_SIZE_BYTES, "big")
+        _LAST.size = (size, written)
+    return written

@@ -49,7 +49,7 @@ COUNT_BYTES: Final = 8
 FIELDS_AT: Final = 6
 """Where the fields begin: behind type id, command id and response flag."""
 
-_PREFIX_BYTES_MAX: Final = 2048
+PREFIX_BYTES_MAX: Final = 2048
 _ORIGINS_MAX: Final = 256
 """Remembered per connection: at most these many origins of this size."""
 
@@ -393,7 +393,7 @@ class FastDecoder:
             producer_key=producer_key(cast(commands.ProducerId, id_producer)),
             id_end=reader.position + 8,
         )
-        if len(prefix) <= _PREFIX_BYTES_MAX:
+        if len(prefix) <= PREFIX_BYTES_MAX:
             if len(self._origins) >= _ORIGINS_MAX:
                 self._origins.clear()
             self._origins[prefix] = origin

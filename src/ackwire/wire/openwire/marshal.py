@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.wire.openwire import commands as _commands  # noqa: F401 - fills the registry
-from ackwire.wire.openwire.cache import ReceiveCache, SendCache, slot_count
+from ackwire.wire.openwire.cache import SEND_SLOTS_MAX, ReceiveCache, SendCache, slot_count
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.structures import (
     REGISTRY,
@@ -76,7 +76,7 @@ class Codec:
         if wire_format.cache_size is not None:
             slots = slot_count(wire_format.cache_size)
             self.receive_cache = ReceiveCache(slots, limits)
-            self.send_cache = SendCache(slots)
+            self.send_cache = SendCache(min(slots, SEND_SLOTS_MAX))
 
     def encode(self, command: Structure | None) -> bytes:
         """The frame for *command*, size prefix included where one was negotiated."""

@@ -240,13 +240,13 @@ class OpenWireProtocol:
 
     def send_dispatch(self, consumer: Consumer, message: Message, out_time_ms: int, group_first: bool = False) -> None:
         """A message for *consumer*."""
-        written = 0
         if self._slot_writer is not None:
             written = self._slot_writer.put(self._out, consumer, message, out_time_ms, group_first)
         elif self._is_fast:
             written = put_dispatch(self._out, consumer, message, out_time_ms, group_first)
-        if not written:
+        else:
             self.send(self._dispatch_structure(consumer, message, out_time_ms, group_first))
+            return
         self.waiting_bytes += written
 
     def _dispatch_structure(

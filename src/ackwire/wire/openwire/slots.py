@@ -22,6 +22,7 @@ from ackwire.wire.openwire.fast import (
     COUNT_BYTES,
     FIELDS_AT,
     MESSAGE_ID_HEAD,
+    PREFIX_BYTES_MAX,
     TAIL_BYTES,
     Ack,
     FastDecoder,
@@ -133,6 +134,8 @@ class SlotReader:
         return self._decoder.usual(canonical, origin)
 
     def _remember(self, frame: bytes, origin: Origin) -> None:
+        if len(origin.prefix) > PREFIX_BYTES_MAX:  # named by a few bytes, it would cost the peer nothing
+            return
         if len(self._origins) >= _FRONTS_MAX:
             self._origins.clear()
         self._origins[frame[FIELDS_AT:_COUNTS_AT]] = origin

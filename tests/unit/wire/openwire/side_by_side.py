@@ -55,6 +55,7 @@ class SideBySide:
             assert short is plain
             return None
         assert [_comparable(event) for event in short] == [_comparable(event) for event in plain]
+        assert _slots(self.protocols[0]) == _slots(self.protocols[1])
         return [event for event in short if isinstance(event, Message)]
 
     def dispatch(self, message: Message, consumer: str, out_time_ms: int = 5, group_first: bool = False) -> None:
@@ -65,6 +66,13 @@ class SideBySide:
             for protocol, reader in zip(self.protocols, self._readers, strict=True)
         )
         assert short == plain
+
+
+def _slots(protocol: OpenWireProtocol) -> list[object]:
+    """What a protocol has in its slots, and what it counts for them."""
+    cache = protocol._codec.receive_cache
+    assert cache is not None
+    return [getattr(cache, name) for name in ("_values", "_sizes", "_bytes", "_staged")]
 
 
 def stamped(message: Message) -> Message:

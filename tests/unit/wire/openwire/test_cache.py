@@ -249,10 +249,34 @@ def test_fields_that_are_merely_nested_bypass_the_cache(tight: bool) -> None:
     assert codec.encode(command) == codec.encode(command) == Codec(WireFormat(tight=tight)).encode(command)
 
 
+def generous(wire_format: WireFormat) -> Codec:
+    """A peer that gives slots to values of any length."""
+    sender = Codec(wire_format)
+    sender.send_cache = SendCache(1024, value_bytes_max=65_535)
+    return sender
+
+
+@by_encoding
+def test_long_values_get_no_slot(tight: bool) -> None:
+    """What one client sends goes into the caches of others."""
+    sender, receiver = (Codec(WireFormat(tight=tight, cache_size=0)) for _ in range(2))
+    for name in ("x" * 1024, "x" * 1025):
+        command = ProducerInfo(destination=ActiveMQQueue(name))
+        first, second = sender.encode(command), sender.encode(command)
+        assert receiver.decode(first[4:]) == receiver.decode(second[4:]) == command
+        assert (len(second) < len(first) - 1000) == (len(name) <= 1024)
+
+
+def test_we_use_256_slots_at_most_whatever_the_peer_would_take() -> None:
+    cache = Codec(WireFormat(cache_size=0)).send_cache
+    assert cache is not None
+    assert [cache.add(queue(number)) for number in range(258)] == [*range(256), NOT_CACHED, NOT_CACHED]
+
+
 @by_encoding
 def test_peer_cannot_make_us_keep_more_than_the_limit(tight: bool) -> None:
     limits = WireLimits(cache_bytes_max=50_000)
-    sender = Codec(WireFormat(tight=tight, cache_size=0))
+    sender = generous(WireFormat(tight=tight, cache_size=0))
     receiver = Codec(WireFormat(tight=tight, cache_size=0), limits)
     for number in range(4):
         receiver.decode(sender.encode(ProducerInfo(destination=ActiveMQQueue(f"{number}" * 10_000)))[4:])
@@ -268,7 +292,7 @@ def test_values_kept_alive_by_a_reference_count_towards_the_limit(tight: bool) -
 
     def fill(slot: int, number: int) -> None:
         """A transaction of its own connection, which always takes slot 0."""
-        sender = Codec(wire_format)
+        sender = generous(wire_format)
         connection = ConnectionId(f"{number}" * 10_000)
         receiver.decode(sender.encode(RemoveInfo(object_id=connection))[4:])
         frame = bytearray(sender.encode(RemoveInfo(object_id=LocalTransactionId(number, connection)))[4:])
