@@ -97,6 +97,7 @@ async def serve(
                 policies=Policies(settings.policies),
                 temp=temp,
                 audit=audit,
+                turns=turn.turns,
             )
             if audit is not None:
                 audit.join(broker.flow.on_audit_full)

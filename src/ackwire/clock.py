@@ -58,10 +58,12 @@ class SystemClock(Clock):
 
 @final
 class Turns:
-    """Counts the turns of a loop, for whoever need not look at a clock more than once in a turn."""
+    """The turns of a loop, for whoever need not look at a clock more than once in a turn."""
 
     def __init__(self) -> None:
         self.number = 0
+        self.after_pause = False
+        """Whether nobody had anything to say for a while before this one."""
 
 
 class _ManualTimer:

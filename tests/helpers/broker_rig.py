@@ -180,24 +180,28 @@ class RigConsumer:
 class RigClient:
     """A client: one connection, one session, one producer, any number of consumers and transactions."""
 
-    def __init__(self, rig: "BrokerRig", name: str) -> None:
+    def __init__(self, rig: "BrokerRig", name: str, *, is_reconnect: bool = False) -> None:
         self._rig = rig
         self._broker = rig.broker
         self.port = FakeClientPort()
         self.connection: Connection = rig.broker.connect(
-            connection_id=f"ID:{name}", client_id=name, user=None, port=self.port
+            connection_id=f"ID:{name}", client_id=name, user=None, port=self.port, is_reconnect=is_reconnect
         )
         self.connection.add_session(SESSION)
         self._numbers = count(1)
         self._counts = count(1)
         self._decoder = FastDecoder()
-        self._producer = commands.ProducerId(f"ID:{name}", 1, SESSION)
-        self.producer_id = str(self._producer)
-        rig.broker.add_producer(self.connection, Producer(self.producer_id, SESSION, None))
+        self.use_another_producer(1)
         self.stored = 0
         """Sends that the broker has answered."""
         self.refused: list[Exception] = []
         """Sends that the broker refused after it had held them."""
+
+    def use_another_producer(self, number: int) -> None:
+        """Send as one that is announced now."""
+        self._producer = commands.ProducerId(self.connection.connection_id, number, SESSION)
+        self.producer_id = str(self._producer)
+        self._broker.add_producer(self.connection, Producer(self.producer_id, SESSION, None))
 
     def message(
         self,
@@ -306,9 +310,9 @@ class BrokerRig:
         self._names = count(1)
         RIGS.append(self)
 
-    def connect(self, name: str | None = None) -> RigClient:
+    def connect(self, name: str | None = None, *, is_reconnect: bool = False) -> RigClient:
         """A client of its own."""
-        return RigClient(self, name or f"client-{next(self._names)}")
+        return RigClient(self, name or f"client-{next(self._names)}", is_reconnect=is_reconnect)
 
     def consumer(self, where: Where, *, prefetch: int = 1000, **request: Any) -> RigConsumer:
         """A consumer on a connection of its own."""

@@ -18,6 +18,7 @@ class IndexMedium:
     def __init__(self) -> None:
         self.tables: Tables = {table: {} for table in Table}
         self.is_open = False
+        self.is_sealed = False
 
     def flip_bit(self, table: Table, nth: int, bit: int = 0) -> None:
         """Damage the value of the *nth* key."""
@@ -25,16 +26,17 @@ class IndexMedium:
         value = bytearray(self.tables[table][keys[nth]])
         value[bit // 8 % len(value)] ^= 1 << bit % 8
         self.tables[table] = {**self.tables[table], keys[nth]: bytes(value)}
+        self.is_sealed = False
 
 
 class MemoryIndex:
     """Implements `Index`."""
 
-    is_vouched_for = False
-
     def __init__(self, disk: SimulatedDisk, medium: IndexMedium, *, fresh: bool = False) -> None:
         if fresh:
             medium.tables = {table: {} for table in Table}
+        self.is_vouched_for = medium.is_sealed and not fresh
+        medium.is_sealed = False
         self._disk = disk
         self._medium = medium
         self._generation = disk.generation
@@ -78,6 +80,7 @@ class MemoryIndex:
 
     def close(self) -> None:
         self.abandon()
+        self._medium.is_sealed = True
 
     def abandon(self) -> None:
         self._check()

@@ -16,7 +16,7 @@ from ackwire.broker.auditing import Audit
 from ackwire.broker.broker import Broker
 from ackwire.broker.handover import Desk
 from ackwire.broker.subscription import QueueSubscription
-from ackwire.clock import Clock, ManualClock
+from ackwire.clock import Clock, ManualClock, Turns
 from ackwire.config import Settings
 from ackwire.destinations import parse_destination
 from ackwire.message import Message
@@ -99,6 +99,8 @@ class World:
         self._server_wants = self.random.choice((_WIRES[0], _WIRES[0], _WIRES[3]))
         self.client_preferences = [self.random.choice(_WIRES)]
         self.delayed = 0.15 if chance() < 0.3 else 0.0
+        self._turns = Turns()
+        self._turns.after_pause = random.Random(self.seed).random() < 0.5  # nothing else is drawn differently for it
         self._choose_settings()
 
     def _choose_settings(self) -> None:
@@ -135,6 +137,7 @@ class World:
             policies=self._policies,
             temp=self.temp,
             audit=self._make_audit(),
+            turns=self._turns,
         )
         if self.pages:
             self.broker.flow._tight_above_bytes = self._tight_above_bytes

@@ -32,7 +32,7 @@ from ackwire.broker.staging import Staging
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.transactions import Transaction
 from ackwire.broker.transactor import Transactor
-from ackwire.clock import Clock
+from ackwire.clock import Clock, Turns
 from ackwire.config import Settings
 from ackwire.destinations import Destination, Kind
 from ackwire.editing import Advisory, MessageEditor
@@ -60,8 +60,10 @@ class Broker:
         policies: Policies | None = None,
         temp: Spill | None = None,
         audit: Audit | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.clock = clock
+        self.turns = turns or Turns()
         self.audit = audit
         """Is told what happens to every message, if anybody wants to know."""
         self.editor = editor

@@ -6,6 +6,9 @@ must be there after a crash, if its sender, who was not answered, will repeat it
 So a queue tells the store ahead of time how far messages may go (`Store.hand_out`), a block of sequences at once, and
 nothing behind that leaves. And while a sender waits for the store, so do the consumers of what it sent: nobody waits
 for longer than the sync that is due anyway. What cannot leave yet waits at the `Desk`; it is in flight like any other.
+
+One message may leave ahead of its sync: that of a sender who waits alone, on a broker with nothing else to do. After a
+crash it is what that sender repeats first, and it is called redelivered then (`repetitions.py`, ADR 12).
 """
 
 from collections import deque
@@ -33,6 +36,8 @@ class Desk:
         self._waiting: deque[tuple[QueueSubscription, Message, bool, bool]] = deque()
         """Consumer, message, whether it is the first of its group, and whether it waits for the store itself or only
         behind others."""
+        self.ahead: Message | None = None
+        """What need not wait for the store, although its sender does."""
 
     def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
         """Deliver *message* when all that is recorded so far is durable, or when those before it have gone."""
@@ -81,19 +86,22 @@ class Handover:
 
     def hand_over(self, subscription: QueueSubscription, message: Message, group_first: bool) -> None:
         """Deliver *message*, which is in flight to *subscription*, as soon as it may leave."""
-        must_wait = message.persistent and self._is_stored and not self._may_leave(message.sequence)
+        must_wait = message.persistent and self._is_stored and not self._may_leave(message)
         if must_wait or subscription.held:
             self._desk.hold(subscription, message, group_first, for_store=must_wait)
         else:
             subscription.deliver(message, group_first)
 
-    def _may_leave(self, sequence: int) -> bool:
+    def _may_leave(self, message: Message) -> bool:
+        sequence = message.sequence
         if sequence > self._reached:
             self._reached = sequence
             if sequence + BLOCK_SEQUENCES // 2 > self._announced:  # in time, for all that comes in this turn
                 self._announce(sequence + BLOCK_SEQUENCES)
+        if sequence > self._known:
+            return False
         store = self._store
-        return sequence <= self._known and (not store.is_awaited or sequence <= store.durable_sequence)
+        return not store.is_awaited or sequence <= store.durable_sequence or message is self._desk.ahead
 
     def _announce(self, sequence: int) -> None:
         self._announced = sequence

@@ -158,17 +158,45 @@ class Intake:
         transaction_id = message.origin.transaction
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)
+        elif on_stored is not None and message.persistent:
+            self._take_awaited(connection, message)
         else:
-            if on_stored is not None and message.persistent:
-                self._store.expect()
-            if self._repetitions.is_wanted_again(message):
-                with self._store.atomically():  # stored, and no longer refused
-                    self._repetitions.no_longer_refused(message)
-                    self.route(connection, message)
-            else:
-                self.route(connection, message)
-            self._repetitions.taken(message)
+            self._route_new(connection, message)
         self._answer(message, on_stored, on_refused)
+
+    def _take_awaited(self, connection: Connection, message: Message) -> None:
+        """The sender waits until *message* is on disk; a consumer need not always, except for copies of it."""
+        may_have_left = (
+            connection.is_reconnect
+            and _is_for_one_queue(message)
+            and self._repetitions.may_have_left(connection, message)
+        )
+        if may_have_left:
+            message.redelivery_counter = 1
+        desk = self._broker.desk
+        desk.ahead = message if self._is_quiet() else None
+        self._store.expect()
+        try:
+            self._route_new(connection, message)
+        finally:
+            desk.ahead = None
+        if may_have_left:
+            self._repetitions.settled(connection, message)
+
+    def _is_quiet(self) -> bool:
+        """Whether a message may leave before it is on disk (`handover.py`): if nobody else waits for the disk, it is
+        the only one that can be lost by a crash and come again; if nobody spoke for a while, its sender is in no hurry
+        to hear of it, and no slower for it."""
+        return self._broker.turns.after_pause and not self._store.is_awaited
+
+    def _route_new(self, connection: Connection, message: Message) -> None:
+        if self._repetitions.is_wanted_again(message):
+            with self._store.atomically():  # stored, and no longer refused
+                self._repetitions.no_longer_refused(message)
+                self.route(connection, message)
+        else:
+            self.route(connection, message)
+        self._repetitions.taken(message)
 
     def _answer(
         self,
@@ -317,3 +345,8 @@ class Intake:
             expiration = min(expiration, latest) if expiration > 0 else latest
         if expiration != message.expiration:
             self._broker.editor.with_expiration(message, expiration, now_ms)
+
+
+def _is_for_one_queue(message: Message) -> bool:
+    where = message.destination
+    return where.kind is Kind.QUEUE and not where.is_composite

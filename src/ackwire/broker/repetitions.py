@@ -8,6 +8,7 @@ odd while the message is refused, and even after it came again and was taken.
 
 from typing import Final, final
 
+from ackwire.broker.session import Connection
 from ackwire.message import Message
 from ackwire.recent import PRODUCERS_REMEMBERED, Recent
 from ackwire.store.contract import Store
@@ -16,6 +17,8 @@ REFUSED_MAX: Final = 1024
 """Of one producer, while it sends nothing else: the oldest are forgotten first, and then pass for stored."""
 _PRODUCERS_REFUSED_MAX: Final = 1000
 _MARK: Final = b"refused "
+_BACK_WITHIN_SECONDS: Final = 3600
+"""So long after a crash its clients may come back although the broker was stopped and started in between."""
 
 
 @final
@@ -27,10 +30,14 @@ class Repetitions:
         self._counts: Recent[bytes, int] = Recent(PRODUCERS_REMEMBERED)
         self._refused: Recent[bytes, dict[int, None]] = Recent(_PRODUCERS_REFUSED_MAX)
         """Refused, and nothing was taken from the same producer since: there is nothing yet to tell the store."""
+        self._is_after_crash = False
+        self._settled: Recent[bytes, None] = Recent(PRODUCERS_REMEMBERED)
+        """Producers that have come back after a crash and repeated what they waited for, if there was something."""
 
     def restore(self) -> None:
         """Know what an earlier run knew."""
         self._counts.update(self._store.last_counts())
+        self._is_after_crash = self._store.has_crashed(_BACK_WITHIN_SECONDS)
 
     def includes(self, message: Message) -> bool:
         """Whether *message* is one that the broker has."""
@@ -39,6 +46,23 @@ class Repetitions:
         if last is None or count > last:
             return False
         return not (self._counts.get(_key(key, count)) or 0) & 1
+
+    def may_have_left(self, connection: Connection, message: Message) -> bool:
+        """Whether *message*, of a client that has come back and waits for it, left ahead of a crash (`Desk.ahead`).
+
+        At most one message did, and it is not stored. A client repeats what it waits for before it sends anything new,
+        so it is the first that its producer waits for, and that producer was there when the repeating began.
+        """
+        if not self._is_after_crash:
+            return False
+        if connection.producers_back < 0:
+            connection.producers_back = len(connection.producers)
+        return connection.producers_back > 0 and message.origin.producer_key not in self._settled
+
+    def settled(self, connection: Connection, message: Message) -> None:
+        """*message*, which may have left ahead of a crash, was taken; its producer has no other."""
+        connection.producers_back -= 1
+        self._settled[message.origin.producer_key] = None
 
     def refused(self, message: Message) -> None:
         """*message* was not taken, and its client may not hear of it."""

@@ -80,6 +80,8 @@ class Connection:
     user: str | None = None
     is_reconnect: bool = False
     """The client was here before and lost its connection: it may repeat what was not answered."""
+    producers_back: int = -1
+    """Of those that were there when it began to repeat, how many may still have something (`repetitions.py`); or -1."""
     temporary: set[Destination] = field(default_factory=set)
     """The temporary destinations it made; they go with it."""
     sessions: set[int] = field(default_factory=lambda: {IMPLICIT_SESSION})

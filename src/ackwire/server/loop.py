@@ -35,7 +35,7 @@ class _TurnSelector(selectors.EpollSelector):
         events = self._wait.events(-1 if timeout is None else max(0, timeout))
         if self._turn is None or self._last is None:
             return self._reported(events)
-        left = self._turn.read(events)
+        left = self._turn.read(events, after_pause=self._wait.was_pause)
         return [*self._reported(left), self._last] if left else []
 
     def _reported(self, events: Events) -> list[tuple[selectors.SelectorKey, int]]:

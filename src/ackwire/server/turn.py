@@ -39,6 +39,10 @@ _GATHERINGS: Final = 64
 what comes meanwhile is read, sent on and written at once, and costs a third less. After so many of these it has to see
 again that somebody is streaming: whoever waits for answers speaks within such a sleep, too."""
 
+_PAUSE_SECONDS: Final = 0.000_5
+"""Who speaks only so long after everybody was answered is in no hurry to go on: what it sends leaves before it is
+answered. Whoever speaks sooner is answered first."""
+
 _EVENTS_MAX: Final = 256
 """Taken from epoll at once; those behind them come first the next time."""
 
@@ -65,10 +69,13 @@ class Wait:
         """Turns that hardly waited."""
         self._returned = 0.0
         """When the last turn began."""
+        self.was_pause = False
+        """Whether it took long until the last events came."""
 
     def events(self, timeout: float) -> Events:
         """What is there, or comes within *timeout* seconds; below 0: however long it takes."""
         if not timeout:
+            self.was_pause = False
             return self._poll(0, _EVENTS_MAX)
         started = self._monotonic()
         if self._in_a_row >= _STREAM_TURNS and started - self._returned < _SHORT_TURN_SECONDS:
@@ -78,6 +85,7 @@ class Wait:
         self._returned = self._monotonic()
         waited = self._returned - started
         self._was_short = waited < 2 * _AWAKE_SECONDS
+        self.was_pause = waited >= _PAUSE_SECONDS
         is_near = waited < _STREAM_WAIT_SECONDS and self._in_a_row < _STREAM_TURNS + _GATHERINGS - 1
         self._in_a_row = self._in_a_row + 1 if is_near else 0
         return events
@@ -145,7 +153,7 @@ class Turn:
         """Before it is closed: the next connection may have the same number."""
         self._readers.pop(descriptor, None)
 
-    def read(self, events: Events) -> Events:
+    def read(self, events: Events, *, after_pause: bool = False) -> Events:
         """Call the readers that *events* are for, and return what is left for asyncio to do.
 
         If nothing is, the turn ends here; otherwise `end` is to be called behind it.
@@ -153,6 +161,7 @@ class Turn:
         left: Events = []
         if self.turns is not None:
             self.turns.number += 1
+            self.turns.after_pause = after_pause
         if not events:
             return left
         self._end_is_sure = True
@@ -168,16 +177,18 @@ class Turn:
         """Do what was asked for, and what that asks for: answers of the store are written by peers.
 
         Senders are written to first, to go on while their messages leave. While sockets are read, a sender's answer is
-        asked for after what it sent; the store answers senders first. What is asked for beyond that has to wait for the
-        next turn, so that everybody is read from in between.
+        asked for after what it sent; the store answers senders first. After a pause nobody is in such a hurry, and what
+        was sent leaves first. What is asked for beyond that has to wait for the next turn, so that everybody is read
+        from in between.
         """
         self._end_is_sure = True  # for all that is asked for now
         due, self._due = self._due, []
-        for it in reversed(due):
-            self._do(it)
-        due, self._due = self._due, []
-        for it in due:
-            self._do(it)
+        if self.turns is None or not self.turns.after_pause:
+            due.reverse()
+        self._do_all(due)
+        for _ in range(2):  # answers of the store, and what they let go; then what that is written as
+            due, self._due = self._due, []
+            self._do_all(due)
         self._end_is_sure = False
         if self._due:
             self._call_for_end()
@@ -197,14 +208,15 @@ class Turn:
             self._report(error, f"while reading, in {reader!r}")
             return False
 
-    def _do(self, due: _Due) -> None:
-        try:
-            if due.callback is not None:
-                due.callback()
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            self._report(error, f"at the end of a turn, in {due.callback!r}")
+    def _do_all(self, due: list[_Due]) -> None:
+        for it in due:
+            try:
+                if it.callback is not None:
+                    it.callback()
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self._report(error, f"at the end of a turn, in {it.callback!r}")
 
     def _report(self, error: BaseException, where: str) -> None:
         """As the loop does it: nobody else is to suffer."""

@@ -212,7 +212,8 @@ class Store(Protocol):
     # ---- what happens: recorded in this order, durable once a later `when_durable` has called back ------------------
 
     def append(self, message: Message, places: Sequence[Place]) -> None:
-        """Record that *message* waits in *places*, and that its producer has counted as far as it (J4)."""
+        """Record that *message*, with its redelivery counter, waits in *places*, and that its producer has counted as
+        far as it (J4)."""
         ...
 
     def remove(self, place: Place, message: Message) -> None:
@@ -309,6 +310,10 @@ class Store(Protocol):
         ...
 
     # ---- what was kept: asked once, when the broker starts ---------------------------------------------------------
+
+    def has_crashed(self, within_seconds: float) -> bool:
+        """Whether an earlier run ended without `close`, and the one after it began at most so long ago."""
+        ...
 
     def places(self) -> Iterable[Place]:
         """Where messages wait."""

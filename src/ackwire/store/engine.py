@@ -77,6 +77,8 @@ _BUFFER_BYTES_MAX: Final = MIB
 _BUFFER_BYTES_FULL: Final = 64 * MIB
 """Producers wait when this much is to be written and a slow sync is in the way."""
 
+_CRASH: Final = b"crash"
+"""Among the counts of producers, whose keys are longer: when the journal was opened after a crash, the last time."""
 _QUICK_SYNC_SECONDS: Final = 0.0005
 """Syncs that take less on average are done on the loop: a thread would not be faster."""
 
@@ -238,6 +240,9 @@ class JournalStore:
             recovery.quarantine.put(f"the index is made anew: {damage}", "")
         recovery.run()
         self._quarantine = recovery.quarantine
+        # A power cut may bring the index's seal back, and then the journal goes on behind the index.
+        was_closed = recovery.catalog.index.is_vouched_for and not recovery.report.replayed
+        self._was_cut_off = bool(recovery.store_id) and not was_closed
         self._store_id = recovery.store_id or new_id()
         self._seed = seed_of(self._store_id)
         catalog = recovery.catalog
@@ -267,6 +272,8 @@ class JournalStore:
         self._writer.last_sequence = self._catalog.last_sequence
         now_and_sequence = pack_numbers((self._clock.now_ms(), self._catalog.last_sequence))
         self._record(UnwrittenPayload(RecordKind.OPENED, now_and_sequence))
+        if self._was_cut_off:
+            self._count_as(_CRASH, self._clock.now_ms())
         self._write()
         self._sync_on_the_spot()
         self._require_good()
@@ -756,12 +763,17 @@ class JournalStore:
             self.on_durable(mark)
 
     def _answer(self, waiters: list[Waiter]) -> None:
-        """Those first who would be told of a failure: clients that do nothing until they are answered."""
+        """Those first who would be told of a failure: clients that do nothing until they are answered. The others at
+        the end of the turn, behind what is written to those."""
         self.is_awaited = bool(self._waiters)
-        for is_client in (True, False):
-            for callback, on_failed in waiters:
-                if (on_failed is not None) is is_client:
-                    self._call(callback)
+        self._call_all([callback for callback, on_failed in waiters if on_failed is not None])
+        others = [callback for callback, on_failed in waiters if on_failed is None]
+        if others:
+            self._at_turn_end(partial(self._call_all, others))
+
+    def _call_all(self, callbacks: list[Callable[[], None]]) -> None:
+        for callback in callbacks:
+            self._call(callback)
 
     def _call(self, callback: Callable[[], None]) -> None:
         try:
@@ -1001,8 +1013,12 @@ class JournalStore:
     def notes(self) -> list[Note]:
         return [item.value for item in self._catalog.state.values() if isinstance(item.value, Note)]
 
+    def has_crashed(self, within_seconds: float) -> bool:
+        crash = self._catalog.counts.get(_CRASH)
+        return crash is not None and self._clock.now_ms() - crash[0] <= within_seconds * 1000
+
     def last_counts(self) -> list[tuple[bytes, int]]:
-        return [(producer, count) for producer, (count, _) in self._catalog.counts.items()]
+        return [(it, count) for it, (count, _) in self._catalog.counts.items() if it != _CRASH]
 
     def commits(self) -> list[Hashable]:
         return [self._form.transaction_from_bytes(transaction) for transaction in self._catalog.commits]
@@ -1141,7 +1157,8 @@ class JournalStore:
             self._fail("sync", error)
         else:
             self._synced_up_to(number)
-            self._answer(waiters)
+            self.is_awaited = False
+            self._call_all([callback for callback, _ in waiters])
 
     def abandon(self) -> None:
         """Let go of everything, and vouch for nothing."""

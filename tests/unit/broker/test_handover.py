@@ -1,6 +1,5 @@
 """From the queue to the consumer: what leaves is remembered through a crash, and nothing waits without need."""
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -8,58 +7,13 @@ import pytest
 from ackwire.broker.acks import AckKind
 from ackwire.broker.handover import BLOCK_SEQUENCES
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
 from ackwire.store.contract import Place
-from ackwire.store.memory import MemoryStore
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named
 from tests.helpers.journal import JournalFactory
+from tests.helpers.slow_store import SlowStore
 from tests.helpers.stores import Crash
 
 Q = "queue://q"
-
-
-class SlowStore(MemoryStore):
-    """Nothing is durable until `sync`."""
-
-    is_awaited = False
-    durable_sequence = 0
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiters: list[Callable[[], None]] = []
-        self._has_more = False
-        self.marks: list[int] = []
-        self.failure: StoreFailed | None = None
-
-    def append(self, message: Message, places: Any) -> None:
-        super().append(message, places)
-        self._has_more = True
-
-    def hand_out(self, place: Place, sequence: int) -> None:
-        if self.failure is not None:
-            raise self.failure
-        super().hand_out(place, sequence)
-        self.marks.append(sequence)
-        self._has_more = True
-
-    def expect(self) -> None:
-        self.is_awaited = True
-
-    def when_durable(self, callback: Callable[[], None], on_failed: Any = None) -> None:  # noqa: ARG002
-        if self.failure is not None:
-            return
-        if not self._has_more:
-            callback()
-            return
-        self._waiters.append(callback)
-        self.is_awaited = True
-
-    def sync(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        self._has_more = self.is_awaited = False
-        self.durable_sequence = max((it for place in self._places.values() for it in place), default=0)
-        for callback in waiters:
-            callback()
 
 
 @pytest.fixture

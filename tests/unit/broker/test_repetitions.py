@@ -37,6 +37,16 @@ def test_J4_what_was_taken_is_not_taken_again(rig: BrokerRig) -> None:
     assert rig.pending(Q) == 3
 
 
+def test_J4_nor_after_a_restart(rig: BrokerRig) -> None:
+    client = rig.connect("a")
+    client.send_message(make(client, 1)[0])
+    again = rig.restarted()
+    client = again.connect("a", is_reconnect=True)
+    for message in make(client, 2):
+        client.send_message(message)
+    assert again.pending(Q) == 2
+
+
 def refused(client: RigClient, message: Message) -> None:
     with pytest.raises(ResourceLimit):
         client.send_message(message)

@@ -100,12 +100,33 @@ def test_what_is_asked_for_at_the_end_is_done_in_it(loop: asyncio.AbstractEventL
 
     def sync() -> None:
         seen.append("sync")
-        turn.at_end(lambda: seen.append("write"))
+        turn.at_end(lambda: seen.append("the answer"))
+        turn.at_end(let_go)
         loop.call_soon(seen.append, "the next turn")
+
+    def let_go() -> None:
+        turn.at_end(lambda: seen.append("the message"))
 
     turn.at_end(sync)
     run_turns(loop)
-    assert seen == ["sync", "write", "the next turn"]
+    assert seen == ["sync", "the answer", "the message", "the next turn"]
+
+
+@pytest.mark.parametrize(("after_pause", "order"), [(True, ["write", "sync"]), (False, ["sync", "write"])])
+def test_what_was_sent_leaves_before_its_sender_is_answered_only_after_a_pause(
+    turn_loop: TurnLoop, after_pause: bool, order: list[str]
+) -> None:
+    turn, seen = Turn(turn_loop), list[str]()
+
+    def read() -> bool:
+        turn.at_end(lambda: seen.append("write"))
+        turn.at_end(lambda: seen.append("sync"))
+        return True
+
+    turn.read_from(7, read)
+    turn.read([(7, 1)], after_pause=after_pause)
+    turn.read([(7, 1)])
+    assert seen == [*order, "sync", "write"]
 
 
 def test_who_asks_again_and_again_does_not_keep_the_turn_from_ending(loop: asyncio.AbstractEventLoop) -> None:
@@ -119,7 +140,7 @@ def test_who_asks_again_and_again_does_not_keep_the_turn_from_ending(loop: async
     turn.at_end(again)
     loop.call_soon(seen.append, "somebody else")
     run_turns(loop, turns=20)
-    assert seen.index("somebody else") == 2
+    assert seen.index("somebody else") == 3
     assert seen.count("again") == 19
 
 

@@ -109,3 +109,20 @@ def test_loop_stays_awake_for_what_comes_soon_again() -> None:
     assert sockets.sleeps == 2
     sockets.turn(40)
     assert sockets.sleeps == 3, "the last time it took long"
+
+
+# ---- pauses ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("microseconds", "is_pause"), [(0, False), (400, False), (600, True)])
+def test_a_pause_is_a_wait_after_which_nobody_is_in_a_hurry(microseconds: float, is_pause: bool) -> None:
+    sockets = Sockets()
+    sockets.turn(microseconds)
+    assert sockets.wait.was_pause is is_pause
+
+
+def test_looking_without_waiting_is_no_pause() -> None:
+    sockets = Sockets()
+    sockets.turn(600)
+    sockets.turn(0, timeout=0)
+    assert not sockets.wait.was_pause
