@@ -64,6 +64,7 @@ class Broker:
     ) -> None:
         self.clock = clock
         self.turns = turns or Turns()
+        """Of the loop that calls, if it knows them."""
         self.audit = audit
         """Is told what happens to every message, if anybody wants to know."""
         self.editor = editor

@@ -79,6 +79,7 @@ _BUFFER_BYTES_FULL: Final = 64 * MIB
 
 _CRASH: Final = b"crash"
 """Among the counts of producers, whose keys are longer: when the journal was opened after a crash, the last time."""
+
 _QUICK_SYNC_SECONDS: Final = 0.0005
 """Syncs that take less on average are done on the loop: a thread would not be faster."""
 
