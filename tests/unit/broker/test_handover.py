@@ -75,8 +75,12 @@ def test_what_is_durable_already_leaves_while_others_wait(rig: BrokerRig, store:
     assert consumer.texts == ["a", "b"]
 
 
-def test_G1_what_a_commit_sends_leaves_when_it_can_be_answered(rig: BrokerRig, store: SlowStore) -> None:
+@pytest.mark.parametrize("after_pause", [False, True])
+def test_G1_what_a_commit_sends_leaves_when_it_can_be_answered(
+    rig: BrokerRig, store: SlowStore, after_pause: bool
+) -> None:
     producer, consumer = open_the_way(rig, store)
+    rig.broker.turns.after_pause = after_pause
     transaction = producer.begin()
     producer.send(Q, "second", transaction=transaction)
     producer.commit(transaction)

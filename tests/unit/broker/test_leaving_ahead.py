@@ -69,16 +69,6 @@ def test_what_nobody_waits_for_does_not_follow_it(ends: Ends, rig: BrokerRig, st
     assert consumer.texts == ["first", "second", "third"]
 
 
-def test_G1_what_a_commit_sends_does_not_leave_ahead(ends: Ends, store: SlowStore) -> None:
-    producer, consumer = ends
-    transaction = producer.begin()
-    producer.send(Q, "second", transaction=transaction)
-    producer.commit(transaction)
-    assert consumer.texts == ["first"]
-    store.sync()
-    assert consumer.texts == ["first", "second"]
-
-
 def test_copies_do_not_leave_ahead(ends: Ends, store: SlowStore) -> None:
     producer, consumer = ends
     producer.send("queue://q,other", "second")
