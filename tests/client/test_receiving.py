@@ -431,6 +431,23 @@ def test_C3_pulling_works_in_every_mode(connection: ackwire.Connection, queue: s
     assert texts_of(connection.session().browser(queue)) == []
 
 
+@pytest.mark.parametrize("transacted", [False, True])
+def test_C3_no_more_is_asked_for_between_pulls(
+    connect: Connect, recording: RecordingProxy, queue: str, transacted: bool
+) -> None:
+    """A DELIVERED ack asks a broker to push (C4). ActiveMQ works on it beside the next pull, and may answer that twice."""
+    connection = connect(recording.url)
+    fill(connection, queue, 3)
+    session = connection.session(AckMode.CLIENT, transacted=transacted)
+    consumer = session.consumer(f"{queue}?consumer.prefetchSize=0")
+    assert [text_of(receive_one(consumer)) for _ in range(3)] == ["m0", "m1", "m2"]
+    session.commit() if transacted else session.acknowledge()
+    await_processed(connection, queue)
+    assert [(ack.ack_type, ack.message_count) for ack in recording.sent(commands.MessageAck)] == [
+        (commands.AckType.STANDARD, 3)
+    ]
+
+
 # ---- C4: room --------------------------------------------------------------------------------------------------
 
 

@@ -167,6 +167,12 @@ class Taker:
 
 
 def _asked(consumer: Consumer) -> Message | None:
+    # Twice: while ActiveMQ works on an acknowledgement, it may answer one question with a message and with "none", and
+    # that "none" is then taken for the answer to the next.
+    return _asked_once(consumer) or _asked_once(consumer)
+
+
+def _asked_once(consumer: Consumer) -> Message | None:
     began = time.monotonic()
     message = consumer.receive_no_wait()
     if message is None and time.monotonic() - began >= REQUEST_TIMEOUT_SECONDS:

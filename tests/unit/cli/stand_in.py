@@ -32,6 +32,8 @@ class Broker:
     """Asked before each verb: what it returns is raised."""
     on_receive: Callable[[], None] = lambda: None
     replies: list[Message] = field(default_factory=list)
+    is_empty_once_after: int | None = None
+    """So many messages are given; then, once, a consumer hears that there is none."""
 
     def queue(self, name: str) -> deque[Message]:
         return self.queues.setdefault(name, deque())
@@ -202,6 +204,9 @@ class Consumer(Closing):
         self._session.broker.check("receive")
         assert not self.is_closed, "a closed consumer was asked for a message"
         if not self._queue:
+            return None
+        if self._session.broker.is_empty_once_after == len(self._session.given):
+            self._session.broker.is_empty_once_after = None
             return None
         message = self._queue.popleft()
         self._session.broker.events.append(f"gave {message.message_id}")

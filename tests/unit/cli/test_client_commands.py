@@ -361,6 +361,15 @@ def test_an_error_in_the_middle_is_told_with_what_was_done(broker: Broker, run: 
     assert "the connection was lost; is a broker running there?: received" in outcome.err
 
 
+def test_one_word_that_nothing_is_there_is_not_believed(broker: Broker, run: Run) -> None:
+    """ActiveMQ may answer one question twice, with a message and with none (C3)."""
+    broker.put("orders", *"abc")
+    broker.is_empty_once_after = 2
+    outcome = run("receive", URL, "orders", "--ack", "client")
+    assert (outcome.code, outcome.out) == (0, "a\nb\nc\n")
+    assert outcome.err.endswith("; nothing more is there\n")
+
+
 def test_a_broker_that_does_not_answer_is_not_taken_for_an_empty_queue(
     broker: Broker, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
