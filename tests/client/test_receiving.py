@@ -435,7 +435,8 @@ def test_C3_pulling_works_in_every_mode(connection: ackwire.Connection, queue: s
 def test_C3_no_more_is_asked_for_between_pulls(
     connect: Connect, recording: RecordingProxy, queue: str, transacted: bool
 ) -> None:
-    """A DELIVERED ack asks a broker to push (C4). ActiveMQ works on it beside the next pull, and may answer that twice."""
+    """A DELIVERED ack asks a broker to push (C4). ActiveMQ deals with it beside the next pull, and may answer that
+    twice."""
     connection = connect(recording.url)
     fill(connection, queue, 3)
     session = connection.session(AckMode.CLIENT, transacted=transacted)

@@ -84,6 +84,7 @@ class FakeClientPort:
     """The server's end of a connection: remembers what the broker asked of it."""
 
     is_ready: bool = True
+    has_heard: bool = False
     is_held: bool = False
     closed: str | None = None
 

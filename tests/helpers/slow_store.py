@@ -13,6 +13,7 @@ class SlowStore(MemoryStore):
     """Nothing is durable until `sync`."""
 
     is_awaited = False
+    is_syncing = False
     durable_sequence = 0
 
     def __init__(self) -> None:
@@ -36,7 +37,14 @@ class SlowStore(MemoryStore):
     def expect(self) -> None:
         self.is_awaited = True
 
-    def when_durable(self, callback: Callable[[], None], on_failed: Any = None) -> None:  # noqa: ARG002
+    def forgo(self, callback: Callable[[], None]) -> bool:
+        if callback not in self._waiters:
+            return False
+        self._waiters.remove(callback)
+        self.is_awaited = bool(self._waiters)
+        return True
+
+    def when_durable(self, callback: Callable[[], None], *_: Any, **__: Any) -> None:
         if self.failure is not None:
             return
         if not self._has_more:

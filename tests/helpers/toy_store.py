@@ -222,11 +222,25 @@ class ToyStore:
         return self._is_expected or bool(self._waiters)
 
     @property
+    def is_syncing(self) -> bool:
+        return self._is_flushing
+
+    @property
     def durable_sequence(self) -> int:
         return self._durable_sequence
 
+    def forgo(self, callback: Callable[[], None]) -> bool:
+        forgone = [it for it in self._waiters if it[1] is callback]
+        for it in forgone:
+            self._waiters.remove(it)
+        return bool(forgone)
+
     def when_durable(
-        self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None] | None = None
+        self,
+        callback: Callable[[], None],
+        on_failed: Callable[[StoreFailed], None] | None = None,
+        *,
+        may_be_forgone: bool = False,  # noqa: ARG002
     ) -> None:
         self._is_expected = False
         if self._failure is not None:

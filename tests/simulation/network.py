@@ -206,6 +206,10 @@ class SimulatedPeer:
         if self._protocol.waiting_bytes + len(self._link.down) >= self.PAUSE_BYTES:
             self.is_ready = False
 
+    @property
+    def has_heard(self) -> bool:
+        return not self.has_output and not self._link.down
+
     def hold(self, held: bool) -> None:
         self.is_held = held
 

@@ -385,6 +385,8 @@ class Consumption:
         if queue.audit is not None:
             queue.audit.acked(queue, message, subscription)
         queue.finish([message])
+        if self._broker.desk.awaits_ack is not None:
+            self._broker.desk.acked([message])
         subscription.finished(1)
         queue.resume(subscription)
 
@@ -400,6 +402,7 @@ class Consumption:
                 if queue.audit is not None:
                     queue.audit.acked_all(queue, theirs, subscription, kind, None)
                 queue.finish(theirs)
+            self._broker.desk.acked(messages)
         else:
             self._collect(subscription, messages, transaction, kind)
         subscription.finished(len(messages))

@@ -9,13 +9,19 @@ for longer than the sync that is due anyway. What cannot leave yet waits at the 
 
 One message may leave ahead of its sync: that of a sender who waits alone, on a broker with nothing else to do. After a
 crash it is what that sender repeats first, and it is called redelivered then (`repetitions.py`, ADR 12).
+
+Its sender is answered by whatever comes first, the sync or the consumer's ack: what is done with need not be on disk
+(ADR 13). Then the next message may leave, if the sender is known to have got its answer: so it still is the only one
+that this sender can repeat.
 """
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
+from ackwire.broker.session import Connection
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.compilation import mypyc_attr
 from ackwire.errors import StoreFailed
@@ -25,6 +31,14 @@ from ackwire.store.contract import Place, Store
 BLOCK_SEQUENCES: Final = 1000
 """How far ahead the store is told. After a crash so many messages that nobody has seen may be called redelivered: as
 many as when the connection of one consumer breaks, with the prefetch that is the default."""
+
+
+class AwaitedAck(NamedTuple):
+    """A message that has left ahead of its sync, and how its sender is answered."""
+
+    message: Message
+    connection: Connection
+    answer: Callable[[], None]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the simulation watches one
@@ -38,6 +52,40 @@ class Desk:
         behind others."""
         self.ahead: Message | None = None
         """What need not wait for the store, although its sender does."""
+        self.has_left = False
+        """Whether it has gone to a consumer."""
+        self.awaits_ack: AwaitedAck | None = None
+        """The last that has, until it is acknowledged."""
+
+    def may_go_ahead(self, connection: Connection, *, after_pause: bool) -> bool:
+        """Whether a message of *connection* may leave before it is on disk.
+
+        Only if nobody else waits for the disk, and nothing else that the disk does not have yet can be repeated by the
+        same sender; and if that is no slower for it: because it comes *after_pause*, and so is in no hurry to go on, or
+        because it would have to wait for two syncs.
+        """
+        store = self._store
+        if store.is_awaited or not (after_pause or store.is_syncing):
+            return False
+        return connection.forgone_sequence <= store.durable_sequence or connection.port.has_heard
+
+    def leaves_ahead(self, message: Message) -> bool:
+        """Whether *message* need not wait for the store; then it goes now."""
+        if message is not self.ahead:
+            return False
+        self.has_left = True
+        return True
+
+    def acked(self, messages: list[Message]) -> None:
+        """*messages* are consumed, and recorded as such. A sender that waits for one of them need not wait for the
+        disk."""
+        awaited = self.awaits_ack
+        if awaited is None or not any(it is awaited.message for it in messages):
+            return
+        self.awaits_ack = None
+        if self._store.forgo(awaited.answer):
+            awaited.connection.forgone_sequence = awaited.message.sequence
+            awaited.answer()
 
     def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
         """Deliver *message* when all that is recorded so far is durable, or when those before it have gone."""
@@ -101,7 +149,7 @@ class Handover:
         if sequence > self._known:
             return False
         store = self._store
-        return not store.is_awaited or sequence <= store.durable_sequence or message is self._desk.ahead
+        return not store.is_awaited or sequence <= store.durable_sequence or self._desk.leaves_ahead(message)
 
     def _announce(self, sequence: int) -> None:
         self._announced = sequence

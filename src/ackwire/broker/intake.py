@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.advisory import is_advisory
+from ackwire.broker.handover import AwaitedAck
 from ackwire.broker.limits import HeldSend
 from ackwire.broker.queue import Queue
 from ackwire.broker.repetitions import Repetitions
@@ -159,13 +160,16 @@ class Intake:
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)
         elif on_stored is not None and message.persistent:
-            self._take_awaited(connection, message)
+            if self._take_awaited(connection, message):
+                self._answer_acked(connection, message, on_stored, on_refused)
+                return
         else:
             self._route_new(connection, message)
         self._answer(message, on_stored, on_refused)
 
-    def _take_awaited(self, connection: Connection, message: Message) -> None:
-        """The sender waits until *message* is on disk; a consumer need not always, except for copies of it."""
+    def _take_awaited(self, connection: Connection, message: Message) -> bool:
+        """The sender waits until *message* is on disk; a consumer need not always, except for copies of it. Whether
+        one has it already."""
         may_have_left = (
             connection.is_reconnect
             and _is_for_one_queue(message)
@@ -174,7 +178,9 @@ class Intake:
         if may_have_left:
             message.redelivery_counter = 1
         desk = self._broker.desk
-        desk.ahead = message if self._is_quiet() else None
+        is_ahead = desk.may_go_ahead(connection, after_pause=self._broker.turns.after_pause)
+        desk.ahead = message if is_ahead else None
+        desk.has_left = False
         self._store.expect()
         try:
             self._route_new(connection, message)
@@ -182,12 +188,7 @@ class Intake:
             desk.ahead = None
         if may_have_left:
             self._repetitions.settled(connection, message)
-
-    def _is_quiet(self) -> bool:
-        """Whether a message may leave before it is on disk (`handover.py`): if nobody else waits for the disk, it is
-        the only one that can be lost by a crash and come again; if nobody spoke for a while, its sender is in no hurry
-        to hear of it, and no slower for it."""
-        return self._broker.turns.after_pause and not self._store.is_awaited
+        return desk.has_left
 
     def _route_new(self, connection: Connection, message: Message) -> None:
         if self._repetitions.is_wanted_again(message):
@@ -197,6 +198,22 @@ class Intake:
         else:
             self.route(connection, message)
         self._repetitions.taken(message)
+
+    def _answer_acked(
+        self,
+        connection: Connection,
+        message: Message,
+        on_stored: Callable[[], None],
+        on_refused: Callable[[Message, BrokerError], None] | None,
+    ) -> None:
+        """Answer when *message* is on disk, or when the consumer that has it is done with it, whatever comes first.
+
+        Not the ack if there is an audit: what it says of a message that was answered for must be there after a crash.
+        """
+        on_failed = None if on_refused is None else partial(on_refused, message)
+        if self._audit is None:
+            self._broker.desk.awaits_ack = AwaitedAck(message, connection, on_stored)
+        self._store.when_durable(on_stored, on_failed, may_be_forgone=self._audit is None)
 
     def _answer(
         self,

@@ -35,6 +35,7 @@ class Questions:
     """The broker's own consumer of questions."""
 
     is_ready = True
+    has_heard = True
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker

@@ -50,8 +50,9 @@ class Repetitions:
     def may_have_left(self, connection: Connection, message: Message) -> bool:
         """Whether *message*, of a client that has come back and waits for it, left ahead of a crash (`Desk.ahead`).
 
-        At most one message did, and it is not stored. A client repeats what it waits for before it sends anything new,
-        so it is the first that its producer waits for, and that producer was there when the repeating began.
+        At most one of its connection did, and it is not stored. A client repeats what it waits for before it sends
+        anything new, so it is the first that its producer waits for, and that producer was there when the repeating
+        began.
         """
         if not self._is_after_crash:
             return False

@@ -25,6 +25,11 @@ class ClientPort(Protocol):
         """Whether the client takes more messages now. When it does again, call `Broker.resume`."""
         ...
 
+    @property
+    def has_heard(self) -> bool:
+        """Whether the client will get all that was sent to it, even if the broker ends now; False if nobody knows."""
+        ...
+
     def hold(self, held: bool) -> None:
         """Stop reading from the client, or go on: its sends wait for space."""
         ...
@@ -82,6 +87,8 @@ class Connection:
     """The client was here before and lost its connection: it may repeat what was not answered."""
     producers_back: int = -1
     """Of those that were there when it began to repeat, how many may still have something (`repetitions.py`); or -1."""
+    forgone_sequence: int = 0
+    """The last of its messages whose answer did not wait for the disk (`handover.py`)."""
     temporary: set[Destination] = field(default_factory=set)
     """The temporary destinations it made; they go with it."""
     sessions: set[int] = field(default_factory=lambda: {IMPLICIT_SESSION})

@@ -118,6 +118,9 @@ class Listener:
         # Bound here and not by asyncio, which from 3.13 on logs some errors and hides their number.
         # SO_REUSEADDR is set, so a restart need not wait for old connections to time out.
         sock = socket.create_server((host, self._port, *scope), family=family, backlog=BACKLOG)
+        # Its connections inherit it. asyncio sets it only where a socket names its protocol, and these do not: then the
+        # first message to a client would wait 40 ms for the client to confirm the answer before it.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             server = await asyncio.get_running_loop().create_server(factory, sock=sock, backlog=BACKLOG)
         except BaseException:

@@ -10,9 +10,11 @@ peers, leaves in one write per peer. Nothing here grows with what a peer does or
 """
 
 import asyncio
+import fcntl
 import logging
 import os
 import socket
+import termios
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, final
@@ -279,6 +281,18 @@ class Peer:
         """Drop the connection at once."""
         if self._transport is not None:
             self._transport.abort()
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether the client's system has confirmed all that was written: it reads that whatever becomes of us."""
+        transport = self._transport
+        if self._flush_is_due or self._descriptor < 0 or transport is None or transport.get_write_buffer_size():
+            return False
+        try:
+            unconfirmed = fcntl.ioctl(self._descriptor, termios.TIOCOUTQ, bytes(4))
+        except OSError:
+            return False
+        return not any(unconfirmed)
 
     # ---- inside ------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,9 @@ class Wait:
         """Turns that hardly waited."""
         self._returned = 0.0
         """When the last turn began."""
+        self._quiet_since = 0.0
+        """When the last turn that had events was over. Timers have turns without any."""
+        self._had_events = True
         self.was_pause = False
         """Whether it took long until the last events came."""
 
@@ -76,8 +79,12 @@ class Wait:
         """What is there, or comes within *timeout* seconds; below 0: however long it takes."""
         if not timeout:
             self.was_pause = False
-            return self._poll(0, _EVENTS_MAX)
+            events = self._poll(0, _EVENTS_MAX)
+            self._had_events = self._had_events or bool(events)
+            return events
         started = self._monotonic()
+        if self._had_events:
+            self._quiet_since = started
         if self._in_a_row >= _STREAM_TURNS and started - self._returned < _SHORT_TURN_SECONDS:
             self._sleep(_GATHER_SECONDS)
             started = self._monotonic()
@@ -85,7 +92,8 @@ class Wait:
         self._returned = self._monotonic()
         waited = self._returned - started
         self._was_short = waited < 2 * _AWAKE_SECONDS
-        self.was_pause = waited >= _PAUSE_SECONDS
+        self.was_pause = self._returned - self._quiet_since >= _PAUSE_SECONDS
+        self._had_events = bool(events)
         is_near = waited < _STREAM_WAIT_SECONDS and self._in_a_row < _STREAM_TURNS + _GATHERINGS - 1
         self._in_a_row = self._in_a_row + 1 if is_near else 0
         return events

@@ -294,15 +294,28 @@ class Store(Protocol):
         ...
 
     @property
+    def is_syncing(self) -> bool:
+        """Whether a sync is under way that was not begun for what is recorded now: that takes this one and another."""
+        ...
+
+    @property
     def durable_sequence(self) -> int:
         """Every message that was recorded with a sequence up to this one is durable, if it is there at all."""
         ...
 
     def when_durable(
-        self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None] | None = None
+        self,
+        callback: Callable[[], None],
+        on_failed: Callable[[StoreFailed], None] | None = None,
+        *,
+        may_be_forgone: bool = False,
     ) -> None:
         """Call *callback* as soon as everything recorded so far is durable, at once if it already is; or *on_failed*
-        if that will never be known."""
+        if that will never be known. If it *may_be_forgone*, the caller must be free to hear why meanwhile."""
+        ...
+
+    def forgo(self, callback: Callable[[], None]) -> bool:
+        """Do not call *callback* any more: nobody waits for it. False if it was called, or was never to be."""
         ...
 
     def close(self) -> None:

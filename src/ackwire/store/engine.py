@@ -183,6 +183,10 @@ class JournalStore:
         self._group_started_at = 0
         self._commits_of_group: list[bytes] = []
         self._waiters: list[Waiter] = []
+        self._syncing: list[Waiter] = []
+        """Those that the thread syncs for."""
+        self._is_urgent = False
+        """Whether some of the waiters can only be answered by a sync."""
         self.is_awaited = False
         self.durable_sequence = self._catalog.last_sequence
         self._appended_sequence = self._catalog.last_sequence
@@ -587,7 +591,11 @@ class JournalStore:
         self.is_awaited = True
 
     def when_durable(
-        self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None] | None = None
+        self,
+        callback: Callable[[], None],
+        on_failed: Callable[[StoreFailed], None] | None = None,
+        *,
+        may_be_forgone: bool = False,
     ) -> None:
         if self.failure is not None:
             if on_failed is not None:
@@ -597,8 +605,22 @@ class JournalStore:
             callback()
         else:
             self._waiters.append((callback, on_failed))
+            self._is_urgent = self._is_urgent or not may_be_forgone
             self.is_awaited = True
             self._flush_now()
+
+    @property
+    def is_syncing(self) -> bool:
+        return self._is_syncing or self._is_checkpoint_syncing
+
+    def forgo(self, callback: Callable[[], None]) -> bool:
+        for waiters in (self._waiters, self._syncing):
+            for waiter in waiters:
+                if waiter[0] is callback:
+                    waiters.remove(waiter)
+                    self.is_awaited = bool(self._waiters or self._syncing)
+                    return True
+        return False
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         """Call *callback* when everything is on the medium, whatever producers are promised: files may go then."""
@@ -704,17 +726,18 @@ class JournalStore:
             self._begin_checkpoint()
 
     def _take_waiters(self) -> list[Waiter]:
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters, self._is_urgent = self._waiters, [], False
         return waiters
 
     def _sync(self) -> None:
-        """Sync what is written, on the loop where that is quick, and answer.
+        """Sync what is written, on the loop where that is quick and urgent, and answer.
 
         Never beside a sync of the thread: if that one fails, its error is told once, the system drops what was to be
         written, and a later sync of the same file succeeds. The thread's answers come in order.
         """
+        is_urgent = self._is_urgent
         waiters, number, files = self._take_waiters(), self._writer.last_number, self._writer.unsynced()
-        if waiters and self._sync_seconds < _QUICK_SYNC_SECONDS and not self._is_checkpoint_syncing:
+        if is_urgent and self._sync_seconds < _QUICK_SYNC_SECONDS and not self._is_checkpoint_syncing:
             try:
                 self._timed_sync(files)
             except Exception as error:
@@ -725,6 +748,7 @@ class JournalStore:
             self._answer(waiters)
             return
         self._is_syncing = True
+        self._syncing = waiters
         self._writing.submit(partial(self._timed_sync, files), partial(self._synced, waiters, number))
 
     def _timed_sync(self, files: list[DataFile]) -> None:
@@ -735,6 +759,7 @@ class JournalStore:
 
     def _synced(self, waiters: list[Waiter], number: int, error: Exception | None) -> None:
         self._is_syncing = False
+        self._syncing = []
         if self._checkpoint is None:
             self._writer.close_idle()
         if error is not None or self.failure is not None:

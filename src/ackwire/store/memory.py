@@ -28,6 +28,7 @@ class MemoryStore:
 
     pages = False
     is_awaited = False
+    is_syncing = False
     durable_sequence = 1 << 62
 
     def __init__(self) -> None:
@@ -124,8 +125,13 @@ class MemoryStore:
         self,
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,  # noqa: ARG002 - memory does not fail
+        *,
+        may_be_forgone: bool = False,  # noqa: ARG002
     ) -> None:
         callback()
+
+    def forgo(self, callback: Callable[[], None]) -> bool:  # noqa: ARG002
+        return False
 
     def close(self) -> None:
         self._places.clear()

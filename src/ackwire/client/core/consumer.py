@@ -318,8 +318,10 @@ class ConsumerCore:
 
     def _tell_later(self, delivery: Delivery) -> None:
         """Not done, but the broker needs to know in time that it has arrived, to push more."""
-        if self.is_pulling or delivery.epoch != self._connection.epoch:
-            return  # nothing is pushed to one who pulls, and ActiveMQ may answer a pull twice while it hears of arrivals
+        if delivery.epoch != self._connection.epoch:
+            return
+        if self.is_pulling:  # nothing is pushed; and while ActiveMQ deals with it, it may answer a pull twice
+            return
         self._delivered_count += 1
         if self._first_untold is None:
             self._first_untold = delivery
