@@ -133,6 +133,38 @@ def test_who_says_that_he_will_wait_counts_already(durable_factory: StoreFactory
     assert not store.is_awaited
 
 
+def test_who_forgoes_an_answer_does_not_get_it(durable_factory: StoreFactory, messages: Messages) -> None:
+    store, answered = durable_factory.open(), list[str]()
+    callbacks: list[Callable[[], None]] = [lambda: answered.append("forgone"), lambda: answered.append("other")]
+    store.append(messages.make(Q), [Q])
+    for callback in callbacks:
+        store.when_durable(callback, may_be_forgone=True)
+    assert store.forgo(callbacks[0])
+    assert store.is_awaited
+    assert not store.forgo(callbacks[0])
+    durable_factory.settle()
+    assert answered == ["other"]
+    assert not store.forgo(callbacks[1])
+    assert not store.is_awaited
+
+
+def test_nobody_waits_when_all_have_forgone(durable_factory: StoreFactory, messages: Messages) -> None:
+    store = durable_factory.open()
+    message = messages.make(Q)
+
+    def answer() -> None:
+        raise AssertionError
+
+    store.append(message, [Q])
+    store.when_durable(answer, may_be_forgone=True)
+    assert store.forgo(answer)
+    assert not store.is_awaited
+    durable_factory.settle()
+    store.append(messages.make(Q), [Q])
+    promise(store, durable_factory)
+    assert durable_factory.crash().load(Q, [message.sequence])[0] is not None
+
+
 def test_a_sequence_is_called_durable_when_it_is(durable_factory: StoreFactory, messages: Messages) -> None:
     store = durable_factory.open()
     first, second = messages.make(Q), messages.make(Q)

@@ -20,11 +20,13 @@ class SlowStore(MemoryStore):
         super().__init__()
         self._waiters: list[Callable[[], None]] = []
         self._has_more = False
+        self._appended = 0
         self.marks: list[int] = []
         self.failure: StoreFailed | None = None
 
     def append(self, message: Message, places: Any) -> None:
         super().append(message, places)
+        self._appended = max(self._appended, message.sequence)
         self._has_more = True
 
     def hand_out(self, place: Place, sequence: int) -> None:
@@ -56,6 +58,6 @@ class SlowStore(MemoryStore):
     def sync(self) -> None:
         waiters, self._waiters = self._waiters, []
         self._has_more = self.is_awaited = False
-        self.durable_sequence = max((it for place in self._places.values() for it in place), default=0)
+        self.durable_sequence = self._appended
         for callback in waiters:
             callback()

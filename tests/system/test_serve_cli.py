@@ -182,15 +182,15 @@ class Echo(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
-        self._transport: asyncio.Transport | None = None
+        self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        assert self._transport is not None
-        self._transport.write(data)
+        assert self.transport is not None
+        self.transport.write(data)
 
     def connection_lost(self, _: Exception | None) -> None:
         assert not self.ended.is_set()
@@ -265,6 +265,23 @@ def test_listener_on_port_0_tells_its_real_port_and_serves_until_closed() -> Non
                 await server.connect()
             assert await exchange(established) == b"ping"
             await asyncio.gather(*(peer.ended.wait() for peer in server.peers))
+
+    in_time(scenario)
+
+
+def test_small_packets_are_not_held_back() -> None:
+    """Otherwise the first message to a client waits 40 ms for a confirmation of what was sent before it."""
+
+    async def scenario() -> None:
+        async with EchoServer("tcp://127.0.0.1:0") as server:
+            reader, writer = await server.connect()
+            writer.write(b"ping")
+            await reader.readexactly(4)
+            transport = server.peers[0].transport
+            assert transport is not None
+            found: socket.socket = transport.get_extra_info("socket")
+            assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert await exchange((reader, writer)) == b"ping"
 
     in_time(scenario)
 

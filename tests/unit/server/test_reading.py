@@ -178,3 +178,16 @@ def test_a_peer_that_cannot_be_closed_in_order_is_closed_all_the_same(
     place.run()
     assert not place.peers
     assert "a bug" in caplog.text
+
+
+def test_a_peer_knows_what_its_client_has_got(place: Place) -> None:
+    client = Client(place, "a")
+    client.hear()
+    assert client.peer.has_heard
+    client.peer.flush_soon()
+    assert not client.peer.has_heard, "something is about to be written"
+    client.say(PING)
+    place.run()
+    assert not client.peer.has_heard, "it was written, and has not arrived"
+    assert client.hear() == [PONG]
+    assert client.peer.has_heard

@@ -27,7 +27,7 @@ class Sockets:
         self.pass_by(1)
         if timeout and self.now < self.due:
             self.sleeps += 1
-            self.now = self.due
+            self.now = self.due if timeout < 0 else min(self.due, self.now + timeout)
         return EVENT if self.now >= self.due else []
 
     def nap(self, seconds: float) -> None:
@@ -119,6 +119,17 @@ def test_a_pause_is_a_wait_after_which_nobody_is_in_a_hurry(microseconds: float,
     sockets = Sockets()
     sockets.turn(microseconds)
     assert sockets.wait.was_pause is is_pause
+
+
+def test_timers_do_not_end_a_pause() -> None:
+    sockets = Sockets()
+    sockets.turn(600)
+    assert sockets.turn(300, timeout=0.0002) == []
+    assert sockets.turn(150, timeout=0) == []
+    sockets.turn(300)
+    assert sockets.wait.was_pause
+    sockets.turn(300)
+    assert not sockets.wait.was_pause, "somebody spoke"
 
 
 def test_looking_without_waiting_is_no_pause() -> None:
