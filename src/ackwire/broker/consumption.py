@@ -91,6 +91,8 @@ class Consumption:
             subscription = self._subscribe_topics(connection, request, port, selector, parts)
         else:
             raise InvalidDestination(f"{request.destination!r} mixes queues and topics; use a consumer for each")
+        if isinstance(subscription, QueueSubscription):
+            connection.has_loose_ends = True
         if request.prefetch != asked.prefetch:
             port.change_prefetch(request.prefetch)
         self._broker.advisories.consumer_added(subscription)
@@ -384,11 +386,11 @@ class Consumption:
         queue = _only(attached)
         if queue.audit is not None:
             queue.audit.acked(queue, message, subscription)
-        queue.finish([message])
-        if self._broker.desk.awaits_ack is not None:
-            self._broker.desk.acked([message])
+        done = [message]
+        queue.finish(done)
         subscription.finished(1)
         queue.resume(subscription)
+        self._broker.desk.acked(done)
 
     def _finish_or_collect(
         self,
@@ -402,11 +404,12 @@ class Consumption:
                 if queue.audit is not None:
                     queue.audit.acked_all(queue, theirs, subscription, kind, None)
                 queue.finish(theirs)
-            self._broker.desk.acked(messages)
         else:
             self._collect(subscription, messages, transaction, kind)
         subscription.finished(len(messages))
         self.pump(subscription)
+        if transaction is None:
+            self._broker.desk.acked(messages)
 
     def _collect(
         self, subscription: QueueSubscription, messages: list[Message], transaction: Transaction, kind: AckKind

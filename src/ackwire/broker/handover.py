@@ -34,11 +34,11 @@ many as when the connection of one consumer breaks, with the prefetch that is th
 
 
 class AwaitedAck(NamedTuple):
-    """A message that has left ahead of its sync, and how its sender is answered."""
+    """A message that has left ahead of its sync, and what its sender waits for."""
 
     message: Message
     connection: Connection
-    answer: Callable[[], None]
+    stored: Callable[[], None]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the simulation watches one
@@ -54,8 +54,8 @@ class Desk:
         """What need not wait for the store, although its sender does."""
         self.has_left = False
         """Whether it has gone to a consumer."""
-        self.awaits_ack: AwaitedAck | None = None
-        """The last that has, until it is acknowledged."""
+        self._awaited: AwaitedAck | None = None
+        """The one that has, until its sender is answered."""
 
     def may_go_ahead(self, connection: Connection, *, after_pause: bool) -> bool:
         """Whether a message of *connection* may leave before it is on disk.
@@ -76,16 +76,29 @@ class Desk:
         self.has_left = True
         return True
 
+    def answer_when_done(
+        self,
+        connection: Connection,
+        message: Message,
+        answer: Callable[[], None],
+        on_failed: Callable[[StoreFailed], None] | None,
+    ) -> None:
+        """*message* has left ahead: answer its sender when it is on disk or consumed, whatever comes first."""
+
+        def stored() -> None:
+            self._awaited = None
+            answer()
+
+        self._awaited = AwaitedAck(message, connection, stored)
+        self._store.when_durable(stored, on_failed, may_be_forgone=True)
+
     def acked(self, messages: list[Message]) -> None:
-        """*messages* are consumed, and recorded as such. A sender that waits for one of them need not wait for the
-        disk."""
-        awaited = self.awaits_ack
-        if awaited is None or not any(it is awaited.message for it in messages):
-            return
-        self.awaits_ack = None
-        if self._store.forgo(awaited.answer):
+        """*messages* are consumed, and recorded as such: who waits for one of them need not wait for the disk."""
+        awaited = self._awaited
+        if awaited is not None and any(it is awaited.message for it in messages) and self._store.forgo(awaited.stored):
             awaited.connection.forgone_sequence = awaited.message.sequence
-            awaited.answer()
+            awaited.stored()
+            awaited.connection.port.ask_for_echo()
 
     def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
         """Deliver *message* when all that is recorded so far is durable, or when those before it have gone."""

@@ -5,7 +5,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.advisory import is_advisory
-from ackwire.broker.handover import AwaitedAck
 from ackwire.broker.limits import HeldSend
 from ackwire.broker.queue import Queue
 from ackwire.broker.repetitions import Repetitions
@@ -160,10 +159,15 @@ class Intake:
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)
         elif on_stored is not None and message.persistent:
-            if self._take_awaited(connection, message):
-                self._answer_acked(connection, message, on_stored, on_refused)
+            has_left = self._take_awaited(connection, message)
+            # What was answered for must be in the audit after a crash, and what came before it in the store.
+            if has_left and self._audit is None and not connection.has_loose_ends:
+                on_failed = None if on_refused is None else partial(on_refused, message)
+                self._broker.desk.answer_when_done(connection, message, on_stored, on_failed)
                 return
         else:
+            if message.persistent:
+                connection.has_loose_ends = True
             self._route_new(connection, message)
         self._answer(message, on_stored, on_refused)
 
@@ -198,22 +202,6 @@ class Intake:
         else:
             self.route(connection, message)
         self._repetitions.taken(message)
-
-    def _answer_acked(
-        self,
-        connection: Connection,
-        message: Message,
-        on_stored: Callable[[], None],
-        on_refused: Callable[[Message, BrokerError], None] | None,
-    ) -> None:
-        """Answer when *message* is on disk, or when the consumer that has it is done with it, whatever comes first.
-
-        Not the ack if there is an audit: what it says of a message that was answered for must be there after a crash.
-        """
-        on_failed = None if on_refused is None else partial(on_refused, message)
-        if self._audit is None:
-            self._broker.desk.awaits_ack = AwaitedAck(message, connection, on_stored)
-        self._store.when_durable(on_stored, on_failed, may_be_forgone=self._audit is None)
 
     def _answer(
         self,

@@ -35,7 +35,7 @@ class Questions:
     """The broker's own consumer of questions."""
 
     is_ready = True
-    has_heard = True
+    has_heard = False
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
@@ -54,6 +54,9 @@ class Questions:
 
     def hold(self, held: bool) -> None:
         """It sends nothing that could wait."""
+
+    def ask_for_echo(self) -> None:
+        """It sends nothing that is answered."""
 
     def close(self, reason: str) -> None:
         """Nobody has a reason."""

@@ -25,9 +25,13 @@ class ClientPort(Protocol):
         """Whether the client takes more messages now. When it does again, call `Broker.resume`."""
         ...
 
+    def ask_for_echo(self) -> None:
+        """Have the client say when it has read all that was sent to it so far."""
+        ...
+
     @property
     def has_heard(self) -> bool:
-        """Whether the client will get all that was sent to it, even if the broker ends now; False if nobody knows."""
+        """Whether it has said so, since it was asked last."""
         ...
 
     def hold(self, held: bool) -> None:
@@ -87,6 +91,9 @@ class Connection:
     """The client was here before and lost its connection: it may repeat what was not answered."""
     producers_back: int = -1
     """Of those that were there when it began to repeat, how many may still have something (`repetitions.py`); or -1."""
+    has_loose_ends: bool = False
+    """It does not only send and wait for the answer. What it consumes, or sends without waiting, it may take for safe
+    when something later is answered."""
     forgone_sequence: int = 0
     """The last of its messages whose answer did not wait for the disk (`handover.py`)."""
     temporary: set[Destination] = field(default_factory=set)

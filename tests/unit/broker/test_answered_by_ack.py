@@ -49,7 +49,7 @@ def test_B1_an_acked_message_need_not_be_on_disk(ends: Ends, store: SlowStore) -
     assert producer.stored == 2, "answered once"
 
 
-def test_B1_in_a_range_and_individually(rig: BrokerRig, ends: Ends, store: SlowStore) -> None:
+def test_B1_in_a_range_and_individually(ends: Ends, store: SlowStore) -> None:
     producer, consumer = ends
     store.sync()
     producer.send(Q, "third")
@@ -91,10 +91,10 @@ def test_J4_the_next_one_leaves_only_if_its_sender_has_heard_the_answer(ends: En
     assert consumer.texts == ["first", "second", "third"]
     consumer.ack()
     store.sync()
-    producer.port.has_heard = True
     for number in range(3):
         producer.send(Q, f"more {number}")
         consumer.ack()
+        producer.port.has_heard = True
     assert consumer.texts[3:] == ["more 0", "more 1", "more 2"]
     assert producer.stored == 6, "and all that while the disk does nothing"
 
@@ -127,6 +127,36 @@ def test_one_in_a_hurry_leaves_ahead_while_a_sync_is_under_way(rig: BrokerRig, e
     store.is_syncing = True
     producer.send(Q, "fourth")
     assert consumer.texts == ["first", "second", "third", "fourth"]
+
+
+def test_who_has_sent_without_waiting_takes_the_next_answer_for_all_of_it(
+    rig: BrokerRig, ends: Ends, store: SlowStore
+) -> None:
+    producer, consumer = ends
+    store.sync()
+    rig.broker.send(producer.connection, producer.message(Q, "not awaited"))
+    producer.send(Q, "third")
+    assert consumer.texts[-1] == "third"
+    consumer.ack(count=3, first=consumer.delivered[1])
+    assert producer.stored == 2
+    store.sync()
+    assert producer.stored == 3
+
+
+@pytest.mark.parametrize(("options", "stored"), [({}, 2), ({"subscription_name": "s"}, 2), ({"browser": True}, 3)])
+def test_who_consumes_takes_the_next_answer_for_its_acks(
+    ends: Ends, store: SlowStore, options: dict[str, Any], stored: int
+) -> None:
+    producer, consumer = ends
+    store.sync()
+    consumer.ack()
+    producer.consumer("topic://t" if "subscription_name" in options else "queue://other", **options)
+    producer.consumer("topic://ActiveMQ.Advisory.TempQueue")
+    store.sync()
+    producer.send(Q, "third")
+    assert consumer.texts[-1] == "third"
+    consumer.ack()
+    assert producer.stored == stored
 
 
 def test_with_an_audit_everything_answered_for_is_on_disk(store: SlowStore) -> None:

@@ -180,14 +180,17 @@ def test_a_peer_that_cannot_be_closed_in_order_is_closed_all_the_same(
     assert "a bug" in caplog.text
 
 
-def test_a_peer_knows_what_its_client_has_got(place: Place) -> None:
+def test_a_peer_knows_what_its_client_has_read(place: Place) -> None:
     client = Client(place, "a")
     client.hear()
-    assert client.peer.has_heard
-    client.peer.flush_soon()
-    assert not client.peer.has_heard, "something is about to be written"
-    client.say(PING)
-    place.run()
-    assert not client.peer.has_heard, "it was written, and has not arrived"
-    assert client.hear() == [PONG]
+    client.peer.ask_for_echo()
+    client.peer.ask_for_echo()
+    questions = [it for it in client.hear() if isinstance(it, commands.KeepAliveInfo)]
+    assert [it.response_required for it in questions] == [True, True]
+    for echoed in (commands.KeepAliveInfo(), PONG, commands.KeepAliveInfo(command_id=questions[0].command_id)):
+        client.say(echoed)
+        place.run()
+        assert not client.peer.has_heard, f"{echoed!r} is no answer to the last question"
+    client.say(commands.KeepAliveInfo(command_id=questions[1].command_id))
+    assert client.hear() == []
     assert client.peer.has_heard

@@ -576,7 +576,7 @@ class ConnectionCore:
                 self._on_agreement(event)
             case commands.KeepAliveInfo():
                 if event.response_required:
-                    self.one_way(commands.KeepAliveInfo(), always=True)
+                    self._put(commands.KeepAliveInfo(command_id=event.command_id))
             case commands.ConnectionError():
                 self._on_connection_error(error_from_wire(event.exception))
             case commands.ConnectionControl():
