@@ -91,9 +91,6 @@ class FakeClientPort:
     def hold(self, held: bool) -> None:
         self.is_held = held
 
-    def ask_for_echo(self) -> None:
-        self.has_heard = False
-
     def close(self, reason: str) -> None:
         self.closed = reason
 

@@ -189,9 +189,6 @@ class Client:
                 self.on_connection_error(event)
             case commands.BrokerInfo() | commands.ConnectionControl() | commands.ShutdownInfo():
                 pass
-            case commands.KeepAliveInfo(response_required=True):
-                self._protocol.send(commands.KeepAliveInfo(command_id=event.command_id))
-                self.flush()
             case _:
                 raise Violation(f"{self.name} receives {event!r}")
 

@@ -206,12 +206,9 @@ class SimulatedPeer:
         if self._protocol.waiting_bytes + len(self._link.down) >= self.PAUSE_BYTES:
             self.is_ready = False
 
-    def ask_for_echo(self) -> None:
-        self._adapter.ask_for_echo()
-
     @property
     def has_heard(self) -> bool:
-        return self._adapter.has_heard
+        return not self.has_output and not self._link.down
 
     def hold(self, held: bool) -> None:
         self.is_held = held

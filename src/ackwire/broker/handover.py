@@ -11,8 +11,8 @@ One message may leave ahead of its sync: that of a sender who waits alone, on a 
 crash it is what that sender repeats first, and it is called redelivered then (`repetitions.py`, ADR 12).
 
 Its sender is answered by whatever comes first, the sync or the consumer's ack: what is done with need not be on disk
-(ADR 13). Then the next message may leave, if the sender is known to have got its answer: so it still is the only one
-that this sender can repeat.
+(ADR 13). Then the next message may leave, also while that sync goes on, if the sender has got its answer: so it still
+is the only one that this sender can repeat.
 """
 
 from collections import deque
@@ -98,7 +98,6 @@ class Desk:
         if awaited is not None and any(it is awaited.message for it in messages) and self._store.forgo(awaited.stored):
             awaited.connection.forgone_sequence = awaited.message.sequence
             awaited.stored()
-            awaited.connection.port.ask_for_echo()
 
     def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
         """Deliver *message* when all that is recorded so far is durable, or when those before it have gone."""

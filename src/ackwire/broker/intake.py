@@ -159,7 +159,10 @@ class Intake:
         if transaction_id is not None:
             self._broker.transactor.add_send(transaction_id, connection, message)
         elif on_stored is not None and message.persistent:
+            if connection.awaited_sequence > max(self._store.durable_sequence, connection.forgone_sequence):
+                connection.has_loose_ends = True
             has_left = self._take_awaited(connection, message)
+            connection.awaited_sequence = message.sequence
             # What was answered for must be in the audit after a crash, and what came before it in the store.
             if has_left and self._audit is None and not connection.has_loose_ends:
                 on_failed = None if on_refused is None else partial(on_refused, message)

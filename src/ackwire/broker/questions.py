@@ -55,9 +55,6 @@ class Questions:
     def hold(self, held: bool) -> None:
         """It sends nothing that could wait."""
 
-    def ask_for_echo(self) -> None:
-        """It sends nothing that is answered."""
-
     def close(self, reason: str) -> None:
         """Nobody has a reason."""
 

@@ -25,13 +25,9 @@ class ClientPort(Protocol):
         """Whether the client takes more messages now. When it does again, call `Broker.resume`."""
         ...
 
-    def ask_for_echo(self) -> None:
-        """Have the client say when it has read all that was sent to it so far."""
-        ...
-
     @property
     def has_heard(self) -> bool:
-        """Whether it has said so, since it was asked last."""
+        """Whether the client's system has all that was sent to the client; False if nobody knows."""
         ...
 
     def hold(self, held: bool) -> None:
@@ -93,9 +89,11 @@ class Connection:
     """Of those that were there when it began to repeat, how many may still have something (`repetitions.py`); or -1."""
     has_loose_ends: bool = False
     """It does not only send and wait for the answer. What it consumes, or sends without waiting, it may take for safe
-    when something later is answered."""
+    when something later is answered; and what it sends before it is answered says nothing of what it has heard."""
+    awaited_sequence: int = 0
+    """The last of its messages that it waits for, or has waited for."""
     forgone_sequence: int = 0
-    """The last of its messages whose answer did not wait for the disk (`handover.py`)."""
+    """The last of them whose answer did not wait for the disk (`handover.py`)."""
     temporary: set[Destination] = field(default_factory=set)
     """The temporary destinations it made; they go with it."""
     sessions: set[int] = field(default_factory=lambda: {IMPLICIT_SESSION})

@@ -10,9 +10,11 @@ peers, leaves in one write per peer. Nothing here grows with what a peer does or
 """
 
 import asyncio
+import fcntl
 import logging
 import os
 import socket
+import termios
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, final
@@ -280,15 +282,18 @@ class Peer:
         if self._transport is not None:
             self._transport.abort()
 
-    def ask_for_echo(self) -> None:
-        """Have the client say when it has read all that was sent to it so far."""
-        if self._adapter is not None and not self.is_closing:
-            self._adapter.ask_for_echo()
-
     @property
     def has_heard(self) -> bool:
-        """Whether it has said so."""
-        return self._adapter is not None and self._adapter.has_heard
+        """Whether the client's system has confirmed all that was written. To ask the client itself, with a keep-alive
+        to be echoed, is out of the question: Java's writes that beside what it sends, into one buffer (ADR 13)."""
+        transport = self._transport
+        if self._flush_is_due or self._descriptor < 0 or transport is None or transport.get_write_buffer_size():
+            return False
+        try:
+            unconfirmed = fcntl.ioctl(self._descriptor, termios.TIOCOUTQ, bytes(4))
+        except OSError:
+            return False
+        return not self.is_closing and not any(unconfirmed)
 
     # ---- inside ------------------------------------------------------------------------------------------------
 

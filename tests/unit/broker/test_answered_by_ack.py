@@ -91,10 +91,10 @@ def test_J4_the_next_one_leaves_only_if_its_sender_has_heard_the_answer(ends: En
     assert consumer.texts == ["first", "second", "third"]
     consumer.ack()
     store.sync()
+    producer.port.has_heard = True
     for number in range(3):
         producer.send(Q, f"more {number}")
         consumer.ack()
-        producer.port.has_heard = True
     assert consumer.texts[3:] == ["more 0", "more 1", "more 2"]
     assert producer.stored == 6, "and all that while the disk does nothing"
 
@@ -141,6 +141,16 @@ def test_who_has_sent_without_waiting_takes_the_next_answer_for_all_of_it(
     assert producer.stored == 2
     store.sync()
     assert producer.stored == 3
+
+
+def test_J4_who_sends_on_before_it_is_answered_has_not_heard_the_answer(ends: Ends, store: SlowStore) -> None:
+    producer, consumer = ends
+    producer.send(Q, "third")
+    store.sync()
+    producer.port.has_heard = True
+    producer.send(Q, "fourth")
+    consumer.ack(first=consumer.delivered[1], count=3)
+    assert (consumer.texts[-1], producer.stored) == ("fourth", 3), "it is seen, and its sender waits for the disk"
 
 
 @pytest.mark.parametrize(("options", "stored"), [({}, 2), ({"subscription_name": "s"}, 2), ({"browser": True}, 3)])

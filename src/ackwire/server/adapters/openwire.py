@@ -69,9 +69,6 @@ _ERROR_TEXT_MAX: Final = 1024
 
 _COMMAND_ID: Final = Struct(">i")
 
-_ECHOES: Final = 1 << 30
-"""After so many the numbers begin again."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -166,10 +163,6 @@ class OpenWireAdapter:
         self._windowed_producers: set[bytes] = set()
         self._ack_consumer: commands.ConsumerId | None = None
         self._ack_subscription: Subscription | None = None
-        self._echo_number = 0
-        """Of the last question that the client is to echo. Below 0: clients count their own commands upwards."""
-        self.has_heard = True
-        """Whether it has."""
 
     # ---- from the peer -----------------------------------------------------------------------------------------
 
@@ -406,8 +399,6 @@ class OpenWireAdapter:
     def _on_keep_alive(self, info: commands.KeepAliveInfo) -> bool:
         if info.response_required:
             self._send(commands.KeepAliveInfo(command_id=info.command_id))
-        elif info.command_id == self._echo_number:
-            self.has_heard = True
         return True
 
     def _on_shutdown(self, _info: commands.ShutdownInfo) -> bool:
@@ -511,12 +502,6 @@ class OpenWireAdapter:
 
     def send_keep_alive(self) -> None:
         self._send(commands.KeepAliveInfo())
-
-    def ask_for_echo(self) -> None:
-        """A client reads in order, and echoes a keep-alive that asks for it: it has read all that came before, then."""
-        self._echo_number = self._echo_number % -_ECHOES - 1
-        self.has_heard = False
-        self._send(commands.KeepAliveInfo(command_id=self._echo_number, response_required=True))
 
     def send_shutdown(self) -> None:
         self._send(commands.ShutdownInfo())
