@@ -61,9 +61,10 @@ def test_B1_in_a_range_and_individually(ends: Ends, store: SlowStore) -> None:
     assert producer.stored == 4
 
 
-def test_what_was_on_disk_before_its_ack_is_not_answered_again(ends: Ends, store: SlowStore) -> None:
+def test_what_was_on_disk_before_its_ack_is_not_answered_again(rig: BrokerRig, ends: Ends, store: SlowStore) -> None:
     producer, consumer = ends
     store.sync()
+    assert rig.broker.desk._awaited is None, "it is not kept"
     consumer.ack()
     assert producer.stored == 2
 
