@@ -160,3 +160,10 @@ def test_A8_late_news_that_a_temporary_queue_was_made_does_not_bring_it_back(fak
         receive(consumer)  # so the news is there too
         with pytest.raises(ackwire.InvalidDestinationError, match="deleted"):
             session.send(where, "too late")
+
+
+def test_a_keep_alive_that_asks_for_it_is_echoed_with_its_number(fake: FakeBroker) -> None:
+    with connected(fake.url):
+        fake.send(commands.KeepAliveInfo(command_id=4711, response_required=True))
+        (echo,) = fake.await_all(commands.KeepAliveInfo)
+        assert (echo.command_id, echo.response_required) == (4711, False)
