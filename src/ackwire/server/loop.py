@@ -29,6 +29,7 @@ class _TurnSelector(selectors.EpollSelector):
 
     def take_part(self, turn: Turn, marker: "FileDescriptorLike") -> None:
         self._turn = turn
+        self._wait.before_sleep = turn.catch_up
         self._last = (self.get_key(marker), selectors.EVENT_READ)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:

@@ -229,7 +229,7 @@ class Peer:
     def flush_soon(self) -> None:
         if not self._flush_is_due:
             self._flush_is_due = True
-            self._turn.at_end(self._flush)
+            self._turn.at_end(self._flush, can_wait=True)
             if self._monitor is not None:
                 self._monitor.sent()  # here, not in _flush: the monitor can tell its own keep-alives from the rest
 

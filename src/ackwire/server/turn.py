@@ -74,6 +74,9 @@ class Wait:
         self._had_events = True
         self.was_pause = False
         """Whether it took long until the last events came."""
+        self.before_sleep: Callable[[], bool] = lambda: False
+        """Called when nothing has come soon. Says whether it did something: then the loop has to look at what that has
+        asked for before it sleeps."""
 
     def events(self, timeout: float) -> Events:
         """What is there, or comes within *timeout* seconds; below 0: however long it takes."""
@@ -81,6 +84,8 @@ class Wait:
             self.was_pause = False
             events = self._poll(0, _EVENTS_MAX)
             self._had_events = self._had_events or bool(events)
+            if not events:
+                self.before_sleep()
             return events
         started = self._monotonic()
         if self._had_events:
@@ -88,7 +93,9 @@ class Wait:
         if self._in_a_row >= _STREAM_TURNS and started - self._returned < _SHORT_TURN_SECONDS:
             self._sleep(_GATHER_SECONDS)
             started = self._monotonic()
-        events = self._awake(started) or self._poll(timeout, _EVENTS_MAX)
+        events = self._awake(started)
+        if not events:
+            events = self._poll(0 if self.before_sleep() else timeout, _EVENTS_MAX)
         self._returned = self._monotonic()
         waited = self._returned - started
         self._was_short = waited < 2 * _AWAKE_SECONDS
@@ -110,10 +117,11 @@ class Wait:
 class _Due:
     """Implements `Timer`: something for the end of a turn."""
 
-    __slots__ = ("callback",)
+    __slots__ = ("callback", "can_wait")
 
-    def __init__(self, callback: Callable[[], None]) -> None:
+    def __init__(self, callback: Callable[[], None], can_wait: bool) -> None:
         self.callback: Callable[[], None] | None = callback
+        self.can_wait = can_wait
 
     def cancel(self) -> None:
         self.callback = None
@@ -130,6 +138,8 @@ class Turn:
         """Where bytes from a socket go. One place for all: they are taken from it before the next socket is read."""
         self._readers: dict[int, Callable[[], bool]] = {}
         self._due: list[_Due] = []
+        self._waiting: list[_Due] = []
+        """What senders in a hurry are to go on before."""
         self._end_is_sure = False
         """Whether the end of this turn comes without being called for."""
         take_part = getattr(loop, "take_part", None)
@@ -139,9 +149,10 @@ class Turn:
             self.turns = Turns()
             take_part(self)
 
-    def at_end(self, callback: Callable[[], None]) -> Timer:
-        """Run *callback* when all that this turn has read is acted upon."""
-        due = _Due(callback)
+    def at_end(self, callback: Callable[[], None], *, can_wait: bool = False) -> Timer:
+        """Run *callback* when all that this turn has read is acted upon. If it *can_wait*, not before those go on who
+        were answered in this turn, and speak again within a few microseconds."""
+        due = _Due(callback, can_wait)
         self._due.append(due)
         if not self._end_is_sure:
             self._call_for_end()
@@ -185,21 +196,33 @@ class Turn:
         """Do what was asked for, and what that asks for: answers of the store are written by peers.
 
         Senders are written to first, to go on while their messages leave. While sockets are read, a sender's answer is
-        asked for after what it sent; the store answers senders first. After a pause nobody is in such a hurry, and what
-        was sent leaves first. What is asked for beyond that has to wait for the next turn, so that everybody is read
-        from in between.
+        asked for after what it sent; the store answers senders first. What the store has let go to consumers is written
+        when those senders have spoken again, or do not: a consumer that is woken beside them holds them up. After a
+        pause nobody is in such a hurry, and what was sent leaves first. What is asked for beyond that has to wait for
+        the next turn, so that everybody is read from in between.
         """
         self._end_is_sure = True  # for all that is asked for now
         due, self._due = self._due, []
         if self.turns is None or not self.turns.after_pause:
             due.reverse()
         self._do_all(due)
-        for _ in range(2):  # answers of the store, and what they let go; then what that is written as
-            due, self._due = self._due, []
-            self._do_all(due)
+        due, self._due = self._due, []  # answers of the store, and what they let go
+        self._do_all(due)
+        due, self._due = self._due, []  # what that is written as
+        self.catch_up()
+        if self.turns is not None and not self.turns.after_pause:
+            self._waiting = [it for it in due if it.can_wait]
+            due = [it for it in due if not it.can_wait]
+        self._do_all(due)
         self._end_is_sure = False
         if self._due:
             self._call_for_end()
+
+    def catch_up(self) -> bool:
+        """Do what has waited for others to speak again; whether there was something."""
+        due, self._waiting = self._waiting, []
+        self._do_all(due)
+        return bool(due)
 
     # ---- inside ------------------------------------------------------------------------------------------------
 

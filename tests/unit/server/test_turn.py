@@ -129,6 +129,35 @@ def test_what_was_sent_leaves_before_its_sender_is_answered_only_after_a_pause(
     assert seen == [*order, "sync", "write"]
 
 
+def test_what_is_let_go_to_consumers_waits_for_senders_in_a_hurry(turn_loop: TurnLoop) -> None:
+    turn, seen = Turn(turn_loop), list[str]()
+
+    def read() -> bool:
+        turn.at_end(sync)
+        return True
+
+    def sync() -> None:
+        turn.at_end(lambda: seen.append("the answer"), can_wait=True)
+        turn.at_end(let_go)
+
+    def let_go() -> None:
+        turn.at_end(lambda: seen.append("the message"), can_wait=True)
+        turn.at_end(lambda: seen.append("what cannot wait"))
+
+    turn.read_from(7, read)
+    turn.read([(7, 1)], after_pause=True)
+    assert seen == ["the answer", "the message", "what cannot wait"]
+    seen.clear()
+    turn.read([(7, 1)])
+    assert seen == ["the answer", "what cannot wait"]
+    turn.read([(7, 1)])
+    assert seen[2:] == ["the answer", "the message", "what cannot wait"], "the message of the turn before"
+    assert turn.catch_up()
+    assert seen[5:] == ["the message"]
+    assert not turn.catch_up()
+    assert len(seen) == 6
+
+
 def test_who_asks_again_and_again_does_not_keep_the_turn_from_ending(loop: asyncio.AbstractEventLoop) -> None:
     turn, seen = Turn(loop), list[str]()
 

@@ -111,6 +111,24 @@ def test_loop_stays_awake_for_what_comes_soon_again() -> None:
     assert sockets.sleeps == 3, "the last time it took long"
 
 
+def test_what_has_waited_is_done_before_a_sleep_and_what_it_asks_for_too() -> None:
+    sockets, done = Sockets(), list[bool]()
+
+    def before_sleep() -> bool:
+        done.append(not done)
+        return done[-1]
+
+    sockets.wait.before_sleep = before_sleep
+    assert sockets.turn(500) == []
+    assert (done, sockets.sleeps) == ([True], 0)
+    assert sockets.turn(500) == EVENT
+    assert (done, sockets.sleeps) == ([True, False], 1)
+    assert sockets.turn(0, timeout=0) == EVENT
+    assert len(done) == 2, "somebody speaks"
+    assert sockets.turn(50, timeout=0) == []
+    assert len(done) == 3
+
+
 # ---- pauses ----------------------------------------------------------------------------------------------------
 
 
