@@ -94,11 +94,12 @@ class Wait:
             self._sleep(_GATHER_SECONDS)
             started = self._monotonic()
         events = self._awake(started)
+        has_caught_up = not events and self.before_sleep()
         if not events:
-            events = self._poll(0 if self.before_sleep() else timeout, _EVENTS_MAX)
+            events = self._poll(0 if has_caught_up else timeout, _EVENTS_MAX)
         self._returned = self._monotonic()
         waited = self._returned - started
-        self._was_short = waited < 2 * _AWAKE_SECONDS
+        self._was_short = waited < 2 * _AWAKE_SECONDS and not has_caught_up  # others need the processor
         self.was_pause = self._returned - self._quiet_since >= _PAUSE_SECONDS
         self._had_events = bool(events)
         is_near = waited < _STREAM_WAIT_SECONDS and self._in_a_row < _STREAM_TURNS + _GATHERINGS - 1

@@ -155,3 +155,13 @@ def test_looking_without_waiting_is_no_pause() -> None:
     sockets.turn(600)
     sockets.turn(0, timeout=0)
     assert not sockets.wait.was_pause
+
+
+def test_who_was_written_to_before_a_sleep_has_the_processor() -> None:
+    sockets = Sockets()
+    sockets.turn(40)
+    sockets.wait.before_sleep = lambda: True
+    assert sockets.turn(500) == []
+    sockets.wait.before_sleep = lambda: False
+    sockets.turn(40)
+    assert sockets.sleeps == 2, "it does not stay awake"
