@@ -94,16 +94,26 @@ class Wait:
             self._sleep(_GATHER_SECONDS)
             started = self._monotonic()
         events = self._awake(started)
-        has_caught_up = not events and self.before_sleep()
-        if not events:
-            events = self._poll(0 if has_caught_up else timeout, _EVENTS_MAX)
+        if not events and self.before_sleep():
+            return self._caught_up()
+        events = events or self._poll(timeout, _EVENTS_MAX)
         self._returned = self._monotonic()
         waited = self._returned - started
-        self._was_short = waited < 2 * _AWAKE_SECONDS and not has_caught_up  # others need the processor
+        self._was_short = waited < 2 * _AWAKE_SECONDS
         self.was_pause = self._returned - self._quiet_since >= _PAUSE_SECONDS
         self._had_events = bool(events)
         is_near = waited < _STREAM_WAIT_SECONDS and self._in_a_row < _STREAM_TURNS + _GATHERINGS - 1
         self._in_a_row = self._in_a_row + 1 if is_near else 0
+        return events
+
+    def _caught_up(self) -> Events:
+        """What came meanwhile. If nothing did, the loop sleeps the next time: others need the processor now."""
+        events = self._poll(0, _EVENTS_MAX)
+        self._returned = self._monotonic()
+        if self._had_events:
+            self._quiet_since = self._returned
+        self._was_short = self._had_events = bool(events)
+        self.was_pause = False
         return events
 
     def _awake(self, started: float) -> Events:

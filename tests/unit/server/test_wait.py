@@ -157,6 +157,21 @@ def test_looking_without_waiting_is_no_pause() -> None:
     assert not sockets.wait.was_pause
 
 
+def test_the_time_that_this_takes_is_no_pause_and_who_spoke_meanwhile_was_not_late() -> None:
+    sockets = Sockets()
+
+    def before_sleep() -> bool:
+        sockets.pass_by(600)
+        return True
+
+    sockets.wait.before_sleep = before_sleep
+    assert sockets.turn(60) == EVENT
+    assert not sockets.wait.was_pause
+    sockets.wait.before_sleep = lambda: False
+    sockets.turn(40)
+    assert (sockets.wait.was_pause, sockets.sleeps) == (False, 0), "it stays awake"
+
+
 def test_who_was_written_to_before_a_sleep_has_the_processor() -> None:
     sockets = Sockets()
     sockets.turn(40)
