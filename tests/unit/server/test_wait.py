@@ -150,6 +150,15 @@ def test_timers_do_not_end_a_pause() -> None:
     assert not sockets.wait.was_pause, "somebody spoke"
 
 
+def test_who_speaks_while_the_loop_only_looks_ends_a_pause() -> None:
+    sockets = Sockets()
+    sockets.turn(600)
+    assert sockets.turn(300, timeout=0.0002) == []
+    assert sockets.turn(0, timeout=0) == EVENT
+    sockets.turn(300)
+    assert not sockets.wait.was_pause
+
+
 def test_looking_without_waiting_is_no_pause() -> None:
     sockets = Sockets()
     sockets.turn(600)
@@ -170,6 +179,20 @@ def test_the_time_that_this_takes_is_no_pause_and_who_spoke_meanwhile_was_not_la
     sockets.wait.before_sleep = lambda: False
     sockets.turn(40)
     assert (sockets.wait.was_pause, sockets.sleeps) == (False, 0), "it stays awake"
+
+
+def test_a_pause_begins_behind_it() -> None:
+    sockets = Sockets()
+
+    def before_sleep() -> bool:
+        sockets.pass_by(600)
+        return True
+
+    sockets.wait.before_sleep = before_sleep
+    assert sockets.turn(900) == []
+    sockets.wait.before_sleep = lambda: False
+    sockets.turn(300)
+    assert not sockets.wait.was_pause
 
 
 def test_who_was_written_to_before_a_sleep_has_the_processor() -> None:
