@@ -37,6 +37,15 @@ class Sockets:
     def pass_by(self, microseconds: float) -> None:
         self.now += microseconds * MICROSECOND
 
+    def writes_before_sleep(self, takes: float) -> None:
+        """Something has waited to be done, and takes some microseconds."""
+
+        def before_sleep() -> bool:
+            self.pass_by(takes)
+            return True
+
+        self.wait.before_sleep = before_sleep
+
     def turn(self, comes_after: float, takes: float = 10, timeout: float = -1) -> Events:
         """Wait for an event that comes after some microseconds, and deal with it, which takes some."""
         self.due = self.now + comes_after * MICROSECOND
@@ -168,12 +177,7 @@ def test_looking_without_waiting_is_no_pause() -> None:
 
 def test_the_time_that_this_takes_is_no_pause_and_who_spoke_meanwhile_was_not_late() -> None:
     sockets = Sockets()
-
-    def before_sleep() -> bool:
-        sockets.pass_by(600)
-        return True
-
-    sockets.wait.before_sleep = before_sleep
+    sockets.writes_before_sleep(600)
     assert sockets.turn(60) == EVENT
     assert not sockets.wait.was_pause
     sockets.wait.before_sleep = lambda: False
@@ -183,12 +187,7 @@ def test_the_time_that_this_takes_is_no_pause_and_who_spoke_meanwhile_was_not_la
 
 def test_a_pause_begins_behind_it() -> None:
     sockets = Sockets()
-
-    def before_sleep() -> bool:
-        sockets.pass_by(600)
-        return True
-
-    sockets.wait.before_sleep = before_sleep
+    sockets.writes_before_sleep(600)
     assert sockets.turn(900) == []
     sockets.wait.before_sleep = lambda: False
     sockets.turn(300)
