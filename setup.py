@@ -21,6 +21,7 @@ HOT_MODULES = [
     "audit/unwritten",
     "broker/acks",
     "broker/auditing",
+    "broker/bets",
     "broker/broker",
     "broker/consumption",
     "broker/cursors",

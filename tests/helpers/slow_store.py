@@ -23,6 +23,8 @@ class SlowStore(MemoryStore):
         self._appended = 0
         self.marks: list[int] = []
         self.failure: StoreFailed | None = None
+        self.could_wait: list[bool] = []
+        """What was said of those who wait."""
 
     def append(self, message: Message, places: Any) -> None:
         super().append(message, places)
@@ -46,13 +48,14 @@ class SlowStore(MemoryStore):
         self.is_awaited = bool(self._waiters)
         return True
 
-    def when_durable(self, callback: Callable[[], None], *_: Any, **__: Any) -> None:
+    def when_durable(self, callback: Callable[[], None], *_: Any, can_wait: bool = False, **__: Any) -> None:
         if self.failure is not None:
             return
         if not self._has_more:
             callback()
             return
         self._waiters.append(callback)
+        self.could_wait.append(can_wait)
         self.is_awaited = True
 
     def sync(self) -> None:

@@ -241,6 +241,7 @@ class ToyStore:
         on_failed: Callable[[StoreFailed], None] | None = None,
         *,
         may_be_forgone: bool = False,  # noqa: ARG002
+        can_wait: bool = False,  # noqa: ARG002
     ) -> None:
         self._is_expected = False
         if self._failure is not None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from ackwire.broker.auditing import Audit
 from ackwire.broker.broker import Broker
 from ackwire.broker.handover import Desk
+from ackwire.broker.session import Connection
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.clock import Clock, ManualClock, Turns
 from ackwire.config import Settings
@@ -56,6 +57,11 @@ class _WatchedDesk(Desk):
     def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
         self._world.chosen(subscription, message)
         super().hold(subscription, message, group_first, for_store=for_store)
+
+    def may_go_ahead(self, connection: Connection, *, after_pause: bool, acks_answer: bool) -> bool:
+        if self._world.bets_are_sure:
+            connection.bets.won()
+        return super().may_go_ahead(connection, after_pause=after_pause, acks_answer=acks_answer)
 
 
 class World:
@@ -104,6 +110,8 @@ class World:
         self._turns.after_pause = apart.random() < 0.5
         self.is_told = apart.random() < 0.5
         """Whether the broker has an audit: then it answers for nothing that is not on disk."""
+        self.bets_are_sure = apart.random() < 0.5
+        """Whether it counts on consumers sooner, and for longer, than they have deserved."""
         self._choose_settings()
 
     def _choose_settings(self) -> None:

@@ -38,7 +38,9 @@ class AwaitedAck(NamedTuple):
 
     message: Message
     connection: Connection
+    answer: Callable[[], None]
     stored: Callable[[], None]
+    """What the store calls, unless the ack comes first."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the simulation watches one
@@ -57,15 +59,17 @@ class Desk:
         self._awaited: AwaitedAck | None = None
         """The one that has, until its sender is answered."""
 
-    def may_go_ahead(self, connection: Connection, *, after_pause: bool) -> bool:
+    def may_go_ahead(self, connection: Connection, *, after_pause: bool, acks_answer: bool) -> bool:
         """Whether a message of *connection* may leave before it is on disk.
 
         Only if nobody else waits for the disk, and nothing else that the disk does not have yet can be repeated by the
         same sender; and if that is no slower for it: because it comes *after_pause*, and so is in no hurry to go on, or
-        because it would have to wait for two syncs.
+        because it would have to wait for two syncs, or because *acks_answer* and come soon.
         """
         store = self._store
-        if store.is_awaited or not (after_pause or store.is_syncing):
+        if store.is_awaited:
+            return False
+        if not (after_pause or store.is_syncing or (acks_answer and connection.bets.may_try())):
             return False
         return connection.forgone_sequence <= store.durable_sequence or connection.port.has_heard
 
@@ -84,20 +88,24 @@ class Desk:
         on_failed: Callable[[StoreFailed], None] | None,
     ) -> None:
         """*message* has left ahead: answer its sender when it is on disk or consumed, whatever comes first."""
+        bets = connection.bets
 
         def stored() -> None:
             self._awaited = None
+            bets.lost()
             answer()
 
-        self._awaited = AwaitedAck(message, connection, stored)
-        self._store.when_durable(stored, on_failed, may_be_forgone=True)
+        self._awaited = AwaitedAck(message, connection, answer, stored)
+        self._store.when_durable(stored, on_failed, may_be_forgone=True, can_wait=bets.is_sure)
 
     def acked(self, messages: list[Message]) -> None:
         """*messages* are consumed, and recorded as such: who waits for one of them need not wait for the disk."""
         awaited = self._awaited
         if awaited is not None and any(it is awaited.message for it in messages) and self._store.forgo(awaited.stored):
+            self._awaited = None
             awaited.connection.forgone_sequence = awaited.message.sequence
-            awaited.stored()
+            awaited.connection.bets.won()
+            awaited.answer()
 
     def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
         """Deliver *message* when all that is recorded so far is durable, or when those before it have gone."""

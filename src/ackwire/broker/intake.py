@@ -161,10 +161,11 @@ class Intake:
         elif on_stored is not None and message.persistent:
             if connection.awaited_sequence > max(self._store.durable_sequence, connection.forgone_sequence):
                 connection.has_loose_ends = True
-            has_left = self._take_awaited(connection, message)
-            connection.awaited_sequence = message.sequence
             # What was answered for must be in the audit after a crash, and what came before it in the store.
-            if has_left and self._audit is None and not connection.has_loose_ends:
+            acks_answer = self._audit is None and not connection.has_loose_ends
+            has_left = self._take_awaited(connection, message, acks_answer=acks_answer)
+            connection.awaited_sequence = message.sequence
+            if has_left and acks_answer:
                 on_failed = None if on_refused is None else partial(on_refused, message)
                 self._broker.desk.answer_when_done(connection, message, on_stored, on_failed)
                 return
@@ -174,7 +175,7 @@ class Intake:
             self._route_new(connection, message)
         self._answer(message, on_stored, on_refused)
 
-    def _take_awaited(self, connection: Connection, message: Message) -> bool:
+    def _take_awaited(self, connection: Connection, message: Message, *, acks_answer: bool) -> bool:
         """The sender waits until *message* is on disk; a consumer need not always, except for copies of it. Whether
         one has it already."""
         may_have_left = (
@@ -185,7 +186,8 @@ class Intake:
         if may_have_left:
             message.redelivery_counter = 1
         desk = self._broker.desk
-        is_ahead = desk.may_go_ahead(connection, after_pause=self._broker.turns.after_pause)
+        after_pause = self._broker.turns.after_pause
+        is_ahead = desk.may_go_ahead(connection, after_pause=after_pause, acks_answer=acks_answer)
         desk.ahead = message if is_ahead else None
         desk.has_left = False
         self._store.expect()

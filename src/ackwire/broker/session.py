@@ -6,6 +6,7 @@ Everything a connection announced is found here, and released as a unit when it 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from ackwire.broker.bets import Bets
 from ackwire.destinations import Destination
 from ackwire.errors import ResourceLimit, UnknownResource
 from ackwire.message import Message
@@ -94,6 +95,8 @@ class Connection:
     """The last of its messages that it waits for, or has waited for."""
     forgone_sequence: int = 0
     """The last of them whose answer did not wait for the disk (`handover.py`)."""
+    bets: Bets = field(default_factory=Bets)
+    """Whether its messages are consumed before the disk has them."""
     temporary: set[Destination] = field(default_factory=set)
     """The temporary destinations it made; they go with it."""
     sessions: set[int] = field(default_factory=lambda: {IMPLICIT_SESSION})

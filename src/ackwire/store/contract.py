@@ -309,9 +309,11 @@ class Store(Protocol):
         on_failed: Callable[[StoreFailed], None] | None = None,
         *,
         may_be_forgone: bool = False,
+        can_wait: bool = False,
     ) -> None:
         """Call *callback* as soon as everything recorded so far is durable, at once if it already is; or *on_failed*
-        if that will never be known. If it *may_be_forgone*, the caller must be free to hear why meanwhile."""
+        if that will never be known. If it *may_be_forgone*, the caller must be free to hear why meanwhile. If it also
+        *can_wait*, it probably will be in a moment, and nothing is done for it before."""
         ...
 
     def forgo(self, callback: Callable[[], None]) -> bool:

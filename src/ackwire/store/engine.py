@@ -71,6 +71,9 @@ MIB: Final = 1 << 20
 _SOON_SECONDS: Final = 0.02
 """How long a record may wait to be written that nobody waits for."""
 
+_MOMENT_SECONDS: Final = 0.001
+"""How long nothing is done for what will probably be forgone. Loops have no shorter timers."""
+
 _BUFFER_BYTES_MAX: Final = MIB
 """Records that nobody waits for are written at once when there are this many bytes of them."""
 
@@ -194,6 +197,8 @@ class JournalStore:
         """The number of the last record written, and the highest sequence of a message appended by then."""
         self._urgent_flush: Timer | None = None
         self._flush_timer: Timer | None = None
+        self._moment_timer: Timer | None = None
+        self._moment_ends_at = 0.0
         """For records that nobody waits for. It is left alone when they are written sooner: setting one and taking it
         back for each message costs more than what it does when it comes too early."""
         self._flush_later_at = 0.0
@@ -596,6 +601,7 @@ class JournalStore:
         on_failed: Callable[[StoreFailed], None] | None = None,
         *,
         may_be_forgone: bool = False,
+        can_wait: bool = False,
     ) -> None:
         if self.failure is not None:
             if on_failed is not None:
@@ -607,7 +613,10 @@ class JournalStore:
             self._waiters.append((callback, on_failed))
             self._is_urgent = self._is_urgent or not may_be_forgone
             self.is_awaited = True
-            self._flush_now()
+            if can_wait:
+                self._flush_in_a_moment()
+            else:
+                self._flush_now()
 
     @property
     def is_syncing(self) -> bool:
@@ -647,6 +656,20 @@ class JournalStore:
             return
         self._flush_is_urgent = True
         self._urgent_flush = self._at_turn_end(self._flush)
+
+    def _flush_in_a_moment(self) -> None:
+        """Who waits for it now will hardly do so then; there is one at most, and others do not wait."""
+        self._moment_ends_at = self._clock.monotonic() + _MOMENT_SECONDS
+        if self._moment_timer is None:
+            self._moment_timer = self._clock.call_later(_MOMENT_SECONDS, self._end_moment)
+
+    def _end_moment(self) -> None:
+        self._moment_timer = None
+        remaining = self._moment_ends_at - self._clock.monotonic()
+        if self._waiters and remaining > 0:
+            self._moment_timer = self._clock.call_later(remaining, self._end_moment)
+        elif self._waiters:
+            self._flush_now()
 
     def _flush_later(self) -> None:
         """Nobody waits for what is in the buffer."""
@@ -1194,7 +1217,7 @@ class JournalStore:
 
     def _let_go(self, *, clean: bool) -> None:
         self._is_closed = True
-        for timer in (self._flush_timer, self._urgent_flush):
+        for timer in (self._flush_timer, self._urgent_flush, self._moment_timer):
             if timer is not None:
                 timer.cancel()
         if clean:

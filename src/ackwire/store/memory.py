@@ -127,6 +127,7 @@ class MemoryStore:
         on_failed: Callable[[StoreFailed], None] | None = None,  # noqa: ARG002 - memory does not fail
         *,
         may_be_forgone: bool = False,  # noqa: ARG002
+        can_wait: bool = False,  # noqa: ARG002
     ) -> None:
         callback()
 

@@ -117,6 +117,7 @@ def test_J4_others_need_not_have_heard(rig: BrokerRig, ends: Ends) -> None:
 
 def test_one_in_a_hurry_leaves_ahead_while_a_sync_is_under_way(rig: BrokerRig, ends: Ends, store: SlowStore) -> None:
     producer, consumer = ends
+    store.sync()
     consumer.ack()
     store.sync()
     rig.broker.turns.after_pause = False

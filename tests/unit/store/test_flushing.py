@@ -4,7 +4,7 @@ import pytest
 
 from ackwire.clock import ManualClock
 from ackwire.errors import StoreFailed
-from ackwire.store.engine import JournalOptions
+from ackwire.store.engine import JournalOptions, JournalStore
 from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA, JournalFactory, make_journal
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
@@ -77,6 +77,84 @@ def test_who_forgoes_leaves_those_waiting_for_whom_the_thread_syncs() -> None:
     assert store.is_awaited
     factory.settle()
     assert (answered, store.is_awaited) == (["first"], False)
+
+
+class Patient:
+    """One for whom nothing is to be done for a moment."""
+
+    def __init__(self, store: JournalStore) -> None:
+        self.is_answered = False
+        self._store = store
+        self._message = Messages().make()
+        store.append(self._message, [Q])
+        self._callback = self._answer  # one object for both calls
+        store.when_durable(self._callback, may_be_forgone=True, can_wait=True)
+
+    def _answer(self) -> None:
+        self.is_answered = True
+
+    def forgo(self) -> None:
+        self._store.remove(Q, self._message)
+        assert self._store.forgo(self._callback)
+
+
+@pytest.fixture
+def factory() -> JournalFactory:
+    factory = JournalFactory()
+    factory.open()
+    factory.settle()
+    return factory
+
+
+def test_nothing_is_done_for_a_moment_and_then_the_thread_syncs(factory: JournalFactory) -> None:
+    store = open_store(factory)
+    patient, before = Patient(store), store._writer.last_number
+    seen = []
+    for seconds in (0, 0.0009, 0.0001):
+        factory.clock.advance(seconds)
+        seen.append((store._writer.last_number > before, factory.writing.is_idle))
+    assert seen == [(False, True), (False, True), (True, False)]
+    assert not patient.is_answered
+    factory.settle()
+    assert patient.is_answered
+
+
+def test_the_moment_of_one_who_forgoes_says_nothing_of_the_next(factory: JournalFactory) -> None:
+    store = open_store(factory)
+    before = store._writer.last_number
+    Patient(store).forgo()
+    factory.clock.advance(0.0006)
+    second = Patient(store)
+    factory.clock.advance(0.0006)
+    assert store._writer.last_number == before
+    second.forgo()
+    factory.clock.advance(0.001)
+    assert (store._writer.last_number, store.is_awaited) == (before, False)
+    third = Patient(store)
+    factory.clock.advance(0.001)
+    factory.settle()
+    assert (third.is_answered, second.is_answered) == (True, False)
+
+
+def test_who_cannot_wait_does_not_wait_for_one_who_can(factory: JournalFactory) -> None:
+    store = open_store(factory)
+    patient, answered = Patient(store), list[bool]()
+    store.append(Messages().make(), [Q])
+    store.when_durable(lambda: answered.append(True))
+    factory.clock.advance(0)
+    assert (patient.is_answered, answered, factory.writing.is_idle) == (True, [True], True)
+
+
+def test_a_store_that_is_closed_within_the_moment_has_written_everything(factory: JournalFactory) -> None:
+    patient, clock = Patient(open_store(factory)), factory.clock
+    factory.close()
+    clock.advance(0.01)
+    assert patient.is_answered
+
+
+def open_store(factory: JournalFactory) -> JournalStore:
+    assert factory.store is not None
+    return factory.store
 
 
 def test_the_sync_of_a_checkpoint_is_one_that_others_wait_for() -> None:

@@ -19,7 +19,7 @@ import org.apache.activemq.ActiveMQSession;
  * those that survive a broken connection to pause; "check" lists what the broker holds, once all pause; "drain ID..."
  * consumes everything, waiting for the scheduled messages named. Decides nothing: Python judges.
  *
- * <p>Arguments are the broker's port, a seed, and the names of workers to leave out.
+ * <p>Arguments are the broker's port, a seed, and the names of workers: to leave out, or, behind "only", to have.
  */
 public final class CrashLoad {
     private static final long PARKING_TIMEOUT_MS = 60_000;
@@ -38,9 +38,10 @@ public final class CrashLoad {
         Load load = new Load(Integer.parseInt(arguments[0]), new Journal(out), new Gate(), new Backlog());
         CrashLoad program = new CrashLoad(load);
         int seed = Integer.parseInt(arguments[1]);
-        List<String> leftOut = Arrays.asList(arguments).subList(2, arguments.length);
+        List<String> named = Arrays.asList(arguments).subList(2, arguments.length);
+        boolean only = named.contains("only");
         for (Worker worker : workers(load)) {
-            if (!leftOut.contains(worker.name)) {
+            if (named.contains(worker.name) == only) {
                 worker.start(new Random(31L * seed + worker.name.hashCode()));
             }
         }
@@ -66,6 +67,7 @@ public final class CrashLoad {
             new Consumer(load, "c-orders", Places.ORDERS),
             new Consumer(load, "c-moved", Places.MOVED),
             new Consumer(load, "c-again", Places.AGAIN),
+            new Acknowledger(load, "c-quick", Places.AGAIN, ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE),
             new Consumer(load, "c-later", Places.LATER),
             new Consumer(load, "c-xa", Places.XA_OUT),
             new Acknowledger(load, "c-direct", Places.DIRECT, ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE),

@@ -1,0 +1,261 @@
+"""A quick consumer spares its senders the disk: when that is tried, and when it is given up (ADR 14)."""
+
+from typing import Any, cast
+
+import pytest
+
+from ackwire.broker.bets import Bets
+from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
+from tests.helpers.journal import JournalFactory
+from tests.helpers.slow_store import SlowStore
+from tests.helpers.stores import Crash
+
+Q = "queue://q"
+FIRST_TRY = 16
+"""The messages of a connection up to here are stored first."""
+SURE_AFTER = 10
+"""Then the disk is left alone."""
+
+
+def tries(bets: Bets) -> int:
+    """How many messages it takes until one is tried."""
+    return next(number for number in range(1, 10_000) if bets.may_try())
+
+
+def winning(times: int) -> Bets:
+    bets = Bets()
+    for _ in range(times):
+        bets.won()
+    return bets
+
+
+# ---- the odds --------------------------------------------------------------------------------------------------------
+
+
+def test_one_is_tried_after_a_while() -> None:
+    bets = Bets()
+    assert tries(bets) == FIRST_TRY
+    assert bets.may_try(), "until it is known how one went"
+    assert not bets.is_sure
+
+
+def test_who_loses_sits_out_for_longer_each_time() -> None:
+    bets = Bets()
+    seen = []
+    for _ in range(11):
+        bets.lost()
+        seen.append(tries(bets))
+    assert seen == [16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096, 4096]
+
+
+def test_who_wins_goes_on_and_is_sure_in_the_end() -> None:
+    seen = []
+    for times in (1, SURE_AFTER - 1, SURE_AFTER):
+        bets = winning(times)
+        seen.append((tries(bets), bets.is_sure))
+    assert seen == [(1, False), (1, False), (1, True)]
+
+
+def test_one_loss_among_many_wins_changes_nothing_and_two_end_it() -> None:
+    bets = winning(100)
+    bets.lost()
+    assert (bets.may_try(), bets.is_sure) == (True, True)
+    bets.lost()
+    assert (tries(bets), bets.is_sure) == (FIRST_TRY, False)
+
+
+def test_a_long_row_of_wins_makes_up_for_old_losses() -> None:
+    bets = Bets()
+    for _ in range(5):
+        bets.lost()
+    for _ in range(20):
+        bets.won()
+    bets.lost()
+    bets.lost()
+    assert tries(bets) == FIRST_TRY
+
+
+# ---- between a sender in a hurry and its consumer --------------------------------------------------------------------
+
+
+@pytest.fixture
+def store() -> SlowStore:
+    return SlowStore()
+
+
+@pytest.fixture
+def rig(store: SlowStore) -> BrokerRig:
+    return BrokerRig(store=store, is_audited=False)
+
+
+Ends = tuple[RigClient, RigConsumer]
+
+
+@pytest.fixture
+def ends(rig: BrokerRig) -> Ends:
+    producer, consumer = rig.connect(), rig.consumer(Q)
+    producer.port.has_heard = True
+    return producer, consumer
+
+
+def pass_on(ends: Ends, store: SlowStore, count: int) -> None:
+    """Messages that are stored before they leave."""
+    producer, consumer = ends
+    for number in range(count):
+        producer.send(Q, f"stored {number}")
+        store.sync()
+        consumer.ack()
+        store.sync()
+
+
+def be_quick(ends: Ends, count: int) -> None:
+    """Messages that are consumed while the disk does nothing."""
+    producer, consumer = ends
+    before = producer.stored
+    for number in range(count):
+        producer.send(Q, f"quick {number}")
+        consumer.ack()
+    assert producer.stored == before + count
+
+
+def test_B1_messages_of_one_in_a_hurry_leave_first_if_their_consumer_is_quick(ends: Ends, store: SlowStore) -> None:
+    producer, consumer = ends
+    pass_on(ends, store, FIRST_TRY - 2)
+    producer.send(Q, "the last that waits")
+    assert consumer.texts[-1] != "the last that waits"
+    store.sync()
+    consumer.ack()
+    store.sync()
+    be_quick(ends, 3)
+
+
+def test_the_disk_is_left_alone_for_those_who_win_on_and_on(ends: Ends, store: SlowStore) -> None:
+    pass_on(ends, store, FIRST_TRY - 1)
+    be_quick(ends, SURE_AFTER + 1)
+    assert store.could_wait[-SURE_AFTER - 1 :] == [False] * SURE_AFTER + [True]
+
+
+def test_two_slow_acks_end_it(ends: Ends, store: SlowStore) -> None:
+    producer, consumer = ends
+    pass_on(ends, store, FIRST_TRY - 1)
+    be_quick(ends, 2 * SURE_AFTER)
+    for text in ("slow", "slow again"):
+        producer.send(Q, text)
+        assert consumer.texts[-1] == text
+        store.sync()
+        consumer.ack()
+        store.sync()
+    producer.send(Q, "stored first")
+    assert consumer.texts[-1] == "slow again"
+
+
+def test_where_acks_do_not_answer_nothing_is_tried(store: SlowStore) -> None:
+    """With an audit, and for a connection that does not only send and wait."""
+    for rig in (BrokerRig(store=SlowStore()), BrokerRig(store=SlowStore(), is_audited=False)):
+        store = cast(SlowStore, rig.store)
+        ends = producer, consumer = rig.connect(), rig.consumer(Q)
+        producer.port.has_heard = True
+        producer.consumer("queue://other")
+        pass_on(ends, store, FIRST_TRY + 1)
+        producer.send(Q, "last")
+        assert consumer.texts[-1] != "last"
+
+
+def test_a_message_without_a_consumer_is_no_bet(ends: Ends, store: SlowStore) -> None:
+    producer, _ = ends
+    pass_on(ends, store, FIRST_TRY - 1)
+    for number in range(3):
+        producer.send("queue://lonely", f"message {number}")
+        store.sync()
+    be_quick(ends, 1)
+
+
+# ---- on a journal ----------------------------------------------------------------------------------------------------
+
+
+def make_sure(rig: BrokerRig, factory: JournalFactory) -> Ends:
+    """A sender whose consumer has been quick for long."""
+    factory.settle()
+    ends = producer, consumer = rig.connect("sender"), rig.consumer(Q)
+    producer.port.has_heard = True
+    for number in range(FIRST_TRY - 1):
+        producer.send(Q, f"stored {number}")
+        factory.settle()
+        consumer.ack()
+        factory.settle()
+    be_quick(ends, SURE_AFTER)
+    factory.clock.advance(1)
+    factory.settle()
+    return ends
+
+
+def rig_on(factory: JournalFactory) -> BrokerRig:
+    return BrokerRig(store=cast(Any, factory.open()), is_audited=False)
+
+
+def test_K1_what_is_consumed_within_a_moment_never_reaches_the_disk() -> None:
+    factory = JournalFactory()
+    ends = make_sure(rig_on(factory), factory)
+    store = factory.store
+    assert store is not None
+    before = store._writer.last_number
+    for _ in range(5):
+        be_quick(ends, 3)
+        factory.clock.advance(0.001)
+    assert (store._writer.last_number, factory.writing.is_idle) == (before, True)
+
+
+def test_K1_what_is_not_is_stored_after_it() -> None:
+    factory = JournalFactory()
+    producer, consumer = make_sure(rig_on(factory), factory)
+    before = producer.stored
+    producer.send(Q, "slow")
+    assert consumer.texts[-1] == "slow"
+    factory.clock.advance(0.001)
+    factory.settle()
+    assert producer.stored == before + 1
+    factory.stop(Crash.POWER_CUT)
+    again = rig_on(factory).consumer(Q)
+    factory.settle()
+    assert (again.texts, again.delivered[0].redelivery_counter) == (["slow"], 1)
+
+
+@pytest.mark.parametrize("crash", [Crash.PROCESS_KILL, Crash.POWER_CUT])
+def test_A2_J4_what_never_reached_it_and_is_repeated_after_a_crash_is_redelivered(crash: Crash) -> None:
+    factory = JournalFactory()
+    producer, consumer = make_sure(rig_on(factory), factory)
+    count = producer.stored
+    producer.send(Q, "seen")
+    consumer.ack()
+    assert producer.stored == count + 1, "it has its answer, but its client may not"
+    factory.stop(crash)
+    rig = rig_on(factory)
+    back = rig.connect("sender", is_reconnect=True)
+    for _ in range(count):
+        back.message(Q, "sent before")
+    for text in ("seen", "new"):
+        back.send(Q, text)
+    again = rig.consumer(Q)
+    factory.settle()
+    assert [(it, one.redelivery_counter) for it, one in zip(again.texts, again.delivered, strict=True)] == [
+        ("seen", 1),
+        ("new", 0),
+    ]
+
+
+def test_J4_after_a_clean_stop_its_repetition_is_recognised() -> None:
+    factory = JournalFactory()
+    rig = rig_on(factory)
+    producer, consumer = make_sure(rig, factory)
+    count = producer.stored
+    producer.send(Q, "seen")
+    consumer.ack()
+    factory.close()
+    rig = rig_on(factory)
+    back = rig.connect("sender", is_reconnect=True)
+    for _ in range(count):
+        back.message(Q, "sent before")
+    back.send(Q, "seen")
+    again = rig.consumer(Q)
+    factory.settle()
+    assert (back.stored, again.texts) == (1, [])
