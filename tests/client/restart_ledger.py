@@ -61,7 +61,10 @@ class Delivery:
 class Ledger:
     """Remembers and judges; `violations` grows when something contradicts what came before."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_leave_ahead: bool = False) -> None:
+        """Messages that *may_leave_ahead* of their sync come again under another number after a crash, if their
+        senders repeat them."""
+        self._may_leave_ahead = may_leave_ahead
         self.violations: list[tuple[str, str]] = []
         self.round = 0
         """How often the broker was restarted so far."""
@@ -122,7 +125,8 @@ class Ledger:
             return
         if any(it.fate is Fate.DONE for it in before):
             self._violate("returned", delivery)
-        if any(it.sequence != delivery.sequence for it in before):
+        is_repeated = self._may_leave_ahead and delivery.is_flagged
+        if any(it.sequence != delivery.sequence for it in before) and not is_repeated:
             self._violate("stored twice", delivery)
         if not delivery.is_flagged:
             # One delivery may be without the flag: the first that the broker made. On a busy machine its consumer may

@@ -4,6 +4,9 @@ Four producers (two that wait for each message, one transacted, one that submits
 which send what they consumed on, two in CLIENT mode), each with a connection of its own, share two queues. The broker
 is killed (SIGKILL) or stopped (SIGTERM) at moments that the seed chooses, and started again on the same data and port;
 the clients are not told. At the end everything is consumed, and the store is checked.
+
+In a *quick* run one producer, which waits for each message, and a consumer for each queue are alone on a slow disk:
+what is sent is consumed before it could be stored, and most of it never is.
 """
 
 import random
@@ -20,6 +23,7 @@ import ackwire
 from ackwire import AckMode, Message, Session, TransactionRolledBackError
 from tests.client.restart_ledger import Delivery, Fate, Ledger, Unit
 from tests.helpers.processes import ProcessFailed, RestartableBroker, ackwire_program
+from tests.helpers.slow_disk import slow_disk_program
 
 QUEUES = ("restarts.a", "restarts.b")
 RESULTS = "restarts.results"
@@ -29,6 +33,8 @@ EARLY_SHARE = 0.15
 EARLY_SECONDS_MAX = 0.1  # while clients come back
 WORK_SECONDS = (0.3, 1.6)
 BACKLOG_MAX = 4000  # producers wait beyond
+SLOW_SYNC_SECONDS = 0.02
+QUICK_SECONDS_MAX = 0.003
 WAIT_SECONDS = 60.0  # for anything that a client waits for; a restart takes one or two
 DRAIN_SECONDS = 60.0
 # Often small files, so that restarts meet their ends; redelivery without delay, and without an end.
@@ -220,17 +226,33 @@ class _ClientAckConsumer(_Consumer):
                     self.ledger.conclude(Fate.ACKNOWLEDGED, deliveries)
 
 
-def run(*, restarts: int, seed: int, folder: Path, progress: Callable[[str], None] | None = None) -> Report:
+class _QuickConsumer(_Consumer):
+    """Has done with a message before a slow disk has it, but not at once: kills are to come in between."""
+
+    def work(self, connection: ackwire.Connection) -> None:
+        with connection.session(AckMode.CLIENT) as session, session.consumer(self.queue) as consumer:
+            while not self.is_stopped.is_set():
+                for message, delivery in self.receive(consumer, 1):
+                    time.sleep(self.rng.uniform(0, QUICK_SECONDS_MAX))
+                    message.acknowledge()
+                    self.ledger.conclude(Fate.ACKNOWLEDGED, [delivery])
+
+
+def run(
+    *, restarts: int, seed: int, folder: Path, quick: bool = False, progress: Callable[[str], None] | None = None
+) -> Report:
     """Restart a broker *restarts* times; its data and its log are below *folder*."""
     started = time.monotonic()
     rng = random.Random(seed)
-    ledger = Ledger()
+    ledger = Ledger(may_leave_ahead=quick)
     config = folder / "ackwire.toml"
     config.write_text(SETTINGS)
     kills = 0
-    broker = RestartableBroker(folder, ("--config", str(config)))
+    program = slow_disk_program(SLOW_SYNC_SECONDS) if quick else ()
+    broker = RestartableBroker(folder, ("--config", str(config)), program)
     with broker:
-        producers, consumers = _clients(URL.format(port=broker.port), ledger, rng)
+        url = URL.format(port=broker.port) + ("&jms.checkForDuplicates=false" if quick else "")
+        producers, consumers = _clients(url, ledger, rng, quick=quick)
         try:
             for number in range(1, restarts + 1):
                 _wait_for_the_moment(rng)
@@ -252,19 +274,22 @@ def run(*, restarts: int, seed: int, folder: Path, progress: Callable[[str], Non
     return Report(seed, kills, restarts - kills, time.monotonic() - started, ledger)
 
 
-def _clients(url: str, ledger: Ledger, rng: random.Random) -> tuple[list[_Client], list[_Consumer]]:
+def _clients(url: str, ledger: Ledger, rng: random.Random, *, quick: bool) -> tuple[list[_Client], list[_Consumer]]:
     def own() -> random.Random:
         return random.Random(rng.random())
 
-    producers: list[_Client] = [
-        _SyncProducer("sync1", url, ledger, own()),
-        _SyncProducer("sync2", url, ledger, own()),
-        _TransactedProducer("transacted", url, ledger, own()),
-        _SubmittingProducer("submit", url, ledger, own()),
-    ]
+    producers: list[_Client] = [_SyncProducer("sync1", url, ledger, own())]
+    kinds: list[tuple[type[_Consumer], str]] = [(_QuickConsumer, "quick")]
+    if not quick:
+        producers += [
+            _SyncProducer("sync2", url, ledger, own()),
+            _TransactedProducer("transacted", url, ledger, own()),
+            _SubmittingProducer("submit", url, ledger, own()),
+        ]
+        kinds = [(_TransactedConsumer, "worker"), (_ClientAckConsumer, "reader")]
     consumers: list[_Consumer] = []
     for number, queue in enumerate(QUEUES, start=1):
-        for kind, name in ((_TransactedConsumer, "worker"), (_ClientAckConsumer, "reader")):
+        for kind, name in kinds:
             consumer: _Consumer = kind(f"{name}{number}", url, ledger, own())
             consumer.queue = queue
             consumers.append(consumer)

@@ -14,13 +14,12 @@ _SILENCE_MAX_SECONDS = 90.0  # the clients give up before
 
 
 class Clients:
-    """The clients' process. Its journal is kept in *folder* too. Clients that *named* has do not work, or, if it has
-    "only", no others."""
+    """The clients' process. Its journal is kept in *folder* too; clients named in *leave_out* do not work."""
 
-    def __init__(self, port: int, seed: int, folder: Path, java_cache: Path, named: Iterable[str] = ()) -> None:
+    def __init__(self, port: int, seed: int, folder: Path, java_cache: Path, leave_out: Iterable[str] = ()) -> None:
         classes = compiled(SOURCES, CLIENT_JARS, java_cache)
         command = ["java", *JVM_OPTIONS, "-cp", classpath(CLIENT_JARS, classes), "CrashLoad"]
-        command += [str(port), str(seed), *named]
+        command += [str(port), str(seed), *leave_out]
         self.broker_is_meant_to_live = False
         self.left_early: list[str] = []
         """Clients whose connection broke though nobody had killed the broker."""

@@ -59,25 +59,17 @@ class Report:
 
 
 def run(
-    *,
-    kills: int,
-    seed: int,
-    broker: str,
-    folder: Path,
-    java_cache: Path,
-    only: Iterable[str] = (),
-    progress: Callable[[str], None] | None = None,
+    *, kills: int, seed: int, broker: str, folder: Path, java_cache: Path, progress: Callable[[str], None] | None = None
 ) -> Report:
-    """Kill the *broker* (see `start_of`) *kills* times; ends with the first round that shows a violation. All clients
-    work, or *only* some.
+    """Kill the *broker* (see `start_of`) *kills* times; ends with the first round that shows a violation.
 
     All files are in *folder*: `data`, `broker.log`, `clients.log` and the clients' `journal.txt`.
     """
     rng = random.Random(seed)
     port = free_port(random.Random())  # not from the seed: two runs may go on at once
     started = time.monotonic()
-    left_out = TOO_MUCH_FOR_ACTIVEMQ if broker == "activemq" else ()
-    with Clients(port, seed, folder, java_cache, ("only", *only) if only else left_out) as clients:
+    leave_out = TOO_MUCH_FOR_ACTIVEMQ if broker == "activemq" else ()
+    with Clients(port, seed, folder, java_cache, leave_out) as clients:
         crash = _Crash(rng, start_of(broker, port, folder, java_cache), clients, folder)
         try:
             crash.run(kills, progress)

@@ -28,18 +28,6 @@ def test_nothing_that_was_promised_is_lost_in_twenty_kills(java_cache: Path, tmp
     assert report.transactions_committed > 0
 
 
-@pytest.mark.parametrize("pair", [("p3", "c-direct"), ("again", "c-quick")])
-def test_nor_what_a_quick_consumer_has_or_has_not_taken_in_time(
-    java_cache: Path, tmp_path: Path, pair: tuple[str, str]
-) -> None:
-    """Alone with its sender: most messages never reach the disk (ADR 14)."""
-    seed = random.randrange(10**6)
-    report = run(kills=8, seed=seed, broker="journal", folder=tmp_path, java_cache=java_cache, only=pair)
-    print(*report.lines(), sep="\n")
-    assert report.violations == ()
-    assert report.sends_acknowledged > 0
-
-
 def test_a_broker_that_forgets_is_found_out(java_cache: Path, tmp_path: Path) -> None:
     """The harness can fail."""
     report = run(kills=20, seed=1, broker="memory", folder=tmp_path, java_cache=java_cache)

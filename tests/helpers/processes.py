@@ -210,9 +210,10 @@ def running_broker(
 class RestartableBroker:
     """`ackwire serve` on a journal that outlives it: stopped, killed and started again on the same port."""
 
-    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, options: Sequence[str] = (), program: Sequence[str] = ()) -> None:
         self._folder = folder
         self._options = tuple(options)
+        self._program = tuple(program) or (str(ackwire_program()),)
         self.data = folder / "data"
         self._process: ManagedProcess | None = None
         self.port = 0
@@ -228,7 +229,7 @@ class RestartableBroker:
 
     def start(self) -> None:
         listen = ("--listen", f"tcp://127.0.0.1:{self.port}")
-        argv = [str(ackwire_program()), "serve", "--data", str(self.data), *listen, *self._options]
+        argv = [*self._program, "serve", "--data", str(self.data), *listen, *self._options]
         self._process = ManagedProcess(argv, log_path=self._folder / "broker.log")
         self.port = wait_until_ready(self._process, 1).ports[0]
 

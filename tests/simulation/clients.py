@@ -328,6 +328,9 @@ class Producer(SendingClient):
         """The send, or the sends of the transaction whose commit, was not answered."""
         self._batch: list[tuple[Any, Deed]] = []
 
+    def only_send_and_wait(self, where: list[str]) -> None:
+        self._is_transacted, self._sync_share, self._where = False, 1.0, where
+
     def on_connected(self) -> None:
         super().on_connected()
         repeated, self._unanswered = self._unanswered, []

@@ -26,9 +26,9 @@ from tests.simulation.machine import Machine
 from tests.simulation.python_clients import CoreConsumer, CoreProducer
 from tests.simulation.world import STEPS, World
 
-STORES: Final = ("memory", "paging", "journal", "client", "bulk")
+STORES: Final = ("memory", "paging", "journal", "client", "bulk", "quick")
 """What a world can be made with; "client" is a journal, too, and its clients are those of Python; "bulk" is one with
-cursors and staged batches."""
+cursors and staged batches, and "quick" one that hardly gets to see messages."""
 
 _CRASHES: Final = (
     (Crash.POWER_CUT,),
@@ -255,6 +255,28 @@ class ClientWorld(JournalWorld):
         return not self.has_limits and super()._keeps_order(place, message)
 
 
+class QuickWorld(JournalWorld):
+    """A world with few clients, in which messages are consumed before the disk has them, and then never reach it."""
+
+    def _choose_conditions(self) -> None:
+        super()._choose_conditions()
+        self.is_told = False  # with an audit everything is stored
+        self.bets_are_sure = True
+
+    def _make_clients(self) -> list[Client]:
+        count = self.random.randrange
+        producers = [Producer(self, f"p{n}") for n in range(count(1, 3))]
+        for producer in producers:
+            producer.only_send_and_wait(self.queues[:1])
+        modes = ("auto", "client", "individual")
+        consumers = [
+            Consumer(self, f"c{n}", mode=self.random.choice(modes), where=self.queues[0]) for n in range(count(1, 3))
+        ]
+        for consumer in consumers:
+            consumer.prefetch, consumer.selector = 100, None
+        return [*producers, *consumers]
+
+
 def _name_of(place: Place) -> str:
     """The name that the ledger has for it."""
     return f"durable:{place.client_id}" if isinstance(place, DurableKey) else repr(place)
@@ -267,6 +289,8 @@ def world_for(seed: int, *, store: str = "any", steps: int = STEPS, record: bool
         return BulkWorld(seed, steps=steps, record=record)
     if kind == "client":
         return ClientWorld(seed, steps=steps, record=record)
+    if kind == "quick":
+        return QuickWorld(seed, steps=steps, record=record)
     if kind == "journal":
         return JournalWorld(seed, steps=steps, record=record)
     return World(seed, pages=kind == "paging", steps=steps, record=record)

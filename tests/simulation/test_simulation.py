@@ -10,6 +10,8 @@ from tests.simulation.power import STORES, run_seed, world_for
 CHUNK = 10
 SEEDS = 300
 """About 40 s of work; in chunks, so that workers can share them. Every kind of store has its share."""
+QUICK_SEEDS = 100
+"""And where messages are consumed before the disk has them."""
 CLIENT_SEEDS = 60
 """The same with the Python client's core, whose worlds are busier."""
 
@@ -32,6 +34,12 @@ def test_seeds_show_no_violation(first: int) -> None:
 def test_J4_seeds_with_the_python_client_show_no_violation(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run_seed(seed, "client")
+
+
+@pytest.mark.parametrize("first", range(1, QUICK_SEEDS + 1, CHUNK))
+def test_J4_seeds_with_quick_consumers_show_no_violation(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed, "quick")
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -59,7 +59,7 @@ class _WatchedDesk(Desk):
         super().hold(subscription, message, group_first, for_store=for_store)
 
     def may_go_ahead(self, connection: Connection, *, after_pause: bool, acks_answer: bool) -> bool:
-        if self._world.bets_are_sure:
+        while self._world.bets_are_sure and not connection.bets.is_sure:
             connection.bets.won()
         return super().may_go_ahead(connection, after_pause=after_pause, acks_answer=acks_answer)
 

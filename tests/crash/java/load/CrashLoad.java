@@ -19,7 +19,7 @@ import org.apache.activemq.ActiveMQSession;
  * those that survive a broken connection to pause; "check" lists what the broker holds, once all pause; "drain ID..."
  * consumes everything, waiting for the scheduled messages named. Decides nothing: Python judges.
  *
- * <p>Arguments are the broker's port, a seed, and the names of workers: to leave out, or, behind "only", to have.
+ * <p>Arguments are the broker's port, a seed, and the names of workers to leave out.
  */
 public final class CrashLoad {
     private static final long PARKING_TIMEOUT_MS = 60_000;
@@ -38,10 +38,9 @@ public final class CrashLoad {
         Load load = new Load(Integer.parseInt(arguments[0]), new Journal(out), new Gate(), new Backlog());
         CrashLoad program = new CrashLoad(load);
         int seed = Integer.parseInt(arguments[1]);
-        List<String> named = Arrays.asList(arguments).subList(2, arguments.length);
-        boolean only = named.contains("only");
+        List<String> leftOut = Arrays.asList(arguments).subList(2, arguments.length);
         for (Worker worker : workers(load)) {
-            if (named.contains(worker.name) == only) {
+            if (!leftOut.contains(worker.name)) {
                 worker.start(new Random(31L * seed + worker.name.hashCode()));
             }
         }
@@ -67,7 +66,6 @@ public final class CrashLoad {
             new Consumer(load, "c-orders", Places.ORDERS),
             new Consumer(load, "c-moved", Places.MOVED),
             new Consumer(load, "c-again", Places.AGAIN),
-            new Acknowledger(load, "c-quick", Places.AGAIN, ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE),
             new Consumer(load, "c-later", Places.LATER),
             new Consumer(load, "c-xa", Places.XA_OUT),
             new Acknowledger(load, "c-direct", Places.DIRECT, ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE),
