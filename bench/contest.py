@@ -70,22 +70,30 @@ def circumstances(options: argparse.Namespace) -> str:
     return f"{quick}{store}, {options.rounds} rounds in turn after {options.warm_up:,} messages of warm-up"
 
 
-def contender(name: str, folder: Path, store: str) -> Broker:
-    """A broker, not started yet, with its data below *folder*."""
+def contender(name: str, folder: Path, store: str, *, stores_first: bool = False) -> Broker:
+    """A broker, not started yet, with its data below *folder*; ours with `store_first` if it *stores_first*."""
     own = folder / name.lower().replace(" ", "-")
     own.mkdir(parents=True)
     if name == OURS:
-        return ackwire(own, store, f"[limits]\nmemory_bytes_max = {MEMORY_BYTES_MAX}\n")
+        config = (
+            f"[limits]\nmemory_bytes_max = {MEMORY_BYTES_MAX}\n[store]\nstore_first = {str(stores_first).lower()}\n"
+        )
+        return ackwire(own, store, config)
     if name == RABBITMQ:
         return RabbitMq(own)
     return activemq(own, concurrent_store_and_dispatch=name != TUNED)
 
 
 @contextmanager
-def running(names: Sequence[str], folder: Path, store: str) -> Iterator[dict[str, Running]]:
+def running(
+    names: Sequence[str], folder: Path, store: str, *, stores_first: bool = False
+) -> Iterator[dict[str, Running]]:
     """Brokers with fresh data, started."""
     with ExitStack() as stack:
-        yield {name: stack.enter_context(contender(name, folder, store)).start() for name in names}
+        yield {
+            name: stack.enter_context(contender(name, folder, store, stores_first=stores_first)).start()
+            for name in names
+        }
 
 
 class Contest:

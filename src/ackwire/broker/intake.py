@@ -36,6 +36,7 @@ class Intake:
         self._broker = broker
         self._store = store
         self._audit = broker.audit
+        self._stores_first = broker.settings.store.store_first
         self._next_sequence = 1
         self._clock = broker.clock
         self._stamper = broker.editor.stamper
@@ -187,8 +188,8 @@ class Intake:
             message.redelivery_counter = 1
         desk = self._broker.desk
         after_pause = self._broker.turns.after_pause
-        is_ahead = desk.may_go_ahead(connection, after_pause=after_pause, acks_answer=acks_answer)
-        desk.ahead = message if is_ahead else None
+        if not self._stores_first and desk.may_go_ahead(connection, after_pause=after_pause, acks_answer=acks_answer):
+            desk.ahead = message
         desk.has_left = False
         self._store.expect()
         try:

@@ -67,12 +67,18 @@ class StoreSettings:
         "always",
         "periodic",
         "never",
-        reason="always: a producer is answered when its message is on the medium, as in ActiveMQ. periodic, never: "
+        reason="always: a producer is answered when its message is on the medium, or consumed. periodic, never: "
         "when the operating system has it; then a crash of the broker loses nothing, and a loss of power what came "
         "since the last sync.",
     )
     sync_interval_seconds: float = rules.seconds(
         1, lowest=0.01, highest=3600, reason="How often a journal is synced whose sync is periodic."
+    )
+    store_first: bool = rules.switch(
+        False,
+        reason="true: a message is stored before a consumer gets it, and its producer answered when it is, as with "
+        "ActiveMQ's concurrentStoreAndDispatchQueues=false. false: a quick consumer may have it meanwhile, and what is "
+        "consumed need not be stored.",
     )
     segment_bytes: int = rules.size(
         32 * MIB,

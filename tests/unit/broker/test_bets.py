@@ -161,6 +161,18 @@ def test_where_acks_do_not_answer_nothing_is_tried(store: SlowStore) -> None:
         assert consumer.texts[-1] != "last"
 
 
+def test_with_store_first_nothing_leaves_ahead_after_a_pause_or_later(store: SlowStore) -> None:
+    rig = BrokerRig(store=store, is_audited=False, settings={"store": {"store_first": True}})
+    rig.broker.turns.after_pause = True
+    ends = producer, consumer = rig.connect(), rig.consumer(Q)
+    producer.port.has_heard = True
+    pass_on(ends, store, FIRST_TRY + 1)
+    producer.send(Q, "last")
+    assert consumer.texts[-1] != "last"
+    store.sync()
+    assert consumer.texts[-1] == "last"
+
+
 def test_a_message_without_a_consumer_is_no_bet(ends: Ends, store: SlowStore) -> None:
     producer, _ = ends
     pass_on(ends, store, FIRST_TRY - 1)
