@@ -258,6 +258,8 @@ class ClientWorld(JournalWorld):
 class QuickWorld(JournalWorld):
     """A world with few clients, in which messages are consumed before the disk has them, and then never reach it."""
 
+    time_steps = (0.0003, 0.0003, 0.001, 3.0)
+
     def _choose_conditions(self) -> None:
         super()._choose_conditions()
         self.is_told = False  # with an audit everything is stored

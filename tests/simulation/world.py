@@ -69,6 +69,7 @@ class World:
 
     audited_steps = 1
     """The broker is audited after each so many steps."""
+    time_steps: tuple[float, ...] = (0.001, 0.01, 0.2, 3.0)
     can_crash = False
     """Whether the broker may end, and with it what it has not promised."""
 
@@ -280,7 +281,7 @@ class World:
         elif chance < 0.95:
             self._deliver_something()
         else:
-            seconds = self.random.choice((0.001, 0.01, 0.2, 3.0))
+            seconds = self.random.choice(self.time_steps)
             self.note(f"{seconds} s pass")
             self.clock.advance(seconds)
 

@@ -28,7 +28,8 @@ class Bets:
         self._sits_out_next = _SITS_OUT_FIRST
 
     def may_try(self) -> bool:
-        """Whether the next message is to leave ahead of its sync. To be asked once for each."""
+        """Whether the next message is to leave ahead of its sync. To be asked once for each, if there is no other
+        reason."""
         if self._wins:
             return True
         self._sits_out -= 1

@@ -388,9 +388,9 @@ class Consumption:
             queue.audit.acked(queue, message, subscription)
         done = [message]
         queue.finish(done)
+        self._broker.desk.acked(done)
         subscription.finished(1)
         queue.resume(subscription)
-        self._broker.desk.acked(done)
 
     def _finish_or_collect(
         self,
@@ -404,12 +404,11 @@ class Consumption:
                 if queue.audit is not None:
                     queue.audit.acked_all(queue, theirs, subscription, kind, None)
                 queue.finish(theirs)
+            self._broker.desk.acked(messages)
         else:
             self._collect(subscription, messages, transaction, kind)
         subscription.finished(len(messages))
         self.pump(subscription)
-        if transaction is None:
-            self._broker.desk.acked(messages)
 
     def _collect(
         self, subscription: QueueSubscription, messages: list[Message], transaction: Transaction, kind: AckKind

@@ -7,12 +7,12 @@ So a queue tells the store ahead of time how far messages may go (`Store.hand_ou
 nothing behind that leaves. And while a sender waits for the store, so do the consumers of what it sent: nobody waits
 for longer than the sync that is due anyway. What cannot leave yet waits at the `Desk`; it is in flight like any other.
 
-One message may leave ahead of its sync: that of a sender who waits alone, on a broker with nothing else to do. After a
-crash it is what that sender repeats first, and it is called redelivered then (`repetitions.py`, ADR 12).
+One message may leave ahead of its sync: that of a sender who waits alone, after a pause, or if its consumers are quick.
+After a crash it is what that sender repeats first, and it is called redelivered then (`repetitions.py`, ADR 12).
 
 Its sender is answered by whatever comes first, the sync or the consumer's ack: what is done with need not be on disk
 (ADR 13). Then the next message may leave, also while that sync goes on, if the sender has got its answer: so it still
-is the only one that this sender can repeat.
+is the only one that this sender can repeat. If acks always come first, the disk is left out of it (`bets.py`, ADR 14).
 """
 
 from collections import deque
@@ -58,6 +58,8 @@ class Desk:
         """Whether it has gone to a consumer."""
         self._awaited: AwaitedAck | None = None
         """The one that has, until its sender is answered."""
+        self._is_bet = False
+        """Whether it has because its consumer is taken for quick, and for no other reason."""
 
     def may_go_ahead(self, connection: Connection, *, after_pause: bool, acks_answer: bool) -> bool:
         """Whether a message of *connection* may leave before it is on disk.
@@ -69,7 +71,8 @@ class Desk:
         store = self._store
         if store.is_awaited:
             return False
-        if not (after_pause or store.is_syncing or (acks_answer and connection.bets.may_try())):
+        self._is_bet = not (after_pause or store.is_syncing)
+        if self._is_bet and not (acks_answer and connection.bets.may_try()):
             return False
         return connection.forgone_sequence <= store.durable_sequence or connection.port.has_heard
 
@@ -89,14 +92,17 @@ class Desk:
     ) -> None:
         """*message* has left ahead: answer its sender when it is on disk or consumed, whatever comes first."""
         bets = connection.bets
+        can_wait = bets.is_sure
+        is_bet = can_wait or self._is_bet
 
         def stored() -> None:
             self._awaited = None
-            bets.lost()
+            if is_bet:
+                bets.lost()
             answer()
 
         self._awaited = AwaitedAck(message, connection, answer, stored)
-        self._store.when_durable(stored, on_failed, may_be_forgone=True, can_wait=bets.is_sure)
+        self._store.when_durable(stored, on_failed, may_be_forgone=True, can_wait=can_wait)
 
     def acked(self, messages: list[Message]) -> None:
         """*messages* are consumed, and recorded as such: who waits for one of them need not wait for the disk."""

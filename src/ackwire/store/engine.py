@@ -164,8 +164,9 @@ class JournalStore:
         is."""
         self.on_durable: Callable[[int], None] | None = None
         """Told what `before_write` has answered, once that is durable, and before anybody is answered."""
-        self._marks: deque[tuple[int, int]] = deque()
-        """The last record of each write that is not durable yet, and what `before_write` answered."""
+        self._writes: deque[tuple[int, int, int | None]] = deque()
+        """Of each write that is not durable yet: its last record, the highest sequence of a message appended by then,
+        and what `before_write` answered."""
         files.make_directory(data / "journal")
         self._lock = self._take_lock(holder)
         try:
@@ -193,12 +194,12 @@ class JournalStore:
         self.is_awaited = False
         self.durable_sequence = self._catalog.last_sequence
         self._appended_sequence = self._catalog.last_sequence
-        self._written = (0, 0)
-        """The number of the last record written, and the highest sequence of a message appended by then."""
+        self._written_sequence = 0
+        """The highest of a message appended before the last write."""
         self._urgent_flush: Timer | None = None
-        self._flush_timer: Timer | None = None
         self._moment_timer: Timer | None = None
         self._moment_ends_at = 0.0
+        self._flush_timer: Timer | None = None
         """For records that nobody waits for. It is left alone when they are written sooner: setting one and taking it
         back for each message costs more than what it does when it comes too early."""
         self._flush_later_at = 0.0
@@ -384,10 +385,14 @@ class JournalStore:
     def _take_out(self, record: UnwrittenMessage | MovedMessage, sequence: int, facts: PlaceFacts) -> None:
         """*record* need not be written for that place, or not at all."""
         record.places = [it for it in record.places if it is not facts]
-        if not record.places:
-            self._unwritten[sequence].remove(record)
-            if isinstance(record, UnwrittenMessage):
-                self._count(record.message)
+        if record.places:
+            return
+        self._unwritten[sequence].remove(record)
+        if isinstance(record, UnwrittenMessage):
+            if self._buffer[-1] is record:  # a quick consumer has it: there may be many, and a slow disk
+                self._buffer.pop()
+                self._buffered_bytes = max(0, self._buffered_bytes - len(record.message.frame))
+            self._count(record.message)
 
     def _unwritten_in(self, facts: PlaceFacts, sequence: int) -> UnwrittenMessage | MovedMessage | None:
         return next((it for it in self._unwritten.get(sequence, ()) if facts in it.places), None)
@@ -413,7 +418,7 @@ class JournalStore:
         if not isinstance(last, UnwrittenCounts) or last.group != self._group:
             last = UnwrittenCounts(self._catalog)
             self._record(last)
-        last.counts[key] = max(last.counts.get(key, count), count)
+        last.counts[key] = max(last.counts.pop(key, count), count)  # at the end: heard of last
 
     def _removals(self) -> UnwrittenRemovals:
         last = self._buffer[-1] if self._buffer else None
@@ -704,9 +709,9 @@ class JournalStore:
         """Write what is in the buffer, or the *first* so many; False if that failed."""
         mark = None if self.before_write is None else self.before_write()
         self._record_sequence(first)
-        appended = self._appended_sequence if first is None else self._written[1]
         if first is None:
             first = len(self._buffer)
+            self._written_sequence = self._appended_sequence
         if self._buffered_bytes > _BUFFER_BYTES_FULL:
             self._clock.call_later(0, self._tell_of_room)
         buffer, self._buffer, self._buffered_bytes = self._buffer[:first], self._buffer[first:], 0
@@ -724,9 +729,7 @@ class JournalStore:
         except Exception as error:  # whatever it is: records are missing, and must not be answered for
             self._fail("write to", error)
             return False
-        self._written = (self._writer.last_number, appended)
-        if mark is not None:
-            self._marks.append((self._writer.last_number, mark))
+        self._writes.append((self._writer.last_number, self._written_sequence, mark))
         if self._writer.last_number != before:
             self._written_since_checkpoint += sum(it.payload_bytes for it in records)
             self._after_write()
@@ -803,13 +806,13 @@ class JournalStore:
         self._is_durable_up_to(number)
 
     def _is_durable_up_to(self, number: int) -> None:
-        if number >= self._written[0]:
-            self.durable_sequence = max(self.durable_sequence, self._written[1])
-        mark = None
-        while self._marks and self._marks[0][0] <= number:
-            mark = self._marks.popleft()[1]
-        if mark is not None and self.on_durable is not None:
-            self.on_durable(mark)
+        durable_mark = None
+        while self._writes and self._writes[0][0] <= number:
+            _, sequence, mark = self._writes.popleft()
+            self.durable_sequence = max(self.durable_sequence, sequence)
+            durable_mark = durable_mark if mark is None else mark
+        if durable_mark is not None and self.on_durable is not None:
+            self.on_durable(durable_mark)
 
     def _answer(self, waiters: list[Waiter]) -> None:
         """Those first who would be told of a failure: clients that do nothing until they are answered. The others at

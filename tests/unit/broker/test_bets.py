@@ -149,16 +149,61 @@ def test_two_slow_acks_end_it(ends: Ends, store: SlowStore) -> None:
     assert consumer.texts[-1] == "slow again"
 
 
-def test_where_acks_do_not_answer_nothing_is_tried(store: SlowStore) -> None:
+@pytest.mark.parametrize("is_audited", [True, False])
+def test_where_acks_do_not_answer_nothing_is_tried(store: SlowStore, is_audited: bool) -> None:
     """With an audit, and for a connection that does not only send and wait."""
-    for rig in (BrokerRig(store=SlowStore()), BrokerRig(store=SlowStore(), is_audited=False)):
-        store = cast(SlowStore, rig.store)
-        ends = producer, consumer = rig.connect(), rig.consumer(Q)
-        producer.port.has_heard = True
+    rig = BrokerRig(store=store, is_audited=is_audited)
+    ends = producer, consumer = rig.connect(), rig.consumer(Q)
+    producer.port.has_heard = True
+    if not is_audited:
         producer.consumer("queue://other")
-        pass_on(ends, store, FIRST_TRY + 1)
-        producer.send(Q, "last")
-        assert consumer.texts[-1] != "last"
+    pass_on(ends, store, FIRST_TRY + 1)
+    producer.send(Q, "last")
+    assert consumer.texts[-1] != "last"
+
+
+@pytest.mark.parametrize("reason", ["after a pause", "while a sync is under way"])
+def test_what_leaves_for_another_reason_and_is_slow_is_no_lost_bet(
+    ends: Ends, rig: BrokerRig, store: SlowStore, reason: str
+) -> None:
+    producer, consumer = ends
+    pass_on(ends, store, FIRST_TRY - 1)
+    rig.broker.turns.after_pause = reason == "after a pause"
+    store.is_syncing = reason != "after a pause"
+    for number in range(3):
+        producer.send(Q, f"slow {number}")
+        assert consumer.texts[-1] == f"slow {number}"
+        store.sync()
+        consumer.ack()
+        store.sync()
+    rig.broker.turns.after_pause = store.is_syncing = False
+    be_quick(ends, 1)
+
+
+def test_one_that_is_sure_can_be_lost_after_a_pause_too(ends: Ends, rig: BrokerRig, store: SlowStore) -> None:
+    producer, consumer = ends
+    pass_on(ends, store, FIRST_TRY - 1)
+    be_quick(ends, SURE_AFTER)
+    rig.broker.turns.after_pause = True
+    producer.send(Q, "slow")
+    store.sync()
+    consumer.ack()
+    store.sync()
+    rig.broker.turns.after_pause = False
+    producer.send(Q, "stored first")
+    assert consumer.texts[-1] == "slow"
+
+
+def test_an_ack_that_answers_lets_the_next_message_go_without_a_sync(rig: BrokerRig, store: SlowStore) -> None:
+    """It waits for the consumer, and not for the disk, although it is not there yet."""
+    ends = producer, consumer = rig.connect(), rig.consumer(Q, prefetch=1)
+    producer.port.has_heard = True
+    pass_on(ends, store, FIRST_TRY - 1)
+    producer.send(Q, "quick")
+    other = rig.connect()
+    rig.broker.send(other.connection, other.message(Q, "not awaited"))
+    consumer.ack()
+    assert (producer.stored, consumer.texts[-1]) == (FIRST_TRY, "not awaited")
 
 
 def test_with_store_first_nothing_leaves_ahead_after_a_pause_or_later(store: SlowStore) -> None:
@@ -215,6 +260,40 @@ def test_K1_what_is_consumed_within_a_moment_never_reaches_the_disk() -> None:
         be_quick(ends, 3)
         factory.clock.advance(0.001)
     assert (store._writer.last_number, factory.writing.is_idle) == (before, True)
+
+
+def test_K1_nor_do_big_ones_however_slow_the_disk_is() -> None:
+    """What is consumed does not count as bytes that wait to be written."""
+    factory = JournalFactory()
+    ends = producer, consumer = make_sure(rig_on(factory), factory)
+    store = factory.store
+    assert store is not None
+    before = store._writer.last_number
+    for _ in range(400):
+        producer.send(Q, "x" * 100_000)
+        consumer.ack()
+        factory.clock.advance(0)
+    assert (store.full(), store._writer.last_number) == (None, before)
+    assert len(store._buffer) == 1, "one record of counts"
+    be_quick(ends, 1)
+
+
+def test_a_checkpoint_beside_its_sync_does_not_make_a_sender_look_hasty() -> None:
+    factory = JournalFactory()
+    rig = rig_on(factory)
+    producer, _ = make_sure(rig, factory)
+    before = producer.stored
+    store = factory.store
+    assert store is not None
+    producer.send(Q, "slow")
+    factory.clock.advance(0.001)
+    assert store.is_syncing
+    rig.connect().send("queue://other", "written by the checkpoint")
+    store._begin_checkpoint()
+    while producer.stored == before:
+        factory.step()
+    producer.send(Q, "next")
+    assert not producer.connection.has_loose_ends
 
 
 def test_K1_what_is_not_is_stored_after_it() -> None:

@@ -85,8 +85,8 @@ class Patient:
     def __init__(self, store: JournalStore) -> None:
         self.is_answered = False
         self._store = store
-        self._message = Messages().make()
-        store.append(self._message, [Q])
+        self.message = Messages().make()
+        store.append(self.message, [Q])
         self._callback = self._answer  # one object for both calls
         store.when_durable(self._callback, may_be_forgone=True, can_wait=True)
 
@@ -94,7 +94,7 @@ class Patient:
         self.is_answered = True
 
     def forgo(self) -> None:
-        self._store.remove(Q, self._message)
+        self._store.remove(Q, self.message)
         assert self._store.forgo(self._callback)
 
 
@@ -148,8 +148,19 @@ def test_who_cannot_wait_does_not_wait_for_one_who_can(factory: JournalFactory) 
 def test_a_store_that_is_closed_within_the_moment_has_written_everything(factory: JournalFactory) -> None:
     patient, clock = Patient(open_store(factory)), factory.clock
     factory.close()
-    clock.advance(0.01)
     assert patient.is_answered
+    clock.advance(0.01)
+    assert [it.sequence for it in factory.open().waiting(Q)] == [patient.message.sequence]
+
+
+def test_a_store_that_fails_within_the_moment_says_so(factory: JournalFactory) -> None:
+    store, failed = open_store(factory), list[StoreFailed]()
+    store.append(Messages().make(), [Q])
+    store.when_durable(lambda: None, failed.append, may_be_forgone=True, can_wait=True)
+    factory.break_disk()
+    factory.clock.advance(0.001)
+    factory.settle()
+    assert failed == [store.failure]
 
 
 def open_store(factory: JournalFactory) -> JournalStore:
