@@ -163,6 +163,14 @@ def test_a_store_that_fails_within_the_moment_says_so(factory: JournalFactory) -
     assert failed == [store.failure]
 
 
+def test_a_store_that_is_abandoned_within_the_moment_does_nothing_more(factory: JournalFactory) -> None:
+    store = open_store(factory)
+    Patient(store)
+    store.abandon()
+    factory.clock.advance(0.01)
+    assert (store.failure, factory.failures) == (None, [])
+
+
 def open_store(factory: JournalFactory) -> JournalStore:
     assert factory.store is not None
     return factory.store
