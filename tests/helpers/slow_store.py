@@ -14,7 +14,6 @@ class SlowStore(MemoryStore):
 
     is_awaited = False
     is_syncing = False
-    sync_seconds = 0.1
     durable_sequence = 0
 
     def __init__(self) -> None:

@@ -221,8 +221,6 @@ class ToyStore:
     def is_awaited(self) -> bool:
         return self._is_expected or bool(self._waiters)
 
-    sync_seconds = 0.0
-
     @property
     def is_syncing(self) -> bool:
         return self._is_flushing

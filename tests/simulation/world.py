@@ -51,7 +51,7 @@ class _WatchedDesk(Desk):
     """The world hears of what is chosen before it waits for the store."""
 
     def __init__(self, store: Store, world: "World") -> None:
-        super().__init__(store, world.clock)
+        super().__init__(store)
         self._world = world
 
     def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:

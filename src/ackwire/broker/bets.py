@@ -7,8 +7,8 @@ they are not, that is slower than to store first. Nobody knows beforehand; but c
 
 from typing import Final, final
 
-_WINS_MAX: Final = 40
-_LOSS: Final = 20
+_WINS_MAX: Final = 20
+_LOSS: Final = 10
 """So many wins does one loss take away: one slow ack among quick ones changes nothing, two in a row do."""
 
 _SITS_OUT_FIRST: Final = 16
@@ -41,21 +41,14 @@ class Bets:
         return self._wins >= _LOSS
 
     def won(self) -> None:
-        """The ack of one that left ahead came as soon as the disk would have had it, or sooner."""
+        """The ack of one that left ahead came before the disk had it."""
         self._wins = min(self._wins + 1, _WINS_MAX)
         if self._wins == _WINS_MAX:
             self._sits_out_next = _SITS_OUT_FIRST
 
-    def won_late(self) -> None:
-        """It came before the disk had it, but would not have if that had been asked at once."""
-        self._lose(1)
-
     def lost(self) -> None:
         """It came later, or others could not wait for it."""
-        self._lose(_LOSS)
-
-    def _lose(self, wins: int) -> None:
-        self._wins = max(self._wins - wins, 0)
+        self._wins = max(self._wins - _LOSS, 0)
         if not self._wins:
             self._sits_out = self._sits_out_next
             self._sits_out_next = min(2 * self._sits_out_next, _SITS_OUT_MAX)

@@ -77,7 +77,7 @@ class Broker:
         self.advisories = Advisories(self)
         self.flow = FlowControl(clock, settings.limits, store, temp, self._has_undecided_acks)
         self.pager = Pager(store, editor, self.flow, temp)
-        self.desk = Desk(store, clock)
+        self.desk = Desk(store)
         self.registry = Registry(self, store, policies or Policies())
         self.intake = Intake(self, store)
         self.consumption = Consumption(self, store)

@@ -23,7 +23,6 @@ from typing import Final, NamedTuple, final
 
 from ackwire.broker.session import Connection
 from ackwire.broker.subscription import QueueSubscription
-from ackwire.clock import Clock
 from ackwire.compilation import mypyc_attr
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
@@ -39,7 +38,6 @@ class AwaitedAck(NamedTuple):
 
     message: Message
     connection: Connection
-    since: float
     answer: Callable[[], None]
     stored: Callable[[], None]
     """What the store calls, unless the ack comes first."""
@@ -49,9 +47,8 @@ class AwaitedAck(NamedTuple):
 class Desk:
     """Where messages wait for the store on their way to consumers, in the order in which they came."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._clock = clock
         self._waiting: deque[tuple[QueueSubscription, Message, bool, bool]] = deque()
         """Consumer, message, whether it is the first of its group, and whether it waits for the store itself or only
         behind others."""
@@ -104,7 +101,7 @@ class Desk:
                 bets.lost()
             answer()
 
-        self._awaited = AwaitedAck(message, connection, self._clock.monotonic(), answer, stored)
+        self._awaited = AwaitedAck(message, connection, answer, stored)
         self._store.when_durable(stored, on_failed, may_be_forgone=True, can_wait=can_wait)
 
     def acked(self, messages: list[Message]) -> None:
@@ -113,10 +110,7 @@ class Desk:
         if awaited is not None and any(it is awaited.message for it in messages) and self._store.forgo(awaited.stored):
             self._awaited = None
             awaited.connection.forgone_sequence = awaited.message.sequence
-            if self._clock.monotonic() - awaited.since <= self._store.sync_seconds:
-                awaited.connection.bets.won()
-            else:
-                awaited.connection.bets.won_late()
+            awaited.connection.bets.won()
             awaited.answer()
 
     def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:

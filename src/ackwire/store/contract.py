@@ -299,11 +299,6 @@ class Store(Protocol):
         ...
 
     @property
-    def sync_seconds(self) -> float:
-        """How long a sync takes, by what the last ones took."""
-        ...
-
-    @property
     def durable_sequence(self) -> int:
         """Every message that was recorded with a sequence up to this one is durable, if it is there at all."""
         ...

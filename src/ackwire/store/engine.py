@@ -207,7 +207,7 @@ class JournalStore:
         self._flush_is_urgent = False
         self._is_syncing = False
         self._is_checkpoint_syncing = False
-        self.sync_seconds = 0.0
+        self._sync_seconds = 0.0
         self._checkpoint: Checkpoint | None = None
         self._checkpointed_at = clock.monotonic()
         self._checkpoint_number = 0
@@ -763,7 +763,7 @@ class JournalStore:
         """
         is_urgent = self._is_urgent
         waiters, number, files = self._take_waiters(), self._writer.last_number, self._writer.unsynced()
-        if is_urgent and self.sync_seconds < _QUICK_SYNC_SECONDS and not self._is_checkpoint_syncing:
+        if is_urgent and self._sync_seconds < _QUICK_SYNC_SECONDS and not self._is_checkpoint_syncing:
             try:
                 self._timed_sync(files)
             except Exception as error:
@@ -781,7 +781,7 @@ class JournalStore:
         before = self._clock.monotonic()
         for file in files:
             file.sync()
-        self.sync_seconds += (self._clock.monotonic() - before - self.sync_seconds) / 8
+        self._sync_seconds += (self._clock.monotonic() - before - self._sync_seconds) / 8
 
     def _synced(self, waiters: list[Waiter], number: int, error: Exception | None) -> None:
         self._is_syncing = False

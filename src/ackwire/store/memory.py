@@ -29,7 +29,6 @@ class MemoryStore:
     pages = False
     is_awaited = False
     is_syncing = False
-    sync_seconds = 0.0
     durable_sequence = 1 << 62
 
     def __init__(self) -> None:
