@@ -7,8 +7,8 @@ they are not, that is slower than to store first. Nobody knows beforehand; but c
 
 from typing import Final, final
 
-_WINS_MAX: Final = 20
-_LOSS: Final = 10
+_WINS_MAX: Final = 40
+_LOSS: Final = 20
 """So many wins does one loss take away: one slow ack among quick ones changes nothing, two in a row do."""
 
 _SITS_OUT_FIRST: Final = 16

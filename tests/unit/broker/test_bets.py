@@ -13,7 +13,7 @@ from tests.helpers.stores import Crash
 Q = "queue://q"
 FIRST_TRY = 16
 """The messages of a connection up to here are stored first."""
-SURE_AFTER = 10
+SURE_AFTER = 20
 """Then the disk is left alone."""
 
 
@@ -68,7 +68,7 @@ def test_a_long_row_of_wins_makes_up_for_old_losses() -> None:
     bets = Bets()
     for _ in range(5):
         bets.lost()
-    for _ in range(20):
+    for _ in range(2 * SURE_AFTER):
         bets.won()
     bets.lost()
     bets.lost()
