@@ -1,6 +1,7 @@
 """Restarts a broker under the Python client with `failover:`, and checks that nothing is lost or stored twice.
 
     python tools/restarts.py --restarts 100 --seed 1
+    python tools/restarts.py --quick                    # most messages are consumed before they are stored
 
 Ends with status 1 after a violation; the data directory and the broker's log are kept then.
 """
@@ -23,10 +24,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--restarts", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1, help="decides when and how the broker ends, and what clients do")
+    parser.add_argument("--quick", action="store_true", help="a slow disk, and consumers that are quicker")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="ackwire-restarts-"))
     logging.basicConfig(filename=folder / "clients.log", format="%(asctime)s %(levelname)s %(message)s")
-    report = run(restarts=options.restarts, seed=options.seed, folder=folder, progress=_show)
+    report = run(restarts=options.restarts, seed=options.seed, folder=folder, quick=options.quick, progress=_show)
     for line in report.lines():
         print(line)
     if report.ledger.violations:
