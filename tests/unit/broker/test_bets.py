@@ -250,6 +250,14 @@ def rig_on(factory: JournalFactory) -> BrokerRig:
     return BrokerRig(store=cast(Any, factory.open()), is_audited=False)
 
 
+def come_back(rig: BrokerRig, count: int) -> RigClient:
+    """The sender, which has sent *count* messages and goes on behind them."""
+    back = rig.connect("sender", is_reconnect=True)
+    for _ in range(count):
+        back.message(Q, "sent before")
+    return back
+
+
 def test_K1_what_is_consumed_within_a_moment_never_reaches_the_disk() -> None:
     factory = JournalFactory()
     ends = make_sure(rig_on(factory), factory)
@@ -321,9 +329,7 @@ def test_A2_J4_what_never_reached_it_and_is_repeated_after_a_crash_is_redelivere
     assert producer.stored == count + 1, "it has its answer, but its client may not"
     factory.stop(crash)
     rig = rig_on(factory)
-    back = rig.connect("sender", is_reconnect=True)
-    for _ in range(count):
-        back.message(Q, "sent before")
+    back = come_back(rig, count)
     for text in ("seen", "new"):
         back.send(Q, text)
     again = rig.consumer(Q)
@@ -343,9 +349,7 @@ def test_J4_after_a_clean_stop_its_repetition_is_recognised() -> None:
     consumer.ack()
     factory.close()
     rig = rig_on(factory)
-    back = rig.connect("sender", is_reconnect=True)
-    for _ in range(count):
-        back.message(Q, "sent before")
+    back = come_back(rig, count)
     back.send(Q, "seen")
     again = rig.consumer(Q)
     factory.settle()
