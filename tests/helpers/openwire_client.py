@@ -377,11 +377,13 @@ class OpenWireClient:
             message_count=count,
         )
 
-    def ping(self) -> None:
+    def ping(self, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         """Wait for the broker to have handled everything sent so far: a KeepAliveInfo there and back."""
         command_id = next(self._command_ids)
         self.send(commands.KeepAliveInfo(command_id=command_id, response_required=True))
-        self.wait_for(commands.KeepAliveInfo, lambda info: info.command_id == command_id)
+        self.wait_for(
+            commands.KeepAliveInfo, lambda info: info.command_id == command_id, timeout_seconds=timeout_seconds
+        )
 
 
 # ---- a broker that is watched ----------------------------------------------------------------------------------

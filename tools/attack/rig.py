@@ -1,0 +1,122 @@
+"""The harness of the attacks: a real broker process, a bystander that measures how long it is kept waiting, and memory.
+
+    with attacked("--store", "memory") as broker:
+        with broker.bystander() as bystander:
+            ...                                  # the attack, through OpenWireClient.logged_in(broker.port)
+        print_row("half frames", broker, bystander.result)
+
+Each attack is a module with a `main`, bounded in count and time, on loopback only: `python -m tools.attack.NAME`. The
+broker runs from the sources that PYTHONPATH names, so that the same attack can be run against another commit.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.helpers.processes import ManagedProcess, ackwire_program, wait_until_ready
+
+_MEGABYTE = 1_000_000
+_BYSTANDER_STOP_SECONDS = 120.0  # it may have to wait until a stalled broker answers
+
+
+@dataclass(slots=True)
+class Waits:
+    """What a bystander measured: round trips of a keep-alive through the broker's loop, in milliseconds."""
+
+    count: int = 0
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+    longest_ms: float = 0.0
+
+
+class Bystander:
+    """A client in a process of its own that pings the broker every few milliseconds."""
+
+    def __init__(self, port: int) -> None:
+        argv = [sys.executable, "-m", "tools.attack.bystander", str(port)]
+        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self._process.stdout.readline()  # it is connected
+        self.result = Waits()
+
+    def stop(self) -> None:
+        """End it and take its figures."""
+        try:
+            output, _ = self._process.communicate("stop\n", timeout=_BYSTANDER_STOP_SECONDS)
+            self.result = Waits(**json.loads(output))
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+
+
+class Attacked:
+    """A broker under attack."""
+
+    def __init__(self, process: ManagedProcess, ports: tuple[int, ...], data: Path) -> None:
+        self.process = process
+        self.ports = ports
+        self.port = ports[0]
+        self.data = data
+        self._ps = psutil.Process(process.pid)
+        self.first_rss_mb = self.rss_mb()
+        self.peak_rss_mb = self.first_rss_mb
+
+    def rss_mb(self) -> float:
+        """Its resident memory now."""
+        rss = self._ps.memory_info().rss / _MEGABYTE
+        self.peak_rss_mb = max(rss, getattr(self, "peak_rss_mb", 0.0))
+        return rss
+
+    def cpu_seconds(self) -> float:
+        """Processor time that it has used so far."""
+        times = self._ps.cpu_times()
+        return float(times.user + times.system)
+
+    @contextmanager
+    def bystander(self) -> Iterator[Bystander]:
+        """A bystander for the time of a `with` block; its figures are in `result` behind it."""
+        watcher = Bystander(self.port)
+        try:
+            yield watcher
+        finally:
+            watcher.stop()
+
+
+@contextmanager
+def attacked(
+    *options: str, toml: str = "", listeners: Sequence[str] = ("tcp://127.0.0.1:0",), data: Path | None = None
+) -> Iterator[Attacked]:
+    """Run `ackwire serve` with *options* and the settings in *toml*, in a temporary folder unless *data* names one.
+
+    The broker is ended with the block, by SIGTERM and, if it does not listen, by SIGKILL.
+    """
+    with tempfile.TemporaryDirectory(prefix="ackwire-attack-") as name:
+        folder = Path(name)
+        data = data or folder / "data"
+        argv = [str(ackwire_program()), "serve", "--data", str(data), *options]
+        if toml:
+            config = folder / "ackwire.toml"
+            config.write_text(toml)
+            argv += ["--config", str(config)]
+        for listener in listeners:
+            argv += ["--listen", listener]
+        with ManagedProcess(argv, log_path=folder / "broker.log") as process:
+            running = wait_until_ready(process, len(listeners))
+            yield Attacked(process, running.ports, data)
+
+
+def print_row(name: str, broker: Attacked, waits: Waits, note: str = "") -> None:
+    """One line of the table of attacks."""
+    print(
+        f"{name:32} longest wait {waits.longest_ms:8.1f} ms  p99 {waits.p99_ms:7.1f} ms  "
+        f"RSS {broker.first_rss_mb:6.1f} -> {broker.rss_mb():6.1f} MB, peak seen {broker.peak_rss_mb:6.1f}  {note}",
+        flush=True,
+    )
