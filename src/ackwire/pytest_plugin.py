@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def ackwire_settings() -> "Settings | None":
-    """Override this one to give `broker` other settings, policies for example; its store is in memory all the same."""
+    """Override this one to give `ackwire_broker` other settings, policies for example; its store stays in memory."""
     return None
 
 
@@ -33,7 +33,7 @@ def ackwire_clock() -> "AdjustableClock":
 
 
 @pytest.fixture
-def broker(ackwire_clock: "AdjustableClock", ackwire_settings: "Settings | None") -> "Iterator[EmbeddedBroker]":
+def ackwire_broker(ackwire_clock: "AdjustableClock", ackwire_settings: "Settings | None") -> "Iterator[EmbeddedBroker]":
     """A real broker in this process, on a free port of this machine, with nothing in it: `url`, `port`, `clock`."""
     from ackwire.config import Settings, StoreSettings
     from ackwire.vm import EmbeddedBroker
@@ -44,25 +44,25 @@ def broker(ackwire_clock: "AdjustableClock", ackwire_settings: "Settings | None"
 
 
 @pytest.fixture
-def connection(broker: "EmbeddedBroker", request: pytest.FixtureRequest) -> Iterator[Any]:
-    """An `ackwire.Connection` to `broker`, started; closed after the test."""
+def ackwire_connection(ackwire_broker: "EmbeddedBroker", request: pytest.FixtureRequest) -> Iterator[Any]:
+    """An `ackwire.Connection` to `ackwire_broker`, started; closed after the test."""
     import ackwire
 
     if "assert_dlq_empty" in request.fixturenames:
         request.getfixturevalue("assert_dlq_empty")  # made before this one, so it looks when this one is closed
-    with ackwire.connect(broker.url) as connection:
+    with ackwire.connect(ackwire_broker.url) as connection:
         yield connection
 
 
 @pytest.fixture
-def assert_dlq_empty(broker: "EmbeddedBroker") -> Iterator[Callable[[], None]]:
+def assert_dlq_empty(ackwire_broker: "EmbeddedBroker") -> Iterator[Callable[[], None]]:
     """Call it to fail if a message has become a dead letter. At the end of the test it is called anyway."""
     has_failed = False
 
     def check() -> None:
         nonlocal has_failed
         __tracebackhide__ = True
-        letters = broker.dead_letters()
+        letters = ackwire_broker.dead_letters()
         if letters:
             has_failed = True
             lines = "".join(f"\n  {letter}" for letter in letters)

@@ -67,8 +67,8 @@ def test_A1_an_unknown_header_or_ack_mode_is_refused(connection: Connection, que
     """A1: with its name."""
     with pytest.raises(TypeError, match="corelation_id"):
         connection.session().send(queue, "m", corelation_id="c")
-    with pytest.raises(ValueError, match="7"):
-        connection.session(7)  # type: ignore[arg-type]
+    with pytest.raises(ackwire.IllegalArgumentError, match="7"):
+        connection.session(7)
 
 
 def test_B2_arguments_of_a_factory_count_more_than_its_url(broker: Broker) -> None:

@@ -135,7 +135,8 @@ class StandInSession:
         self.connection.check()
         self.connection.broker._add(self.connection.broker.acknowledged, "commit")
 
-    def rollback(self) -> None:
+    def rollback(self, cause: BaseException | None = None) -> None:
+        del cause
         self.connection.check()
         self.connection.broker._add(self.connection.broker.acknowledged, "rollback")
 

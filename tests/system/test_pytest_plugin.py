@@ -29,8 +29,8 @@ from ackwire.wire.openwire.primitives import encode_map
 from tests.helpers.openwire_client import OpenWireClient, queue, text_of
 
 @pytest.fixture
-def client(broker):
-    with OpenWireClient.logged_in(broker.port) as client:
+def client(ackwire_broker):
+    with OpenWireClient.logged_in(ackwire_broker.port) as client:
         yield client
 
 def reject(client):
@@ -61,9 +61,9 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_every_test_gets_a_broker_of_its_own(run: Run) -> None:
     result = run("""
 @pytest.mark.parametrize("number", [1, 2])
-def test_one(broker, client, number):
-    assert broker.url == f"tcp://127.0.0.1:{broker.port}"
-    assert broker.settings.store.kind == "memory"
+def test_one(ackwire_broker, client, number):
+    assert ackwire_broker.url == f"tcp://127.0.0.1:{ackwire_broker.port}"
+    assert ackwire_broker.settings.store.kind == "memory"
     client.request(client.consumer_info(queue("orders"), browser=True))
     assert client.receive().message is None, "nothing is left of the other test"
     client.send_text(queue("orders"), "hello", persistent=True)
@@ -73,15 +73,15 @@ def test_one(broker, client, number):
 
 def test_expiry_follows_the_clock(run: Run) -> None:
     result = run("""
-def test_one(broker, client, ackwire_clock):
-    assert broker.clock is ackwire_clock
+def test_one(ackwire_broker, client, ackwire_clock):
+    assert ackwire_broker.clock is ackwire_clock
     message = client.text_message(queue("orders"), "mortal", persistent=True)
     message.expiration = message.timestamp + 3_600_000
     client.request(message)
     ackwire_clock.advance(3500)
-    assert broker.dead_letters() == []
+    assert ackwire_broker.dead_letters() == []
     ackwire_clock.advance(200)
-    (letter,) = broker.dead_letters()
+    (letter,) = ackwire_broker.dead_letters()
     assert letter.original_destination == "queue://orders"
     client.ping()
 """)
@@ -90,7 +90,7 @@ def test_one(broker, client, ackwire_clock):
 
 def test_schedules_follow_the_clock(run: Run) -> None:
     result = run("""
-def test_one(broker, client, ackwire_clock):
+def test_one(ackwire_broker, client, ackwire_clock):
     consumer = client.subscribe(queue("orders"))
     message = client.text_message(queue("orders"), "tomorrow")
     message.marshalled_properties = encode_map({"AMQ_SCHEDULED_DELAY": Long(86_400_000)})
@@ -111,8 +111,8 @@ def ackwire_settings():
     policy = DestinationPolicy(match=">", broker_redelivery=True, redelivery_delay_seconds=3600)
     return Settings(policies=(policy,))
 
-def test_one(broker, client, ackwire_clock):
-    assert broker.settings.store.kind == "memory"
+def test_one(ackwire_broker, client, ackwire_clock):
+    assert ackwire_broker.settings.store.kind == "memory"
     reject(client)
     ackwire_clock.advance(3500)
     client.ping()
@@ -161,8 +161,8 @@ def test_one(client, assert_dlq_empty):
 
 def test_the_connection_is_ready_to_work(run: Run) -> None:
     result = run("""
-def test_one(connection, broker):
-    with connection.session() as session:
+def test_one(ackwire_connection, ackwire_broker):
+    with ackwire_connection.session() as session:
         session.producer("orders").send("hello")
         assert session.consumer("orders").receive(timeout_seconds=20).text == "hello"
 
@@ -172,14 +172,14 @@ def closed_later():
     yield connections
     assert connections[0].is_closed
 
-def test_it_is_closed_after_the_test(closed_later, connection):
-    assert not connection.is_closed
-    closed_later.append(connection)
+def test_it_is_closed_after_the_test(closed_later, ackwire_connection):
+    assert not ackwire_connection.is_closed
+    closed_later.append(ackwire_connection)
 """)
     result.assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize("fixtures", ["connection, assert_dlq_empty", "assert_dlq_empty, connection"])
+@pytest.mark.parametrize("fixtures", ["ackwire_connection, assert_dlq_empty", "assert_dlq_empty, ackwire_connection"])
 def test_dead_letters_are_looked_for_when_the_connection_is_closed(run: Run, fixtures: str) -> None:
     result = run(f"""
 from ackwire.vm import EmbeddedBroker
@@ -193,8 +193,8 @@ def dead_letters(self):
 EmbeddedBroker.dead_letters = dead_letters
 
 def test_one({fixtures}, ackwire_clock):
-    connections.append(connection)
-    with connection.session() as session:
+    connections.append(ackwire_connection)
+    with ackwire_connection.session() as session:
         session.producer("orders").send("mortal", time_to_live_ms=1000)
     ackwire_clock.advance(60)
 """)

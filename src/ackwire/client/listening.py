@@ -7,7 +7,7 @@ from inspect import Parameter, signature
 from types import ModuleType
 from typing import Any, Final, Self, TypeVar
 
-from ackwire.client.core.modes import AckMode
+from ackwire.client.core.modes import AckMode, ack_mode_of
 from ackwire.client.errors import IllegalArgumentError
 from ackwire.client.settings import read_destination
 from ackwire.client.uri import DestinationUri
@@ -105,7 +105,7 @@ def listener(
         )
     if durable is not None and address.destination.kind.is_queue:
         raise IllegalArgumentError(f"{address.destination!r}: only a topic has durable subscriptions")
-    mode = AckMode(ack_mode)
+    mode = ack_mode_of(ack_mode)
     transacted = transacted and mode in (AckMode.AUTO, AckMode.SESSION_TRANSACTED)
 
     def mark(function: _F) -> _F:

@@ -10,6 +10,7 @@ Messages are made by the thousand, so they are cheap to make: what most do witho
 message id and properties become objects when somebody asks for them.
 """
 
+import json
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, ClassVar, Final, Self
@@ -315,6 +316,16 @@ class Message:
     def body(self) -> Any:
         """The body as Python has it: text, bytes, a dictionary, a list, or None, whatever kind of message this is."""
         return None
+
+    def json(self) -> Any:
+        """What the body says in JSON. Raises `MessageFormatError` if it has no text or bytes, or they are not JSON."""
+        body = self.body
+        if not isinstance(body, str | bytes):
+            raise MessageFormatError(f"{self!r} has no text and no bytes that could be JSON: its body is {body!r:.100}")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise MessageFormatError(f"the body of {self!r} is not JSON: {error}") from error
 
     @property
     def body_is_read_only(self) -> bool:

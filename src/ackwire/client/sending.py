@@ -3,6 +3,7 @@
 It is the same for every producer, whether it sends at once or keeps messages in a buffer.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -29,6 +30,14 @@ def message_of(body: Body) -> Message:
     if isinstance(body, Mapping):
         return MapMessage(body)
     raise MessageFormatError(f"a body is a message, text, bytes, a mapping or None, not {type(body).__name__}")
+
+
+def json_message(value: Any) -> TextMessage:
+    """A TextMessage whose text is *value* as JSON (RFC 8259, so without NaN and Infinity)."""
+    try:
+        return TextMessage(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageFormatError(f"this {type(value).__name__} cannot be written as JSON: {error}") from error
 
 
 def set_headers(message: Message, headers: Mapping[str, Any]) -> None:

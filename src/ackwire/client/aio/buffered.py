@@ -42,7 +42,7 @@ from ackwire.client.errors import (
 )
 from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
 from ackwire.client.retry import BackOff
-from ackwire.client.sending import Body, message_of, set_headers
+from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination
 from ackwire.clock import SystemClock
 from ackwire.destinations import Destination
@@ -173,6 +173,10 @@ class BufferedProducer(StartedAndClosed):
             self._start()
             await self._append(data, sent_ms)
             self._changed.notify_all()
+
+    async def send_json(self, value: Any, **options: Any) -> None:
+        """Put *value* as JSON text into the buffer, which `Message.json` reads; *options* are those of `send`."""
+        await self.send(json_message(value), **options)
 
     async def flush(self, timeout_seconds: float) -> None:
         """Wait until everything in the buffer is confirmed. Raises `RequestTimedOutError`, which says what is left."""

@@ -13,7 +13,7 @@ from ackwire.client.aio.runtime import Opening, Runtime, Waiter, opening
 from ackwire.client.aio.session import Session
 from ackwire.client.aio.xa import XASession
 from ackwire.client.core.connection import UNANSWERED_BYTES_MAX, ConnectionCore, Link
-from ackwire.client.core.modes import AckMode
+from ackwire.client.core.modes import AckMode, ack_mode_of, session_mode
 from ackwire.client.core.reply import Reply
 from ackwire.client.core.session import SessionCore
 from ackwire.client.engine import Engine
@@ -230,15 +230,14 @@ class Connection(ClosedAtEnd):
 
     # ---- sessions ----------------------------------------------------------------------------------------------
 
-    def session(self, ack_mode: AckMode = AckMode.AUTO, *, transacted: bool = False) -> Opening[Session]:
-        """A new session; *transacted* is the same as `AckMode.SESSION_TRANSACTED`."""
-        mode = AckMode.SESSION_TRANSACTED if transacted else AckMode(ack_mode)
-        return opening(self._new_session(mode, Session))
+    def session(self, ack_mode: AckMode | int | str = AckMode.AUTO, *, transacted: bool = False) -> Opening[Session]:
+        """A new session; *transacted* is the same as `AckMode.SESSION_TRANSACTED`, and goes with no other mode."""
+        return opening(self._new_session(session_mode(ack_mode, transacted=transacted), Session))
 
     def xa_session(self) -> Opening[XASession]:
         """A new session whose work can be part of distributed transactions (G3)."""
         mode = self.options.xa_ack_mode
-        return opening(self._new_session(AckMode(mode) if mode > 0 else AckMode.AUTO, XASession))
+        return opening(self._new_session(ack_mode_of(mode) if mode > 0 else AckMode.AUTO, XASession))
 
     async def _new_session(self, mode: AckMode, kind: type[S]) -> S:
         await self._login()

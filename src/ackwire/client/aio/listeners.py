@@ -276,9 +276,9 @@ class ListenerContainer(StartedAndClosed):
 
     async def _undo(self, made: Listener, session: Session, message: Message, error: Exception) -> None:
         if made.transacted:
-            await session.rollback()
+            await session.rollback(error)
         elif made.ack_mode is AckMode.CLIENT:
-            await session.recover()
+            await session.recover(error)
         else:
             message.reject(error)
 

@@ -14,7 +14,7 @@ from ackwire.client.errors import (
     UnsupportedError,
 )
 from ackwire.client.message import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode, Message
-from ackwire.client.sending import Body, message_of, set_headers
+from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination
 from ackwire.client.transform import MessageTransformer
 from ackwire.destinations import Destination
@@ -108,6 +108,10 @@ class Producer(ClosedAtEnd):
             timeout_ms = self._connection.options.send_timeout_ms
             await self._connection._settle(reply, f"the message to {target!r}", timeout_ms, "sendTimeout")
         return message
+
+    async def send_json(self, value: Any, **options: Any) -> Message:
+        """Send *value* as JSON text, which `Message.json` reads; *options* are those of `send`."""
+        return await self.send(json_message(value), **options)
 
     async def submit(
         self,

@@ -6,7 +6,7 @@ Everything happens on one loop, so the guard guards nothing and every wait is a 
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -77,11 +77,21 @@ class Resource(Protocol):
     async def close(self) -> None: ...
 
 
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=Resource, covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+
+class IterableResource(Resource, Protocol[T_co]):
+    """Something to iterate over, and to close."""
+
+    def __aiter__(self) -> AsyncIterator[T_co]: ...
 
 
 class Opening(Generic[R]):
-    """Something that is opened by awaiting it, or by `async with`, which closes it too."""
+    """Something that is opened by awaiting it, or by `async with`, which closes it too.
+
+    A consumer or browser may be iterated over as well: the end of the iteration closes it.
+    """
 
     def __init__(self, opening: Coroutine[Any, Any, R]) -> None:
         self._opening = opening
@@ -89,6 +99,11 @@ class Opening(Generic[R]):
 
     def __await__(self) -> Generator[Any, Any, R]:
         return self._opening.__await__()
+
+    async def __aiter__(self: "Opening[IterableResource[T]]") -> AsyncIterator[T]:
+        async with self as opened:
+            async for item in opened:
+                yield item
 
     async def __aenter__(self) -> R:
         self._opened = await self._opening

@@ -1,6 +1,7 @@
 """Sessions: one order of work, one ack mode, one transaction at a time."""
 
 import logging
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,7 @@ from ackwire.client.errors import (
 from ackwire.client.message import Message
 from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from ackwire.client.options import ProducerOptions
+from ackwire.client.sending import json_message
 from ackwire.client.settings import REDELIVERY_GRACE_SECONDS, Where, policy_for, prefetch_for, read_destination
 from ackwire.destinations import Destination, Kind
 from ackwire.values import Value
@@ -232,6 +234,10 @@ class Session(ClosedAtEnd):
         finally:
             await producer.close()
 
+    async def send_json(self, destination: Where, value: Any, **headers: Any) -> Message:
+        """Send *value* as JSON text, which `Message.json` reads; headers and times are those of `Producer.send`."""
+        return await self.send(destination, json_message(value), **headers)
+
     async def request(
         self,
         destination: Where,
@@ -288,10 +294,15 @@ class Session(ClosedAtEnd):
             reply.then(self._core.connection.report)
             # [end]
 
-    async def recover(self) -> None:
-        """Give out again what was not acknowledged, according to the redelivery policy (F1)."""
+    async def recover(self, cause: BaseException | None = None) -> None:
+        """Give out again what was not acknowledged, according to the redelivery policy (F1).
+
+        A message that is given up becomes a dead letter that names *cause*: without one, the exception that is being
+        handled.
+        """
+        cause = cause or sys.exception()
         with self._guard:
-            self._core.recover()
+            self._core.recover(cause)
 
     async def commit(self) -> None:
         """Make everything of the transaction visible, or nothing (G1); then begin another.
@@ -306,12 +317,17 @@ class Session(ClosedAtEnd):
                 await self._await_redeliveries()
             await self._decide(self._core.transactions.commit(), "the commit")
 
-    async def rollback(self) -> None:
-        """Undo everything of the transaction; what it consumed comes again (F1)."""
+    async def rollback(self, cause: BaseException | None = None) -> None:
+        """Undo everything of the transaction; what it consumed comes again (F1).
+
+        A message that is given up becomes a dead letter that names *cause*: without one, the exception that is being
+        handled.
+        """
+        cause = cause or sys.exception()
         with self._guard:
             self._core.check_open()
             await self._decided()
-            await self._decide(self._core.transactions.roll_back(), "the rollback")
+            await self._decide(self._core.transactions.roll_back(cause), "the rollback")
 
     async def _decide(self, decision: Reply[None], what: str) -> None:
         options = self.connection.options

@@ -22,7 +22,7 @@ from ackwire.client.aio.session import Session
 from ackwire.client.aio.workers import Lock
 from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.message import Message
-from ackwire.client.sending import Body
+from ackwire.client.sending import Body, json_message
 from ackwire.client.settings import read_destination
 from ackwire.destinations import Destination
 
@@ -58,6 +58,10 @@ class Template(ClosedAtEnd):
         """Send, and return the message with its id; *headers* as for `Producer.send`."""
         async with self._seat() as seat:
             return await seat.producer.send(body, destination=destination, **headers)
+
+    async def send_json(self, destination: Destination | str, value: Any, **headers: Any) -> Message:
+        """Send *value* as JSON text, which `Message.json` reads; *headers* as for `Producer.send`."""
+        return await self.send(destination, json_message(value), **headers)
 
     async def receive(
         self, destination: Destination | str, timeout_seconds: float, *, selector: str | None = None

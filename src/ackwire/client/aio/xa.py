@@ -35,7 +35,8 @@ class XASession(Session):
     async def commit(self) -> None:
         raise TransactionInProgressError("a transaction manager commits the work of this session, through `xa`")
 
-    async def rollback(self) -> None:
+    async def rollback(self, cause: BaseException | None = None) -> None:
+        del cause
         raise TransactionInProgressError("a transaction manager rolls the work of this session back, through `xa`")
 
 

@@ -172,13 +172,13 @@ class SessionCore:
             return []
         return [reply for consumer in list(self.consumers) for reply in consumer.acknowledge()]
 
-    def recover(self) -> None:
-        """Give out again what was not acknowledged (F1)."""
+    def recover(self, cause: BaseException | None = None) -> None:
+        """Give out again what was not acknowledged (F1); *cause* is what a dead letter names."""
         self.check_open()
         if self.is_transacted:
             raise IllegalStateError("a transacted session rolls back; recover is for the other modes")
         for consumer in list(self.consumers):
-            consumer.roll_back()
+            consumer.roll_back(cause)
 
     # ---- links -------------------------------------------------------------------------------------------------
 

@@ -175,30 +175,30 @@ class Transactions:
         unanswered = self._connection.unanswered() if is_needed else {}
         return ((message, None if reply is None else unanswered.get(reply)) for message, reply in sends)
 
-    def roll_back(self) -> Done:
-        """Undo everything, and give out again what was consumed."""
+    def roll_back(self, cause: BaseException | None = None) -> Done:
+        """Undo everything, and give out again what was consumed; *cause* is what a dead letter names."""
         self._check_local("roll back")
         if self.transaction_id is None:
             return settled(None)
         done: Done = Reply()
         self.deciding = done
         if self._connection.is_up:
-            self._request(TransactionType.ROLLBACK).then(self._roll_back_answered)
+            self._request(TransactionType.ROLLBACK).then(lambda reply: self._roll_back_answered(reply, cause))
         else:
-            self._undone()  # the broker has forgotten it together with the link
+            self._undone(cause)  # the broker has forgotten it together with the link
         return done
 
-    def _roll_back_answered(self, reply: Reply[Structure]) -> None:
+    def _roll_back_answered(self, reply: Reply[Structure], cause: BaseException | None) -> None:
         if self.deciding is None or self.deciding.is_done:
             return
         if reply.error is not None and not isinstance(reply.error, ConnectionFailedError):
             self._connection.report(reply)
-        self._undone()
+        self._undone(cause)
 
-    def _undone(self) -> None:
+    def _undone(self, cause: BaseException | None) -> None:
         deciding = self._forget(_undone())
         for consumer in self.consumers():
-            consumer.roll_back()
+            consumer.roll_back(cause)
         self._let_leave()
         deciding.settle(None)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 from ackwire import __version__
 from ackwire.client import lookup
 from ackwire.client.core.connection import UNANSWERED_BYTES_MAX, ConnectionCore, Link
-from ackwire.client.core.modes import AckMode
+from ackwire.client.core.modes import AckMode, ack_mode_of, session_mode
 from ackwire.client.core.reply import Reply
 from ackwire.client.core.session import SessionCore
 from ackwire.client.engine import Engine
@@ -231,15 +231,14 @@ class Connection(ClosedAtEnd):
 
     # ---- sessions ----------------------------------------------------------------------------------------------
 
-    def session(self, ack_mode: AckMode = AckMode.AUTO, *, transacted: bool = False) -> Session:
-        """A new session; *transacted* is the same as `AckMode.SESSION_TRANSACTED`."""
-        mode = AckMode.SESSION_TRANSACTED if transacted else AckMode(ack_mode)
-        return opening(self._new_session(mode, Session))
+    def session(self, ack_mode: AckMode | int | str = AckMode.AUTO, *, transacted: bool = False) -> Session:
+        """A new session; *transacted* is the same as `AckMode.SESSION_TRANSACTED`, and goes with no other mode."""
+        return opening(self._new_session(session_mode(ack_mode, transacted=transacted), Session))
 
     def xa_session(self) -> XASession:
         """A new session whose work can be part of distributed transactions (G3)."""
         mode = self.options.xa_ack_mode
-        return opening(self._new_session(AckMode(mode) if mode > 0 else AckMode.AUTO, XASession))
+        return opening(self._new_session(ack_mode_of(mode) if mode > 0 else AckMode.AUTO, XASession))
 
     def _new_session(self, mode: AckMode, kind: type[S]) -> S:
         self._login()

@@ -277,9 +277,9 @@ class ListenerContainer(StartedAndClosed):
 
     def _undo(self, made: Listener, session: Session, message: Message, error: Exception) -> None:
         if made.transacted:
-            session.rollback()
+            session.rollback(error)
         elif made.ack_mode is AckMode.CLIENT:
-            session.recover()
+            session.recover(error)
         else:
             message.reject(error)
 

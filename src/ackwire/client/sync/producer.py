@@ -13,7 +13,7 @@ from ackwire.client.errors import (
     UnsupportedError,
 )
 from ackwire.client.message import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode, Message
-from ackwire.client.sending import Body, message_of, set_headers
+from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination
 from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.runtime import Receipt
@@ -109,6 +109,10 @@ class Producer(ClosedAtEnd):
             timeout_ms = self._connection.options.send_timeout_ms
             self._connection._settle(reply, f"the message to {target!r}", timeout_ms, "sendTimeout")
         return message
+
+    def send_json(self, value: Any, **options: Any) -> Message:
+        """Send *value* as JSON text, which `Message.json` reads; *options* are those of `send`."""
+        return self.send(json_message(value), **options)
 
     def submit(
         self,

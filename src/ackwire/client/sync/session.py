@@ -2,6 +2,7 @@
 """Sessions: one order of work, one ack mode, one transaction at a time."""
 
 import logging
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,7 @@ from ackwire.client.errors import (
 from ackwire.client.message import Message
 from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from ackwire.client.options import ProducerOptions
+from ackwire.client.sending import json_message
 from ackwire.client.settings import REDELIVERY_GRACE_SECONDS, Where, policy_for, prefetch_for, read_destination
 from ackwire.client.sync.browser import Browser
 from ackwire.client.sync.closing import ClosedAtEnd
@@ -233,6 +235,10 @@ class Session(ClosedAtEnd):
         finally:
             producer.close()
 
+    def send_json(self, destination: Where, value: Any, **headers: Any) -> Message:
+        """Send *value* as JSON text, which `Message.json` reads; headers and times are those of `Producer.send`."""
+        return self.send(destination, json_message(value), **headers)
+
     def request(
         self,
         destination: Where,
@@ -286,10 +292,15 @@ class Session(ClosedAtEnd):
         for reply in replies:
             self.connection._answer(reply, "an acknowledgement")
 
-    def recover(self) -> None:
-        """Give out again what was not acknowledged, according to the redelivery policy (F1)."""
+    def recover(self, cause: BaseException | None = None) -> None:
+        """Give out again what was not acknowledged, according to the redelivery policy (F1).
+
+        A message that is given up becomes a dead letter that names *cause*: without one, the exception that is being
+        handled.
+        """
+        cause = cause or sys.exception()
         with self._guard:
-            self._core.recover()
+            self._core.recover(cause)
 
     def commit(self) -> None:
         """Make everything of the transaction visible, or nothing (G1); then begin another.
@@ -304,12 +315,17 @@ class Session(ClosedAtEnd):
                 self._await_redeliveries()
             self._decide(self._core.transactions.commit(), "the commit")
 
-    def rollback(self) -> None:
-        """Undo everything of the transaction; what it consumed comes again (F1)."""
+    def rollback(self, cause: BaseException | None = None) -> None:
+        """Undo everything of the transaction; what it consumed comes again (F1).
+
+        A message that is given up becomes a dead letter that names *cause*: without one, the exception that is being
+        handled.
+        """
+        cause = cause or sys.exception()
         with self._guard:
             self._core.check_open()
             self._decided()
-            self._decide(self._core.transactions.roll_back(), "the rollback")
+            self._decide(self._core.transactions.roll_back(cause), "the rollback")
 
     def _decide(self, decision: Reply[None], what: str) -> None:
         options = self.connection.options

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.message import Message
-from ackwire.client.sending import Body
+from ackwire.client.sending import Body, json_message
 from ackwire.client.settings import read_destination
 from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.connection import Connection, ConnectionFactory
@@ -59,6 +59,10 @@ class Template(ClosedAtEnd):
         """Send, and return the message with its id; *headers* as for `Producer.send`."""
         with self._seat() as seat:
             return seat.producer.send(body, destination=destination, **headers)
+
+    def send_json(self, destination: Destination | str, value: Any, **headers: Any) -> Message:
+        """Send *value* as JSON text, which `Message.json` reads; *headers* as for `Producer.send`."""
+        return self.send(destination, json_message(value), **headers)
 
     def receive(
         self, destination: Destination | str, timeout_seconds: float, *, selector: str | None = None

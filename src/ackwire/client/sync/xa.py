@@ -36,7 +36,8 @@ class XASession(Session):
     def commit(self) -> None:
         raise TransactionInProgressError("a transaction manager commits the work of this session, through `xa`")
 
-    def rollback(self) -> None:
+    def rollback(self, cause: BaseException | None = None) -> None:
+        del cause
         raise TransactionInProgressError("a transaction manager rolls the work of this session back, through `xa`")
 
 
