@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final, final
 
 from ackwire.errors import InvalidDestination
+from ackwire.listener_uri import did_you_mean
 
 NAME_LENGTH_MAX: Final = 4096
 """Characters in one destination name, composites included: longer ones are mistakes or attacks."""
@@ -98,13 +99,45 @@ def _check_length(kind: Kind, name: str, limit: int) -> None:
 
 
 def parse_destination(text: str, *, default: Kind = Kind.QUEUE) -> Destination:
-    """Read `queue://a`, `topic://b`, `temp-queue://c`, `temp-topic://d`, or a bare name of kind *default*."""
+    """Read `queue://a`, `topic://b`, `temp-queue://c`, `temp-topic://d`, or a bare name of kind *default*.
+
+    Any other prefix is part of the name, as in ActiveMQ: names come over the wire as their owners chose them. What a
+    person or a program writes is read by `parse_written_destination`.
+    """
     prefix, separator, rest = text.partition("://")
     if separator:
         for kind in Kind:
             if kind.value == prefix:
                 return destination(kind, rest)
     return destination(default, text)
+
+
+def parse_written_destination(text: str, *, default: Kind = Kind.QUEUE) -> Destination:
+    """Read a destination that a person or a program wrote: a mistyped prefix is an error, not part of a name.
+
+    Behind one of the four prefixes everything is a name: `queue://http://orders`. Raises `InvalidDestination`.
+    """
+    found = parse_destination(text, default=default)
+    prefix, separator, _ = text.partition("://")
+    is_prefixed = bool(separator) and any(kind.value == prefix for kind in Kind)
+    for position, part in enumerate(text.split(",")):
+        if position or not is_prefixed:
+            _check_prefix(part.strip())
+    return found
+
+
+def _check_prefix(text: str) -> None:
+    """Raise `InvalidDestination` if *text* begins with what looks like a prefix and is none."""
+    known = [kind.value for kind in Kind]
+    prefix, colon, rest = text.partition(":")
+    if not colon or (prefix in known and rest.startswith("//")):
+        return
+    if prefix.lower() in known:
+        raise InvalidDestination(f'"{text}" is not understood; did you mean "{prefix.lower()}://{rest.lstrip("/")}"?')
+    if not rest.startswith("//"):
+        return  # names may have colons
+    hint = did_you_mean(prefix, known) or f"; known prefixes: {', '.join(f'{kind}://' for kind in known)}"
+    raise InvalidDestination(f'unknown prefix "{prefix}"{hint} (queue://{text} is a queue with that name)')
 
 
 def matches_pattern(pattern: str, name: str) -> bool:

@@ -10,6 +10,7 @@
         │   └── DestinationGone           a temporary destination that was deleted or never made
         ├── InvalidSelector           a selector that does not parse
         ├── UnknownResource           connection, session, producer or consumer never announced
+        ├── NotHere                   what somebody asks about does not exist here, or not any more
         ├── RangeGone                 messages that were committed before, or are lost
         ├── Conflict                  it contradicts what was done or agreed before
         ├── NotAuthorised             wrong credentials, or no right to do this
@@ -59,6 +60,10 @@ class InvalidSelector(BrokerError):
 
 class UnknownResource(BrokerError):
     """A connection, session, producer or consumer that was never announced."""
+
+
+class NotHere(BrokerError):
+    """What a question is about does not exist in this broker, or does not any more."""
 
 
 class RangeGone(BrokerError):

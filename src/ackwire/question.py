@@ -1,7 +1,8 @@
 """What a question to the broker looks like, for those who ask and for the broker that answers.
 
 A message to the queue `Ackwire.Why` with the properties `subject` (one of `SUBJECTS`) and `name` is answered at its
-JMSReplyTo by a copy with the property `answer`: one sentence per line.
+JMSReplyTo by a copy with the properties `answer`, one sentence per line, and `found`, false if what was asked about
+does not exist.
 """
 
 from typing import Final
@@ -12,4 +13,5 @@ QUESTIONS: Final = destination(Kind.QUEUE, "Ackwire.Why")
 SUBJECT: Final = "subject"
 NAME: Final = "name"
 ANSWER: Final = "answer"
+FOUND: Final = "found"
 SUBJECTS: Final = ("queue", "topic", "message", "producer", "consumer", "transaction", "file")

@@ -1,8 +1,17 @@
 """Destination names: kinds, text forms, composites, wildcards."""
 
+import re
+
 import pytest
 
-from ackwire.destinations import NAME_LENGTH_MAX, Destination, Kind, destination, parse_destination
+from ackwire.destinations import (
+    NAME_LENGTH_MAX,
+    Destination,
+    Kind,
+    destination,
+    parse_destination,
+    parse_written_destination,
+)
 from ackwire.errors import InvalidDestination
 
 
@@ -96,3 +105,32 @@ def test_simple_destination_is_its_only_part() -> None:
 )
 def test_kinds(kind: Kind, is_queue: bool, is_temporary: bool) -> None:
     assert (kind.is_queue, kind.is_temporary) == (is_queue, is_temporary)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("kueue://q", 'unknown prefix "kueue"; did you mean "queue"?'),
+        ("Topic://prices", 'did you mean "topic://prices"?'),
+        ("topic:prices", 'did you mean "topic://prices"?'),
+        ("queue:/orders", 'did you mean "queue://orders"?'),
+        ("tempqueue://x", 'did you mean "temp-queue"?'),
+        ("http://orders", "known prefixes: queue://, topic://, temp-queue://, temp-topic://"),
+        ("orders,topic:prices", 'did you mean "topic://prices"?'),
+        ("queue://orders,topc://prices", 'did you mean "topic"?'),
+    ],
+)
+def test_a_mistyped_prefix_is_an_error_for_those_who_write_it(text: str, hint: str) -> None:
+    with pytest.raises(InvalidDestination, match=re.escape(hint)):
+        parse_written_destination(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["orders", "app:orders", "ID:host-1:1", "queue://http://orders", "queue://a:b,topic://c", "topic://a.>"]
+)
+def test_what_has_a_prefix_or_none_is_read_as_before(text: str) -> None:
+    assert parse_written_destination(text) is parse_destination(text)
+
+
+def test_a_bare_name_that_was_written_takes_the_default_kind() -> None:
+    assert parse_written_destination("a", default=Kind.TOPIC) is destination(Kind.TOPIC, "a")

@@ -22,7 +22,7 @@ from ackwire.broker.broker import Broker
 from ackwire.broker.cursors import CursorFacts
 from ackwire.clock import Clock
 from ackwire.config import MIB, HttpSettings
-from ackwire.destinations import Kind, destination, parse_destination
+from ackwire.destinations import Kind, destination, parse_written_destination
 from ackwire.errors import (
     BrokerError,
     Conflict,
@@ -182,7 +182,7 @@ class Api:
 
     async def _open_cursor(self, request: Request, _: _Parameters) -> Answer:
         body = await _json_body(request, "name", "destination", "selector", "create")
-        where = parse_destination(_text(body, "destination"))
+        where = parse_written_destination(_text(body, "destination"))
         selector = None if body.get("selector") is None else _text(body, "selector")
         name, create = _name(_text(body, "name")), _flag(body, "create", True)
         facts = self._cursors.open(name, where, selector, create=create)
@@ -255,7 +255,7 @@ class Api:
     async def _stage_part(self, request: Request, given: _Parameters) -> Answer:
         query = _known(request.query(), "batch", "destination")
         batch = _number(query, "batch")
-        where = parse_destination(query["destination"]) if query.get("destination") else None
+        where = parse_written_destination(query["destination"]) if query.get("destination") else None
         part = arrow.Part(_name(given["name"]), batch, _name(given["part"]), where)
         arrow.require_pyarrow()
         bytes_max = self._terms.settings.part_bytes_max

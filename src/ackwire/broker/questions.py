@@ -15,9 +15,9 @@ from ackwire.broker.session import IMPLICIT_SESSION, Connection
 from ackwire.broker.subscription import SubscriptionRequest
 from ackwire.broker.why import why_consumer, why_file, why_message, why_producer, why_queue, why_transaction
 from ackwire.destinations import Kind, parse_destination
-from ackwire.errors import AckwireError, BrokerError
+from ackwire.errors import AckwireError, BrokerError, NotHere
 from ackwire.message import Message
-from ackwire.question import ANSWER, NAME, QUESTIONS, SUBJECT
+from ackwire.question import ANSWER, FOUND, NAME, QUESTIONS, SUBJECT
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
@@ -91,16 +91,19 @@ class Questions:
         if where.is_composite or where == QUESTIONS or is_advisory(where):
             return  # an answer goes to the one who asked, and is no question
         properties = editor.properties(message)
-        text = self._text(str(properties.get(SUBJECT)), str(properties.get(NAME, "")))
-        answer = editor.readdressed(message, where, properties={ANSWER: text}, new_id=True)
+        found, text = self._text(str(properties.get(SUBJECT)), str(properties.get(NAME, "")))
+        answer = editor.readdressed(message, where, properties={ANSWER: text, FOUND: found}, new_id=True)
         self._broker.intake.put(None, answer)
 
-    def _text(self, subject: str, name: str) -> str:
+    def _text(self, subject: str, name: str) -> tuple[bool, str]:
+        """Whether what is asked about exists, and the answer."""
+        found = True
         try:
             lines = self._sentences(subject, name)
         except BrokerError as error:
+            found = not isinstance(error, NotHere)
             lines = [str(error)]
-        return "\n".join(lines)[:_ANSWER_CHARACTERS_MAX]
+        return found, "\n".join(lines)[:_ANSWER_CHARACTERS_MAX]
 
     def _sentences(self, subject: str, name: str) -> list[str]:
         broker = self._broker

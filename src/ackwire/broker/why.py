@@ -1,7 +1,8 @@
 """Why nothing moves: for a blocked producer, a message that waits, an idle consumer or an open transaction, the reason.
 
 Pure queries on the broker: they change nothing and answer in plain sentences, with the figures: which limit, who holds
-it, since when. They look at everything there is, so they are for people and consoles, not for the message path.
+it, since when; `NotHere` says that what was asked about does not exist. They look at everything there is, so they are
+for people and consoles, not for the message path.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from ackwire.broker.subscription import BrowserSubscription, QueueSubscription, 
 from ackwire.broker.topic import Topic
 from ackwire.broker.transactions import Transaction
 from ackwire.destinations import Destination
+from ackwire.errors import NotHere
 from ackwire.message import Message
 from ackwire.selector import Selector
 
@@ -43,7 +45,7 @@ def why_queue(broker: "Broker", where: Destination) -> list[str]:
     """How a queue or topic stands: what waits in it and why, and what keeps its consumers and producers."""
     made = broker.registry.router.get(where)
     if made is None:
-        return [f"{where!r} does not exist: nobody has sent to it or listened to it"]
+        raise NotHere(f"{where!r} does not exist: nobody has sent to it or listened to it")
     lines = _about_queue(broker, made) if isinstance(made, Queue) else _about_topic(broker, made)
     held = [(connection, send) for connection, send in broker.flow.held() if where in send.message.destination.parts()]
     for connection in dict.fromkeys(connection for connection, _ in held):
@@ -118,7 +120,7 @@ def why_message(broker: "Broker", message_id: str) -> list[str]:
         return [
             f"message {message_id} was not found in the first {_SEARCHED_MAX} messages of {names}; more are on disk"
         ]
-    return [f"message {message_id} is not here: it was consumed, moved, expired or discarded, or it never came"]
+    raise NotHere(f"message {message_id} is not here: it was consumed, moved, expired or discarded, or it never came")
 
 
 def _where(broker: "Broker", is_it: Callable[[Message], bool]) -> Iterator[str]:
@@ -262,7 +264,7 @@ def why_consumer(broker: "Broker", consumer_id: str) -> list[str]:
     """What a consumer waits for."""
     found = [s for s in _subscriptions(broker) if consumer_id in (s.consumer_id, s.connection.connection_id)]
     if not found:
-        return [f"consumer {consumer_id} is not here: it has left or was never announced"]
+        raise NotHere(f"consumer {consumer_id} is not here: it has left or was never announced")
     return [_idle(broker, subscription, _queues_of(broker, subscription)) for subscription in found]
 
 
@@ -348,7 +350,7 @@ def why_producer(broker: "Broker", producer_id: str) -> list[str]:
             return [_blocked(broker, connection, None)]
         if producer_id in connection.producers:
             return [_blocked(broker, connection, producer_id)]
-    return [f"producer {producer_id} is not here: it has left or was never announced"]
+    raise NotHere(f"producer {producer_id} is not here: it has left or was never announced")
 
 
 def _blocked(broker: "Broker", connection: Connection, producer_id: str | None) -> str:
@@ -397,7 +399,9 @@ def why_transaction(broker: "Broker", transaction_id: str | None = None) -> list
     if transaction_id is None:
         return [_open(broker, transaction) for transaction in found]
     lines = [_open(broker, t) for t in found if str(t.transaction_id) == transaction_id]
-    return lines or [f"transaction {transaction_id} is not open: it has ended or never began"]
+    if not lines:
+        raise NotHere(f"transaction {transaction_id} is not open: it has ended or never began")
+    return lines
 
 
 def _open(broker: "Broker", transaction: Transaction) -> str:
@@ -440,7 +444,9 @@ def why_file(broker: "Broker", name: str | None = None) -> list[str]:
         return [*lines, f"and {_count(more, 'more file')}"] if more > 0 else lines
     number = name.removesuffix(".log")
     found = [file.why for file in files if number.isdecimal() and file.number == int(number[:_DIGITS_MAX])]
-    return found or [f"the journal has no file {name}: its files are {files[0].number} to {files[-1].number}"]
+    if not found:
+        raise NotHere(f"the journal has no file {name}: its files are {files[0].number} to {files[-1].number}")
+    return found
 
 
 # ---- the parts of sentences ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Exit codes: 0 everything was done and confirmed; 1 not everything was, and standard error says what; 2 nothing was
 done, for a reason that the user can put right; 3 what was waited for did not come (a reply, as many messages as
---count asked for).
+--count asked for); 4 what was asked about does not exist.
 
 Passwords come from a file or from the environment: the arguments of a process can be seen by everybody on a machine.
 """
@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Final
 
 from ackwire import logs
+from ackwire.cli import amounts
 from ackwire.cli.interrupts import Interrupts
 from ackwire.client import Connection, ConnectionFactory, errors
 from ackwire.client.options import ConnectionOptions, RedeliveryPolicy
-from ackwire.client.uri import DestinationUri, mask_secrets, parse_destination_uri
+from ackwire.client.uri import BrokerUrl, DestinationUri, TcpUri, VmUri, mask_secrets, parse_destination_uri
 from ackwire.config import LogSettings
 from ackwire.destinations import Kind
 from ackwire.errors import AckwireError, ConfigError
@@ -30,8 +31,14 @@ from ackwire.logs import escape
 
 EXIT_INCOMPLETE: Final = 1
 EXIT_NOTHING_CAME: Final = 3
+EXIT_DOES_NOT_EXIST: Final = 4
+DEFAULT_URL: Final = "tcp://127.0.0.1:61616"
+"""Where commands look for a broker that operators ask about."""
+CONNECT_SECONDS: Final = 60.0
+"""How long a broker is looked for; `failover:` would try for ever."""
 PASSWORD_VARIABLE: Final = "ACKWIRE_PASSWORD"  # noqa: S105 - the name of the variable
 _PATIENCE_SECONDS: Final = 3.0
+_FOR_EVER_SECONDS: Final = 365 * 86_400.0
 EXIT_CODES: Final = """\
 exit codes:
   0  all was done, and the broker has confirmed it
@@ -44,7 +51,7 @@ _HINTS: Final[tuple[tuple[type[AckwireError], str], ...]] = (
     (errors.InvalidSelectorError, "check --selector"),
     (errors.ConnectionFailedError, "is a broker running there?"),
     (errors.ResourceAllocationError, "the broker is full: consume something, or raise its limits"),
-    (errors.RequestTimedOutError, "the broker may be full or too busy; jms.requestTimeout=MS in the URL waits longer"),
+    (errors.RequestTimedOutError, "the broker may be full or too busy"),
 )
 """What to do, by the first class that fits."""
 
@@ -65,12 +72,41 @@ def exit_code(error: AckwireError, *, is_anything_done: bool) -> int:
     return 2 if isinstance(error, _USERS_TO_MEND) and not is_anything_done else EXIT_INCOMPLETE
 
 
+_URL_HELP: Final = "the broker, tcp://host:port, ssl://… or failover:(…), or a name from --config"
+
+
 def add_client_options(parser: argparse.ArgumentParser) -> None:
     """Broker, destination, and who connects."""
-    parser.add_argument(
-        "url", metavar="URL", help="the broker, tcp://host:port or failover:(…), or a name from --config"
-    )
+    parser.add_argument("url", metavar="URL", help=_URL_HELP)
     parser.add_argument("destination", metavar="DESTINATION", help="orders, queue://orders or topic://prices")
+    parser.add_argument(
+        "--connect-timeout",
+        metavar="TIME",
+        type=amounts.seconds,
+        default=CONNECT_SECONDS,
+        help=f"how long to look for a broker; default: {amounts.seconds_text(CONNECT_SECONDS)}; 0: as long as it takes",
+    )
+    _add_login_options(parser)
+
+
+def add_operator_options(parser: argparse.ArgumentParser, *, timeout_seconds: float) -> None:
+    """Broker and who connects, for commands that ask a broker about itself."""
+    parser.add_argument("--url", default=DEFAULT_URL, help=f"{_URL_HELP}; default: {DEFAULT_URL}")
+    parser.add_argument(
+        "--timeout",
+        metavar="TIME",
+        dest="connect_timeout",
+        type=amounts.seconds,
+        default=timeout_seconds,
+        help=f"for the broker and for its answer; default: {amounts.seconds_text(timeout_seconds)}",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document, for machines")
+    # A visit of one question need not hear of every temporary destination there is.
+    parser.set_defaults(watch_advisories=False)
+    _add_login_options(parser)
+
+
+def _add_login_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -97,13 +133,13 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Destination and broker, as messages to people name them."""
+    """Destination, if the command has one, and broker, as messages to people name them."""
 
     destination: str
     broker: str
 
     def __str__(self) -> str:
-        return f"{self.destination} on {self.broker}"
+        return f"{self.destination} on {self.broker}" if self.destination else self.broker
 
     def failure(self, error: Exception) -> str:
         """What happened, where, and what to do, in one line."""
@@ -144,7 +180,16 @@ def with_prefetch(uri: DestinationUri, prefetch: int) -> DestinationUri:
 
 
 def where_of(args: argparse.Namespace, uri: DestinationUri) -> Where:
-    return Where(repr(uri.destination), mask_secrets(args.url).partition("?")[0])
+    return Where(repr(uri.destination), _broker_name(args))
+
+
+def broker_of(args: argparse.Namespace) -> Where:
+    """The same for a command without a destination."""
+    return Where("", _broker_name(args))
+
+
+def _broker_name(args: argparse.Namespace) -> str:
+    return mask_secrets(args.url).partition("?")[0]
 
 
 @contextmanager
@@ -154,7 +199,7 @@ def connected(args: argparse.Namespace, where: Where, interrupts: Interrupts) ->
         logs.set_up(LogSettings(level="debug"))
         logging.getLogger("asyncio").setLevel(logging.INFO)
     factory = _factory(args)
-    # `failover:` tries for ever, and nobody should wonder what goes on.
+    # `failover:` tries for long, and nobody should wonder what goes on.
     patience = threading.Timer(_PATIENCE_SECONDS, say, (f"{where}: still connecting; Ctrl-C ends",))
     patience.daemon = True
     try:
@@ -204,13 +249,45 @@ def _factory(args: argparse.Namespace) -> ConnectionFactory:
             )
     else:
         factory = ConnectionFactory.lookup(args.url, args.config)
+    factory.url = _with_end(factory.url, args.connect_timeout)
     given = {"user_name": args.user, "client_id": args.client_id, "password": _password(args, factory.options)}
     factory.options = replace(factory.options, **{name: value for name, value in given.items() if value is not None})
+    if not getattr(args, "watch_advisories", True):
+        factory.options = replace(factory.options, watch_topic_advisories=False)
+    if (seconds := getattr(args, "answer_timeout", None)) is not None:
+        factory.options = _with_patience(factory.options, seconds)
     redelivery = factory.options.redelivery
     if redelivery.redeliveries_max == RedeliveryPolicy().redeliveries_max:
         # Who looks at a message once more wants to see it. A client that counts would make it a dead letter instead.
         factory.options = replace(factory.options, redelivery=replace(redelivery, redeliveries_max=-1))
     return factory
+
+
+def _with_patience(options: ConnectionOptions, seconds: float) -> ConnectionOptions:
+    """*options* that wait so many *seconds* for an answer, unless the URL says otherwise."""
+    wait_ms = round((seconds or _FOR_EVER_SECONDS) * 1000)
+    return replace(
+        options,
+        send_timeout_ms=options.send_timeout_ms or wait_ms,
+        request_timeout_ms=options.request_timeout_ms or wait_ms,
+    )
+
+
+def _with_end(url: BrokerUrl, seconds: float) -> BrokerUrl:
+    """*url* whose first connection is given up after so many *seconds*, unless it sets an end itself."""
+    given = url.failover
+    if given is None:
+        return replace(url, uris=tuple(_with_quick_connect(uri, seconds) for uri in url.uris))
+    is_bounded = given.timeout_ms >= 0 or given.reconnect_attempts_max >= 0 or given.startup_reconnect_attempts_max >= 0
+    if is_bounded:
+        return url
+    return replace(url, failover=replace(given, timeout_ms=round((seconds or _FOR_EVER_SECONDS) * 1000)))
+
+
+def _with_quick_connect(uri: TcpUri | VmUri, seconds: float) -> TcpUri | VmUri:
+    if isinstance(uri, VmUri) or not 0 < seconds * 1000 < uri.transport.connection_timeout_ms:
+        return uri
+    return replace(uri, transport=replace(uri.transport, connection_timeout_ms=round(seconds * 1000)))
 
 
 def _password(args: argparse.Namespace, options: ConnectionOptions) -> str | None:

@@ -5,6 +5,7 @@ Many messages are under way at a time, each with a request for the broker's answ
 """
 
 import argparse
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -49,6 +50,8 @@ _WINDOW_BYTES: Final = 32 << 20
 """The same in bytes of bodies, so that large ones do not fill the memory."""
 _SLICE_SECONDS: Final = 0.25
 """How long a wait goes on before it looks whether somebody wants out."""
+_ANSWER_SECONDS: Final = 60.0
+"""How long the broker may confirm nothing while messages are under way; other answers are waited for as long."""
 _FAREWELL_SECONDS: Final = 5.0
 """After Ctrl-C or an error: how long answers of what is under way are waited for."""
 
@@ -86,6 +89,15 @@ def add_command(commands: "Commands") -> None:
     parser.add_argument(
         "--transacted", metavar="N", type=amounts.whole, help="in transactions of N messages: each all or nothing"
     )
+    parser.add_argument(
+        "--timeout",
+        metavar="TIME",
+        dest="answer_timeout",
+        type=amounts.seconds,
+        default=_ANSWER_SECONDS,
+        help="end when the broker confirms nothing for so long, because it is full or cannot be reached any more; "
+        f"default: {amounts.seconds_text(_ANSWER_SECONDS)}; 0: as long as it takes",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -95,7 +107,9 @@ def _run(args: argparse.Namespace) -> int:
     source = source_from_args(args)
     with Interrupts() as interrupts, connected(args, where, interrupts) as connection:
         with failing_before_anything_was_done(where):
-            sender = sender_for(connection, str(uri), interrupts, args.transacted)
+            sender = sender_for(
+                connection, str(uri), interrupts, args.transacted, timeout_seconds=args.answer_timeout or math.inf
+            )
         return _send_all(args, source, sender, where, interrupts)
 
 
@@ -159,13 +173,18 @@ def failure_text(sender: "Sender", problem: BaseException | None, where: Where) 
 
 
 def sender_for(
-    connection: Connection, destination: str, interrupts: Interrupts, transaction_size: int | None = None
+    connection: Connection,
+    destination: str,
+    interrupts: Interrupts,
+    transaction_size: int | None = None,
+    *,
+    timeout_seconds: float = _ANSWER_SECONDS,
 ) -> "Sender":
     """Raises `JMSError`."""
     session = connection.session(transacted=transaction_size is not None)
     producer = session.producer(destination)
     if transaction_size is None:
-        return ConfirmingSender(producer, interrupts)
+        return ConfirmingSender(producer, interrupts, timeout_seconds, lambda: connection.is_connected)
     return TransactedSender(session, producer, interrupts, transaction_size)
 
 
@@ -245,8 +264,16 @@ class Sender:
 class ConfirmingSender(Sender):
     """Asks for an answer to each message, persistent or not, and has many under way."""
 
-    def __init__(self, producer: Producer, interrupts: Interrupts) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        interrupts: Interrupts,
+        timeout_seconds: float,
+        is_connected: Callable[[], bool],
+    ) -> None:
         super().__init__(producer, interrupts)
+        self._timeout_seconds = timeout_seconds
+        self._is_connected = is_connected
         self._under_way: deque[Future[Message]] = deque()
         self._sizes: deque[int] = deque()
         self._under_way_bytes = 0
@@ -284,17 +311,28 @@ class ConfirmingSender(Sender):
     def _settle_oldest(self) -> None:
         future = self._under_way[0]
         message: Message | None = None
+        deadline = time.monotonic() + self._timeout_seconds
         while message is None:
             try:
-                message = future.result(_SLICE_SECONDS)
+                message = future.result(min(_SLICE_SECONDS, self._timeout_seconds))
             except JMSError as error:  # first, because a RequestTimedOutError is a TimeoutError too
                 self._forget_oldest()
                 self._count_refused(error)
                 raise
             except TimeoutError:
                 self._interrupts.check()
+                if time.monotonic() >= deadline:
+                    raise self._too_late() from None
         self._forget_oldest()
         self._confirm(message)
+
+    def _too_late(self) -> JMSError:
+        waited = amounts.seconds_text(self._timeout_seconds)
+        if self._is_connected():
+            return RequestTimedOutError(f"the broker has confirmed nothing for {waited}; --timeout waits longer")
+        return ConnectionFailedError(
+            f"the connection was lost, and no broker could be reached again for {waited}; --timeout tries longer"
+        )
 
     def _forget_oldest(self) -> None:
         self._under_way.popleft()

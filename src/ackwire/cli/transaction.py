@@ -1,15 +1,39 @@
 """`ackwire transaction`: decide prepared XA transactions whose transaction manager is gone (SEMANTICS G3)."""
 
 import argparse
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any, Final
 
-from ackwire.cli.visit import DEFAULT_URL, Visit, visit
+from ackwire.cli.connecting import (
+    EXIT_DOES_NOT_EXIST,
+    add_operator_options,
+    broker_of,
+    connected,
+    failing_before_anything_was_done,
+    say,
+)
+from ackwire.cli.interrupts import Interrupts
+from ackwire.client import Connection, Xid
 from ackwire.errors import ConfigError
-from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.commands import TransactionType, XATransactionId
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
+
+_TIMEOUT_SECONDS: Final = 10.0
+_DONE: Final = {"commit": "committed", "rollback": "rolled back"}
+
+_EPILOG: Final = """\
+examples:
+  ackwire transaction list
+  ackwire transaction commit 7:676c6f62616c:6272616e6368 --yes
+  ackwire transaction list --json --url production --config ackwire.toml
+
+exit codes:
+  0  done
+  1  the broker has refused, or something unforeseen happened
+  2  nothing was done, for a reason that you can put right
+  4  no prepared transaction has this XID
+"""
 
 
 def add_command(commands_parser: "Commands") -> None:
@@ -17,49 +41,66 @@ def add_command(commands_parser: "Commands") -> None:
     parser = commands_parser.add_parser(
         "transaction",
         help="list prepared XA transactions of a running broker, commit or roll one back",
-        description="Prepared XA transactions wait for their transaction manager. Where that is gone for good, an "
+        description="Prepared XA transactions wait for their transaction manager. Where that is gone for good, an\n"
         "operator decides: what was promised to others depends on it, so ask them first.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument(
         "action", metavar="ACTION", choices=("list", "commit", "rollback"), help="list, commit, rollback"
     )
     parser.add_argument("xid", metavar="XID", nargs="?", default="", help="as `list` prints it: format:global:branch")
     parser.add_argument("--yes", action="store_true", help="needed to commit or roll back: it cannot be undone")
-    parser.add_argument("--url", default=DEFAULT_URL, help=f"the broker; default: {DEFAULT_URL}")
+    add_operator_options(parser, timeout_seconds=_TIMEOUT_SECONDS)
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
-    if args.action == "list":
-        for xid in visit(args.url, _prepared):
-            print(_text(xid))
-        return 0
-    if not args.xid or not args.yes:
+    if args.action != "list" and not (args.xid and args.yes):
         raise ConfigError(f"transaction {args.action} needs an XID, as `ackwire transaction list` prints it, and --yes")
-    kind = TransactionType.COMMIT_TWO_PHASE if args.action == "commit" else TransactionType.ROLLBACK
-    visit(args.url, lambda broker: _decide(broker, args.xid, kind))
-    print(f"{args.xid}: {'committed' if args.action == 'commit' else 'rolled back'}")
+    where = broker_of(args)
+    with (
+        Interrupts() as interrupts,
+        connected(args, where, interrupts) as connection,
+        failing_before_anything_was_done(where),
+    ):
+        return _listed(connection, args) if args.action == "list" else _decided(connection, args)
+
+
+def _listed(connection: Connection, args: argparse.Namespace) -> int:
+    prepared = connection.xa_session().xa.recover()
+    if args.json:
+        print(json.dumps([_parts(xid) for xid in prepared], indent=2))
+    else:
+        for xid in prepared:
+            print(_text(xid))
     return 0
 
 
-def _prepared(broker: Visit) -> list[XATransactionId]:
-    response = broker.request(_info(broker, None, TransactionType.RECOVER))
-    assert isinstance(response, commands.DataArrayResponse)
-    return [xid for xid in response.data or () if isinstance(xid, XATransactionId)]
-
-
-def _decide(broker: Visit, text: str, kind: TransactionType) -> None:
-    xid = next((xid for xid in _prepared(broker) if _text(xid) == text), None)
+def _decided(connection: Connection, args: argparse.Namespace) -> int:
+    resource = connection.xa_session().xa
+    xid = next((xid for xid in resource.recover() if _text(xid) == args.xid), None)
     if xid is None:
-        raise ConfigError(f"no prepared transaction {text}; `ackwire transaction list` prints those there are")
-    broker.request(_info(broker, xid, kind))
+        say(f"no prepared transaction {args.xid}; `ackwire transaction list` prints those there are")
+        return EXIT_DOES_NOT_EXIST
+    if args.action == "commit":
+        resource.commit(xid)
+    else:
+        resource.rollback(xid)
+    done = _DONE[args.action]
+    print(json.dumps({**_parts(xid), "outcome": done}) if args.json else f"{args.xid}: {done}")
+    return 0
 
 
-def _info(broker: Visit, xid: XATransactionId | None, kind: TransactionType) -> commands.TransactionInfo:
-    connection_id = commands.ConnectionId(broker.connection_id)
-    return commands.TransactionInfo(connection_id=connection_id, transaction_id=xid, type=int(kind))
+def _text(xid: Xid) -> str:
+    return ":".join((str(xid.format_id), xid.global_transaction_id.hex(), xid.branch_qualifier.hex()))
 
 
-def _text(xid: XATransactionId) -> str:
-    parts = ((part or b"").hex() for part in (xid.global_transaction_id, xid.branch_qualifier))
-    return ":".join((str(xid.format_id), *parts))
+def _parts(xid: Xid) -> dict[str, Any]:
+    return {
+        "xid": _text(xid),
+        "format_id": xid.format_id,
+        "global_transaction_id": xid.global_transaction_id.hex(),
+        "branch_qualifier": xid.branch_qualifier.hex(),
+    }

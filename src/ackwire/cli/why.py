@@ -1,17 +1,48 @@
 """`ackwire why`: ask a running broker why something does not move."""
 
 import argparse
-from typing import TYPE_CHECKING
+import json
+import time
+from typing import TYPE_CHECKING, Final
 
-from ackwire.cli.visit import DEFAULT_URL, Visit, visit
-from ackwire.errors import ConfigError
-from ackwire.question import ANSWER, NAME, QUESTIONS, SUBJECT, SUBJECTS
-from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import destination_to_wire
-from ackwire.wire.openwire.primitives import decode_map, encode_map
+from ackwire.cli import amounts
+from ackwire.cli.connecting import (
+    EXIT_DOES_NOT_EXIST,
+    EXIT_NOTHING_CAME,
+    add_operator_options,
+    broker_of,
+    connected,
+    failing_before_anything_was_done,
+    say,
+)
+from ackwire.cli.interrupts import Interrupts
+from ackwire.client import Connection, DeliveryMode, Message
+from ackwire.destinations import Kind, parse_written_destination
+from ackwire.errors import ConfigError, InvalidDestination
+from ackwire.logs import escape
+from ackwire.question import ANSWER, FOUND, NAME, QUESTIONS, SUBJECT, SUBJECTS
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
+
+_TIMEOUT_SECONDS: Final = 10.0
+_SLICE_SECONDS: Final = 0.25
+"""How long a wait goes on before it looks whether somebody wants out."""
+_WITHOUT_NAME: Final = ("transaction", "file")
+
+_EPILOG: Final = """\
+examples:
+  ackwire why queue orders
+  ackwire why message ID:host-40001-1700000000000-1:1:1:1:17 --json
+  ackwire why transaction --url 'failover:(ssl://a:61617,ssl://b:61617)' --user ops --password-file secret
+
+exit codes:
+  0  the broker has answered
+  1  something unforeseen happened
+  2  the question could not be asked, for a reason that you can put right
+  3  the broker has not answered in time: ActiveMQ knows no such questions
+  4  what was asked about does not exist there; the answer says so
+"""
 
 
 def add_command(commands_parser: "Commands") -> None:
@@ -20,40 +51,68 @@ def add_command(commands_parser: "Commands") -> None:
         "why",
         help="ask a running broker why something does not move",
         description="Asks a running broker, and prints its answer: one sentence for each thing it knows.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("subject", metavar="SUBJECT", choices=SUBJECTS, help=", ".join(SUBJECTS))
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="a destination, an id, or a file's number")
-    parser.add_argument("--url", default=DEFAULT_URL, help=f"the broker; default: {DEFAULT_URL}")
+    add_operator_options(parser, timeout_seconds=_TIMEOUT_SECONDS)
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
-    if not args.name and args.subject not in ("transaction", "file"):
-        raise ConfigError(f"why {args.subject} needs a name, such as: ackwire why {args.subject} NAME")
-    print(visit(args.url, lambda broker: _ask(broker, args.subject, args.name)))
-    return 0
+    _check_name(args.subject, args.name)
+    where = broker_of(args)
+    with (
+        Interrupts() as interrupts,
+        connected(args, where, interrupts) as connection,
+        failing_before_anything_was_done(where),
+    ):
+        answer = _asked(connection, args, interrupts)
+    if answer is None:
+        waited = amounts.seconds_text(args.connect_timeout)
+        say(f"{where}: no answer within {waited}; is it an Ackwire broker?")
+        return EXIT_NOTHING_CAME
+    return _show(args, answer)
 
 
-def _ask(broker: Visit, subject: str, name: str) -> str:
-    reply_to = commands.ActiveMQTempQueue(f"{broker.connection_id}:1")
-    consumer_id = commands.ConsumerId(broker.connection_id, -1, 1)
-    connection_id = commands.ConnectionId(broker.connection_id)
-    broker.request(commands.DestinationInfo(connection_id=connection_id, destination=reply_to))
-    broker.request(commands.ConsumerInfo(consumer_id=consumer_id, destination=reply_to, prefetch_size=1))
-    broker.request(_question(broker.connection_id, reply_to, subject, name))
-    answer = broker.wait_for(commands.MessageDispatch).message
-    properties = decode_map(answer.marshalled_properties or b"\0\0\0\0") if answer is not None else {}
-    return str(properties.get(ANSWER, ""))
+def _check_name(subject: str, name: str) -> None:
+    if not name and subject not in _WITHOUT_NAME:
+        raise ConfigError(f"why {subject} needs a name, such as: ackwire why {subject} NAME")
+    if subject in ("queue", "topic"):
+        try:
+            parse_written_destination(name, default=Kind(subject))
+        except InvalidDestination as error:
+            raise ConfigError(str(error)) from None
 
 
-def _question(
-    connection_id: str, reply_to: commands.ActiveMQTempQueue, subject: str, name: str
-) -> commands.ActiveMQMessage:
-    producer_id = commands.ProducerId(connection_id, 1, -1)
-    return commands.ActiveMQMessage(
-        producer_id=producer_id,
-        message_id=commands.MessageId(producer_id=producer_id, producer_sequence_id=1),
-        destination=destination_to_wire(QUESTIONS),
+def _asked(connection: Connection, args: argparse.Namespace, interrupts: Interrupts) -> Message | None:
+    session = connection.session()
+    reply_to = session.temporary_queue()
+    consumer = session.consumer(reply_to)
+    session.producer(QUESTIONS).send(
+        None,
+        delivery_mode=DeliveryMode.NON_PERSISTENT,
         reply_to=reply_to,
-        marshalled_properties=encode_map({SUBJECT: subject, NAME: name}),
+        properties={SUBJECT: args.subject, NAME: args.name},
     )
+    deadline = time.monotonic() + args.connect_timeout
+    while (left := deadline - time.monotonic()) > 0:
+        message = consumer.receive(min(_SLICE_SECONDS, left))
+        if message is not None:
+            return message
+        interrupts.check()
+    return None
+
+
+def _show(args: argparse.Namespace, answer: Message) -> int:
+    properties = answer.properties
+    lines = str(properties.get(ANSWER, "")).split("\n")
+    found = properties.get(FOUND) is not False
+    if args.json:
+        print(json.dumps({"subject": args.subject, "name": args.name, "found": found, "answer": lines}, indent=2))
+    else:
+        for line in lines:
+            print(escape(line))
+    return 0 if found else EXIT_DOES_NOT_EXIST

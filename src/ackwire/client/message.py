@@ -23,7 +23,7 @@ from ackwire.client.errors import (
     InvalidDestinationError,
     MessageFormatError,
 )
-from ackwire.destinations import Destination, parse_destination
+from ackwire.destinations import Destination, parse_written_destination
 from ackwire.errors import InvalidDestination, LocalProtocolError, RemoteProtocolError
 from ackwire.values import Value
 from ackwire.wire.openwire import commands
@@ -560,7 +560,7 @@ def _checked_text(name: str, text: str | None) -> str | None:
 
 def _parsed(value: Destination | str | None) -> Destination | None:
     try:
-        return parse_destination(value) if isinstance(value, str) else value
+        return parse_written_destination(value) if isinstance(value, str) else value
     except InvalidDestination as error:
         raise InvalidDestinationError(str(error)) from None
 

@@ -45,7 +45,7 @@ from ackwire.client.options import (
     VmOptions,
     WireFormatOptions,
 )
-from ackwire.destinations import Destination, Kind, parse_destination
+from ackwire.destinations import Destination, Kind, parse_written_destination
 from ackwire.errors import ConfigError, InvalidDestination
 from ackwire.listener_uri import PORT_DEFAULT, PORT_DEFAULT_TLS, Refused, checked_host, did_you_mean
 from ackwire.listener_uri import SCHEMES as TCP_SCHEMES
@@ -199,7 +199,7 @@ def parse_destination_uri(text: str, *, default: Kind = Kind.QUEUE) -> Destinati
     try:
         given = _read(query, _KNOWN_DESTINATION)
         return DestinationUri(
-            parse_destination(name, default=default),
+            parse_written_destination(name, default=default),
             ConsumerOptions(**given.get(ConsumerOptions, {})),
             ProducerOptions(**given.get(ProducerOptions, {})),
         )

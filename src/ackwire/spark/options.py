@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ackwire.destinations import Destination, Kind, parse_destination
+from ackwire.destinations import Destination, Kind, parse_written_destination
 from ackwire.errors import InvalidDestination
 from ackwire.spark.errors import BadOption
 
@@ -141,7 +141,7 @@ def _http_url(name: str, url: str) -> str:
 
 def _destination(name: str, value: str) -> Destination:
     try:
-        found = parse_destination(_text(name, value))
+        found = parse_written_destination(_text(name, value))
     except InvalidDestination as error:
         raise BadOption(f"option {name}: {error}") from None
     if found.kind.is_temporary:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, final
 
 import pyarrow as pa
 
-from ackwire.destinations import Destination, parse_destination
+from ackwire.destinations import Destination, parse_written_destination
 from ackwire.errors import AckwireError, InvalidDestination, LocalProtocolError
 from ackwire.message import Message
 from ackwire.property_names import HEADERS, can_stand_in_selectors
@@ -528,7 +528,7 @@ def _check_lengths(headers: _Headers) -> None:
 
 def _destination(column: str, text: str) -> Destination:
     try:
-        return parse_destination(text)
+        return parse_written_destination(text)
     except InvalidDestination as error:
         raise _Problem(column, str(error)) from None
 

@@ -13,7 +13,7 @@ from typing import Any
 from ackwire.client import AckMode, JMSError, Message, TextMessage
 from ackwire.client.messages import message_from_command
 from ackwire.client.options import ConnectionOptions
-from ackwire.client.uri import parse_broker_url, parse_destination_uri
+from ackwire.client.uri import BrokerUrl, parse_broker_url, parse_destination_uri
 from ackwire.destinations import Destination
 
 
@@ -25,11 +25,15 @@ class Broker:
     events: list[str] = field(default_factory=list)
     sent: list[tuple[Message, dict[str, Any]]] = field(default_factory=list)
     options: list[ConnectionOptions] = field(default_factory=list)
+    urls: list[BrokerUrl] = field(default_factory=list)
     logins: list[tuple[str | None, str | None, str | None]] = field(default_factory=list)
     prefetches: list[int | None] = field(default_factory=list)
     acked: list[str] = field(default_factory=list)
     refuse: Callable[[str, Any], JMSError | None] = lambda *_: None
     """Asked before each verb: what it returns is raised."""
+    is_silent = False
+    """It confirms nothing."""
+    is_connected = True
     on_receive: Callable[[], None] = lambda: None
     replies: list[Message] = field(default_factory=list)
     is_empty_once_after: int | None = None
@@ -65,8 +69,8 @@ class Factory:
     broker: Broker
 
     def __init__(self, url: str) -> None:
-        self.url = url
-        self.options = parse_broker_url(url).connection
+        self.url = parse_broker_url(url)
+        self.options = self.url.connection
 
     @classmethod
     def lookup(cls, name: str, path: str | None = None) -> "Factory":
@@ -75,6 +79,7 @@ class Factory:
 
     def create_connection(self) -> "Connection":
         self.broker.options.append(self.options)
+        self.broker.urls.append(self.url)
         return Connection(self.broker, self.options)
 
 
@@ -98,6 +103,10 @@ class Connection(Closing):
         self.on_error: Callable[[JMSError], None] | None = None
         self.on_interrupted: Callable[[], None] | None = None
         self.on_resumed: Callable[[], None] | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        return self.broker.is_connected
 
     def start(self) -> None:
         self.broker.check("start")
@@ -181,6 +190,8 @@ class Producer:
         error = broker.refuse("submit", body)
         if error is not None:
             future.set_exception(error)
+            return future
+        if broker.is_silent:
             return future
         broker.sent.append((body, options))
         body.message_id = f"ID:sent-1:1:1:1:{len(broker.sent)}"

@@ -136,6 +136,56 @@ def test_send_without_an_answer_says_that_nobody_knows(broker: Broker, run: Run,
     assert "0 of 1 message confirmed, 1 without an answer: they may be there or not" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("is_connected", "reason"),
+    [
+        (True, "the broker has confirmed nothing for 0.01 s; --timeout waits longer"),
+        (False, "the connection was lost, and no broker could be reached again for 0.01 s; --timeout tries longer"),
+    ],
+)
+def test_send_ends_when_nothing_is_confirmed_for_too_long(
+    broker: Broker, run: Run, monkeypatch: pytest.MonkeyPatch, is_connected: bool, reason: str
+) -> None:
+    monkeypatch.setattr("ackwire.cli.send._FAREWELL_SECONDS", 0.0)
+    broker.is_silent, broker.is_connected = True, is_connected
+    outcome = run("send", URL, "orders", "a", "b", "--timeout", "10ms")
+    assert outcome.code == 1
+    assert reason in outcome.err
+    assert "0 of 2 messages confirmed, 2 without an answer" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "timeout_ms"),
+    [
+        ("failover:(tcp://a,tcp://b)", (), 60_000),
+        ("failover:(tcp://a,tcp://b)", ("--connect-timeout", "5s"), 5000),
+        ("failover:(tcp://a,tcp://b)?timeout=7000", (), 7000),
+        ("failover:(tcp://a,tcp://b)?maxReconnectAttempts=3", (), -1),
+    ],
+)
+def test_failover_looks_for_a_first_broker_for_a_limited_time(
+    broker: Broker, run: Run, url: str, options: tuple[str, ...], timeout_ms: int
+) -> None:
+    run("browse", url, "orders", *options)
+    assert broker.urls[0].failover is not None
+    assert broker.urls[0].failover.timeout_ms == timeout_ms
+
+
+def test_send_waits_as_long_for_a_commit_as_for_a_confirmation(broker: Broker, run: Run) -> None:
+    for url in (URL, f"{URL}?jms.requestTimeout=5"):
+        run("send", url, "orders", "a", "--transacted", "2", "--timeout", "3s")
+    assert [(it.send_timeout_ms, it.request_timeout_ms) for it in broker.options] == [(3000, 3000), (3000, 5)]
+
+
+@pytest.mark.parametrize(("text", "hint"), [("kueue://q", 'did you mean "queue"?'), ("topic:p", '"topic://p"?')])
+@pytest.mark.parametrize("command", ["send", "receive", "browse", "request", "subscribe"])
+def test_a_mistyped_destination_is_an_error(broker: Broker, run: Run, command: str, text: str, hint: str) -> None:
+    body = ["x"] if command in ("send", "request") else []
+    outcome = run(command, URL, text, *body)
+    assert (outcome.code, hint in outcome.err) == (2, True), outcome.err
+    assert not broker.logins
+
+
 def test_send_commits_after_so_many_and_at_the_end(broker: Broker, run: Run) -> None:
     outcome = run("send", URL, "orders", "m", "--count", "5", "--transacted", "2")
     assert outcome.code == 0
