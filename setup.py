@@ -32,6 +32,7 @@ HOT_MODULES = [
     "broker/limits",
     "broker/paging",
     "broker/pending",
+    "broker/placing",
     "broker/queue",
     "broker/registry",
     "broker/repetitions",

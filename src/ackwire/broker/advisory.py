@@ -1,7 +1,9 @@
 """Advisories: topics on which the broker tells about itself (openwire.md §9).
 
-They are written only when somebody listens. Those who come late are shown the state that they would know had they
-listened all along: the Java client depends on that for temporary destinations.
+They are written only when somebody listens, and only once the broker has started: what comes back at a start is no
+event. While a message is being put in its places they wait until it is there (`placing.py`). Those who come late are
+shown the state that they would know had they listened all along: the Java client depends on that for temporary
+destinations.
 """
 
 import logging
@@ -11,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
+from ackwire.broker.placing import Placing
 from ackwire.broker.session import Connection, Producer
 from ackwire.broker.subscription import Subscription
 from ackwire.destinations import Destination, Kind, derived_destination, matches_pattern
@@ -66,16 +69,35 @@ def facts(subscription: Subscription) -> ConsumerFacts:
 class Advisories:
     """Writes advisories and replays state to late joiners."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", placing: Placing) -> None:
         self._broker = broker
+        self._placing = placing
+        self._is_silent = True
+
+    def begin(self) -> None:
+        """The broker has all that an earlier run left: what happens from now on is told."""
+        self._is_silent = False
 
     def _tell(self, topic: Destination, make: Callable[[], Advisory]) -> None:
         """Publish what *make* makes if anyone listens. An advisory never decides the fate of what it is about."""
-        if topic.is_wildcard:
+        if self._is_silent or topic.is_wildcard:
             return  # about a pattern: there is no topic of such a name
+        self._try(topic, lambda: self._publish_if_heard(topic, make))
+
+    def _publish_if_heard(self, topic: Destination, make: Callable[[], Advisory]) -> None:
+        if self._broker.has_listeners(topic):
+            self._publish(topic, partial(self._broker.publish_advisory, make()))
+
+    def _publish(self, topic: Destination, publish: Callable[[], None]) -> None:
+        """Publish on *topic*, or do so as soon as the message that is being put in its places is there."""
+        if self._placing.is_under_way:
+            self._placing.defer(partial(self._try, topic, publish))
+        else:
+            publish()
+
+    def _try(self, topic: Destination, publish: Callable[[], None]) -> None:
         try:
-            if self._broker.has_listeners(topic):
-                self._broker.publish_advisory(make())
+            publish()
         except AckwireError as error:
             _log.warning("nothing is told on %r: %s", topic, error)
 
@@ -198,12 +220,15 @@ class Advisories:
 
     def no_consumers(self, where: Destination, message: Message) -> None:
         """A non-persistent message for nobody goes to those who want to know of such."""
+        if self._is_silent or message.persistent or is_advisory(where):
+            return
         topic = _about("NoConsumer", where)
-        try:
-            if not message.persistent and not is_advisory(where) and self._broker.has_listeners(topic):
-                self._broker.intake.put(None, self._broker.editor.readdressed(message, topic))
-        except AckwireError as error:
-            _log.warning("nothing is told on %r: %s", topic, error)
+        self._try(topic, lambda: self._copy_if_heard(topic, message))
+
+    def _copy_if_heard(self, topic: Destination, message: Message) -> None:
+        if self._broker.has_listeners(topic):
+            copy = self._broker.editor.readdressed(message, topic)
+            self._publish(topic, partial(self._broker.intake.put, None, copy))
 
     def slow_consumer(self, where: Destination, subscription: Subscription) -> None:
         if not is_advisory(where):

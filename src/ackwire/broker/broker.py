@@ -22,6 +22,7 @@ from ackwire.broker.handover import Desk
 from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.paging import Pager
+from ackwire.broker.placing import Placing
 from ackwire.broker.questions import Questions
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
@@ -74,8 +75,9 @@ class Broker:
         self._store = store
         self._connections: dict[str, Connection] = {}
         self._client_ids: dict[str, Connection] = {}
-        self.advisories = Advisories(self)
-        self.flow = FlowControl(clock, settings.limits, store, temp, self._has_undecided_acks)
+        self.placing = Placing()
+        self.advisories = Advisories(self, self.placing)
+        self.flow = FlowControl(clock, settings.limits, store, temp, self._has_undecided_acks, self.placing)
         self.pager = Pager(store, editor, self.flow, temp)
         self.desk = Desk(store)
         self.registry = Registry(self, store, policies or Policies())
@@ -235,8 +237,7 @@ class Broker:
         """Publish something about the broker itself."""
         message = self.editor.advisory(advisory)
         topic = self.registry.advisory_topic(advisory.topic)
-        self.intake.stamp(message)
-        topic.accept(message, None)
+        self.intake.publish(topic, message)
 
     def when_durable(self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None]) -> None:
         """Call *callback* once all that has happened so far is durable: then it may be answered."""
@@ -321,6 +322,9 @@ class Broker:
         """Bring back what the store has kept, and begin the work that time triggers."""
         untold = None if self.audit is None else self.audit.started(self._store.last_sequence())
         restore(self, self._store, untold)
+        self.advisories.begin()
+        self.scheduler.start()
+        self.cursors.start()
         self.staging.start()
         if self.audit is not None:
             self._census.begin(self.audit)

@@ -352,7 +352,11 @@ class Cursors:
         cursor.held.unsafe.update(sequences_of(note.unsafe))
         cursor.promised = cursor.assigned
         self._add(cursor)
-        self._forget_on(cursor)
+
+    def start(self) -> None:
+        """Everything is there: what an earlier run was about to forget goes now."""
+        for cursor in list(self._cursors.values()):
+            self._forget_on(cursor)
 
     def _restored_queue(self, place: Place) -> Queue:
         if isinstance(place, DurableKey):

@@ -39,6 +39,7 @@ class Intake:
         self._stores_first = broker.settings.store.store_first
         self._next_sequence = 1
         self._clock = broker.clock
+        self._placing = broker.placing
         self._stamper = broker.editor.stamper
         self._lasting: DestinationPolicy | None = None
         """The last policy that left a message its expiration: that of most messages."""
@@ -288,16 +289,11 @@ class Intake:
             self.enqueue(target, message)
             return
         self.tell_sent(message)
-        has_expired = 0 < message.expiration <= self._clock.now_ms()
-        if has_expired:
-            self._broker.advisories.expired(where, message)
-        if target.policy.advise_no_consumers and not target.has_subscribers:
-            self._broker.advisories.no_consumers(where, message)
         if where.kind is not Kind.TOPIC or not where.name.startswith(VIRTUAL_TOPIC_PREFIX):
-            target.accept(message, connection, has_expired=has_expired)
+            self._publish(target, message, connection)
             return
         with self._store.atomically():
-            target.accept(message, connection, has_expired=has_expired)
+            self._publish(target, message, connection)
             for queue_name in self._broker.registry.router.virtual_queues(where):
                 copy = self.copy_for(message, queue_name, original=where)
                 self._put(connection, copy, queue_name)
@@ -309,15 +305,39 @@ class Intake:
         self.stamp(message)
         if self._audit is not None:
             self._audit.sent(message)
-        topic.accept(message, None, has_expired=0 < message.expiration <= self._clock.now_ms())
+        self._publish(topic, message, None)
+
+    def publish(self, topic: Topic, message: Message) -> None:
+        """Publish *message*, which the broker made."""
+        self.stamp(message)
+        self._publish(topic, message, None)
+
+    def _publish(self, topic: Topic, message: Message, sender: Connection | None) -> None:
+        """Put *message*, which has its sequence, into all places that listen to *topic*."""
+        has_expired = 0 < message.expiration <= self._clock.now_ms()
+        self._placing.begin()
+        try:
+            if has_expired:
+                self._broker.advisories.expired(topic.destination, message)
+            if topic.policy.advise_no_consumers and not topic.has_subscribers:
+                self._broker.advisories.no_consumers(topic.destination, message)
+            topic.accept(message, sender, has_expired=has_expired)
+        finally:
+            self._placing.end()
 
     def enqueue(self, queue: Queue, message: Message) -> None:
         """Record *message* and put it on *queue*."""
         if message.persistent and queue.is_stored:
             self._store.append(message, (queue.place,))
-        if queue.advises_arrivals:
+        if not queue.advises_arrivals:
+            queue.accept(message)
+            return
+        self._placing.begin()
+        try:
             self._advise_arrival(queue, message)
-        queue.accept(message)
+            queue.accept(message)
+        finally:
+            self._placing.end()
 
     def _advise_arrival(self, queue: Queue, message: Message) -> None:
         if queue.policy.advise_no_consumers and queue.consumer_count == 0:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 
+from ackwire.broker.placing import Placing
 from ackwire.broker.session import Connection
 from ackwire.clock import Clock, Timer
 from ackwire.config import LimitSettings
@@ -70,6 +71,7 @@ class FlowControl:
         store: Store,
         temp: Spill | None = None,
         has_undecided_acks: Callable[[Connection], bool] = lambda _: False,
+        placing: Placing | None = None,
     ) -> None:
         self._clock = clock
         self._has_undecided_acks = has_undecided_acks
@@ -83,6 +85,8 @@ class FlowControl:
         self._held_sessions: dict[Connection, Counter[bytes]] = {}
         """For each connection how many sends each of its sessions has waiting."""
         self._is_releasing = False
+        self._placing = placing or Placing()
+        self._is_deferred = False
         self.used_bytes = 0
         """Bytes of messages in memory: what is paged out takes none."""
         self.uncommitted_bytes = 0
@@ -229,6 +233,11 @@ class FlowControl:
         """There may be space: let held sends go on, each connection's in their order."""
         if self._is_releasing or not self._held:
             return
+        if self._placing.is_under_way:  # a send that goes on now would overtake the message that makes space
+            if not self._is_deferred:
+                self._is_deferred = True
+                self._placing.defer(self._release_deferred)
+            return
         self._is_releasing = True
         try:
             progress = True
@@ -237,6 +246,10 @@ class FlowControl:
                 progress = any(released)
         finally:
             self._is_releasing = False
+
+    def _release_deferred(self) -> None:
+        self._is_deferred = False
+        self.release()
 
     def _release_first(self, connection: Connection) -> bool:
         """Let the first send go on that can, of a session that has no earlier one."""

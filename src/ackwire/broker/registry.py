@@ -1,5 +1,6 @@
 """The destinations that exist, who made the temporary ones, and the durable subscriptions (SEMANTICS A3, A8)."""
 
+import logging
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.advisory import is_advisory
@@ -8,16 +9,25 @@ from ackwire.broker.router import Router
 from ackwire.broker.session import Connection
 from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.destinations import Destination, Kind
-from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised, ResourceLimit
+from ackwire.errors import (
+    BrokerError,
+    DestinationGone,
+    InvalidDestination,
+    InvalidSelector,
+    NotAuthorised,
+    ResourceLimit,
+)
 from ackwire.policy import DestinationPolicy, Policies
 from ackwire.question import QUESTIONS
-from ackwire.selector import compile_selector
+from ackwire.selector import Selector, compile_selector
 from ackwire.store.contract import DurableKey, DurableRecord, Place, Store
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
 
 _NAMED_MAX: Final = 3
+
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -47,13 +57,16 @@ class Registry:
 
     def needed_queue(self, where: Destination) -> Queue:
         """A queue for dead letters or of an earlier run, made beyond the limit too: messages have no other place."""
-        existing = self.router.get(where) or self._make(where, None, is_limited=False)
+        existing = self._needed(where)
         assert isinstance(existing, Queue)
         return existing
 
+    def _needed(self, where: Destination) -> Queue | Topic:
+        return self.router.get(where) or self._make(where, None, is_limited=False)
+
     def advisory_topic(self, where: Destination) -> Topic:
         """A topic of the broker's own, made even beyond the limit: what happens is told all the same."""
-        existing = self.router.get(where) or self._make(where, None, is_limited=False)
+        existing = self._needed(where)
         assert isinstance(existing, Topic)
         return existing
 
@@ -174,6 +187,12 @@ class Registry:
 
     # ---- durable subscriptions ---------------------------------------------------------------------------------
 
+    def restore_durable(self, record: DurableRecord) -> None:
+        """A durable subscription of an earlier run, whatever the limits are today."""
+        if not record.destination.is_wildcard:
+            self._needed(record.destination)
+        self._add_durable(record, _selector_of(record))
+
     def durable(self, record: DurableRecord) -> DurableSubscription:
         """The durable subscription on these terms; other terms than before make it a new one (A3)."""
         existing = self.durables.get(record.key)
@@ -187,10 +206,14 @@ class Registry:
             self.end_durable(existing)
         elif len(self.durables) >= limit:
             raise ResourceLimit(f"{record.key!r} cannot be created: {limit} durable subscriptions exist, the limit")
+        durable = self._add_durable(record, selector)
+        self._store.add_durable(record)
+        return durable
+
+    def _add_durable(self, record: DurableRecord, selector: Selector | None) -> DurableSubscription:
         durable = DurableSubscription(record, selector, self._queue(record.key, record.destination))
         self._attach_durable(durable)
         self.durables[record.key] = durable
-        self._store.add_durable(record)
         return durable
 
     def _attach_durable(self, durable: DurableSubscription) -> None:
@@ -211,3 +234,13 @@ class Registry:
         durable.queue.close()
         del self.durables[durable.key]
         self._store.remove_place(durable.key)
+
+
+def _selector_of(record: DurableRecord) -> Selector | None:
+    """The selector of a subscription of an earlier run. If it is not accepted any more, because the settings are others
+    now, everything is kept for it: too much can be consumed, too little is lost."""
+    try:
+        return compile_selector(record.selector) if record.selector else None
+    except InvalidSelector as error:
+        _log.error("%r keeps every message: its selector is not accepted any more: %s", record.key, error)
+        return None

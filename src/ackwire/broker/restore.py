@@ -4,27 +4,36 @@ Messages return to their queues in their order, but their bytes stay in the stor
 start takes no longer for their number. Durable subscriptions return to their topics with what waits for them, prepared
 transactions to the list that `recover` shows. What a prepared transaction had acknowledged stays out of everybody's
 reach until it is decided.
+
+Restoring is silent: nothing is published, dispatched, written or timed before everything is there, the broker's
+sequence included. `Broker.start` begins all that afterwards. What cannot be brought back is named, and the broker does
+not start without it. `store check` restores in the same way, on a store that swallows every change (`rehearsal.py`).
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
 from ackwire.broker.queue import Queue
 from ackwire.broker.transactions import AckedMessages, Transaction, TransactionState
 from ackwire.destinations import Destination
+from ackwire.errors import ConfigError, StoreFailed
 from ackwire.message import Message
 from ackwire.runs import sequences_of
 from ackwire.store.contract import (
     BatchNote,
     CursorNote,
     DurableKey,
+    DurableRecord,
+    Kept,
     Note,
     Place,
     PreparedTransaction,
+    ScheduledJob,
     StagedNote,
     Store,
     WaitingMessage,
@@ -35,39 +44,113 @@ if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
 
 
+_log = logging.getLogger(__name__)
+
+OnFailed = Callable[[Kept, Exception], None]
+"""Told what cannot be brought back, and why."""
+
+
 def restore(broker: "Broker", store: Store, untold: str | None = None) -> None:
     """Bring back everything that *store* has kept. Called once, before any client connects.
 
-    *untold* is why the audit has to hear of each message, if it has.
+    *untold* is why the audit has to hear of each message, if it has. Raises `ConfigError` for what cannot be brought
+    back.
     """
-    for record in store.durables():
-        broker.registry.durable(record)
-    prepared = list(store.prepared())
-    undecided: dict[Place, set[int]] = {}
-    for place, message in (ack for transaction in prepared for ack in transaction.acks):
-        undecided.setdefault(place, set()).add(message.sequence)
-    notes = list(store.notes())
-    reserved = _reserved(notes)
-    kept: dict[Place, dict[int, WaitingMessage]] = {}
-    for place in list(store.places()):
+    Restoring(broker, store, untold, _refuse).run()
+
+
+def _refuse(kept: Kept, error: Exception) -> None:
+    _log.error("%s cannot be brought back", describe(kept), exc_info=error)
+    raise ConfigError(
+        f"the broker cannot start: {describe(kept)} cannot be brought back ({type(error).__name__}: {error}). Nothing "
+        "was changed; `ackwire store check` lists all that is in the way, `ackwire store repair` puts it aside"
+    ) from error
+
+
+def describe(kept: Kept) -> str:
+    """What it is, for people."""
+    match kept:
+        case DurableRecord():
+            return repr(kept.key)
+        case PreparedTransaction():
+            return f"prepared transaction {kept.transaction_id}"
+        case ScheduledJob():
+            return f"scheduled job {kept.job_id}"
+        case CursorNote() | StagedNote() | BatchNote():
+            return kept.key
+    return repr(kept)
+
+
+@final
+class Restoring:
+    """One restore, item by item; *on_failed* hears of each that fails, and may raise to end it."""
+
+    def __init__(self, broker: "Broker", store: Store, untold: str | None, on_failed: OnFailed) -> None:
+        self._broker = broker
+        self._store = store
+        self._untold = untold
+        self._on_failed = on_failed
+        self._undecided: dict[Place, set[int]] = {}
+        """What prepared transactions have acknowledged."""
+        self._reserved: dict[Place, set[int]] = {}
+        """What cursors have, or is staged."""
+        self._kept: dict[Place, dict[int, WaitingMessage]] = {}
+        """Of that, what is there."""
+
+    def run(self) -> None:
+        """Bring everything back."""
+        broker, store = self._broker, self._store
+        broker.intake.restore()  # whatever gets a sequence has one behind all that are known
+        broker.transactor.transactions.restore_commits(store.commits())
+        places, prepared, notes = list(store.places()), list(store.prepared()), list(store.notes())
+        for place, message in (ack for transaction in prepared for ack in transaction.acks):
+            self._undecided.setdefault(place, set()).add(message.sequence)
+        self._reserved = _reserved(notes)
+        for record in store.durables():
+            self._try(record, partial(broker.registry.restore_durable, record))
+        for place in places:
+            self._try(place, partial(self._restore_place, place))
+        for transaction in prepared:
+            self._try(transaction, partial(self._restore_prepared, transaction))
+        for job in sorted(store.jobs(), key=lambda job: job.due_ms):
+            self._try(job, partial(broker.scheduler.restore, job))
+        for note in notes:
+            self._try(note, partial(self._restore_note, note))
+
+    def _try(self, kept: Kept, bring_back: Callable[[], None]) -> None:
+        try:
+            bring_back()
+        except StoreFailed:
+            raise  # the disk, and not what is kept there
+        except Exception as error:
+            self._on_failed(kept, error)
+
+    def _restore_place(self, place: Place) -> None:
+        broker, store = self._broker, self._store
         portions: Iterable[WaitingMessages] = store.waiting_portions(place)
-        if mine := reserved.get(place):
-            portions = map(partial(_without_kept, mine, kept.setdefault(place, {})), portions)
+        if mine := self._reserved.get(place):
+            portions = map(partial(_without_kept, mine, self._kept.setdefault(place, {})), portions)
         if isinstance(place, Destination) and not place.kind.is_queue:
             deque(portions, maxlen=0)  # staged for a topic: nobody else waits there
-            continue
+            return
         queue = _queue_at(broker, place)
         queue.restore_handed_out(store.handed_out(place))
         for portion in portions:
-            queue.restore(_without(portion, undecided.get(place)))
-            if untold is not None:
-                queue.tell_restored(portion.sequences, untold)
-    broker.intake.restore()
-    broker.transactor.transactions.restore_commits(store.commits())
-    for transaction in prepared:
-        broker.transactor.restore(_transaction(broker, transaction))
-    broker.scheduler.restore()
-    _restore_notes(broker, notes, kept, untold)
+            queue.restore(_without(portion, self._undecided.get(place)))
+            if self._untold is not None:
+                queue.tell_restored(portion.sequences, self._untold)
+
+    def _restore_prepared(self, transaction: PreparedTransaction) -> None:
+        self._broker.transactor.restore(_transaction(self._broker, transaction))
+
+    def _restore_note(self, note: Note) -> None:
+        match note:
+            case CursorNote():
+                self._broker.cursors.restore(note, self._kept.get(note.place, {}), self._untold)
+            case StagedNote():
+                self._broker.staging.restore_part(note, self._kept, self._untold)
+            case BatchNote():
+                self._broker.staging.restore_batch(note)
 
 
 def _reserved(notes: list[Note]) -> dict[Place, set[int]]:
@@ -86,20 +169,6 @@ def _reserved(notes: list[Note]) -> dict[Place, set[int]]:
 def _without_kept(reserved: set[int], kept: dict[int, WaitingMessage], waiting: WaitingMessages) -> WaitingMessages:
     kept.update((it.sequence, it) for it in waiting if it.sequence in reserved)
     return _without(waiting, reserved)
-
-
-def _restore_notes(
-    broker: "Broker", notes: list[Note], kept: dict[Place, dict[int, WaitingMessage]], untold: str | None
-) -> None:
-    for note in notes:
-        match note:
-            case CursorNote():
-                broker.cursors.restore(note, kept.get(note.place, {}), untold)
-            case StagedNote():
-                broker.staging.restore_part(note, kept, untold)
-            case BatchNote():
-                broker.staging.restore_batch(note)
-    broker.staging.restored()
 
 
 def _without(waiting: WaitingMessages, others: set[int] | None) -> WaitingMessages:

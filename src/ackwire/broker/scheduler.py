@@ -135,11 +135,13 @@ class Scheduler:
     def find(self, job_id: str) -> ScheduledJob | None:
         return self._jobs.get(job_id)
 
-    def restore(self) -> None:
-        """Schedule the jobs that the store has kept (I2)."""
-        for job in sorted(self._store.jobs(), key=lambda job: job.due_ms):
-            if job.job_id not in self._jobs:
-                self._keep(job)
+    def restore(self, job: ScheduledJob) -> None:
+        """Know a job that the store has kept (I2); none runs before `start`."""
+        if job.job_id not in self._jobs:
+            self._keep(job)
+
+    def start(self) -> None:
+        """Run what is due, from now on."""
         self._wait()
 
     # ---- messages come in --------------------------------------------------------------------------------------

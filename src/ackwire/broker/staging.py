@@ -116,6 +116,10 @@ class Staging:
         self._is_stopped = True
 
     def start(self) -> None:
+        """Everything is there: what an earlier run has committed is shown now."""
+        self._last = dict(sorted(self._last.items(), key=lambda it: it[1].committed_ms))  # the longest silent first
+        for part in [it for it in self._parts.values() if it.is_committed]:
+            self._show(part)
         self._broker.clock.call_later(_SWEEP_SECONDS, self._sweep)
 
     # ---- staging -----------------------------------------------------------------------------------------------
@@ -368,8 +372,3 @@ class Staging:
                 queue = self._queue(place)
                 if queue is not None:
                     queue.tell_restored(part.sequences(place), untold or "")
-            self._show(part)
-
-    def restored(self) -> None:
-        """All notes were read: what is remembered goes from the longest silent to the last heard."""
-        self._last = dict(sorted(self._last.items(), key=lambda it: it[1].committed_ms))

@@ -132,6 +132,10 @@ Note = CursorNote | StagedNote | BatchNote
 """What is remembered of those who read and write in bulk. A note replaces the one with the same key."""
 
 
+Kept = Place | DurableRecord | PreparedTransaction | ScheduledJob | Note
+"""One thing that a start brings back."""
+
+
 StoredFrame = tuple[bytes, int]
 """A message as it was recorded, unread: its bytes, and how often it was delivered before."""
 

@@ -4,8 +4,10 @@ import pytest
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.transactions import XA_OK
+from ackwire.errors import ConfigError
+from ackwire.store.contract import CursorNote, DurableKey, DurableRecord
 from ackwire.wire.openwire.commands import XATransactionId
-from tests.helpers.broker_rig import BrokerRig
+from tests.helpers.broker_rig import BrokerRig, named
 
 XID = XATransactionId(1, b"global", b"branch")
 
@@ -68,3 +70,61 @@ def _restarted_with_prepared(rig: BrokerRig) -> BrokerRig:
     client.send("queue://out", "sent", transaction=XID)
     assert rig.connect().prepare(XID) == XA_OK
     return rig.restarted()
+
+
+# ---- a start is silent (issue: a durable subscription to everything and the broker never started again) --------------
+
+
+@pytest.mark.parametrize("pattern", [">", "ActiveMQ.Advisory.>", "ActiveMQ.Advisory.Queue", "*", "t"])
+def test_A3_whatever_a_durable_subscription_listens_to_the_next_starts_succeed(pattern: str) -> None:
+    rig = BrokerRig()
+    rig.connect("everything").consumer(f"topic://{pattern}", subscription_name="s").client.disconnect()
+    for number in range(3):
+        producer = rig.connect(f"producer{number}")
+        producer.send("topic://t", f"t{number}")
+        for name in "abc":
+            producer.send(f"queue://{name}{number}")
+        rig = rig.restarted()
+    texts = rig.connect("everything").consumer(f"topic://{pattern}", subscription_name="s").texts
+    if pattern in (">", "*", "t"):
+        assert [text for text in texts if text] == ["t0", "t1", "t2"]
+
+
+def test_a_start_tells_of_nothing_that_it_brings_back() -> None:
+    rig = BrokerRig()
+    rig.connect("everything").consumer("topic://>", subscription_name="s").client.disconnect()
+    rig.connect("another").consumer("topic://t", subscription_name="s").client.disconnect()
+    rig.connect("producer").send("queue://q")
+    sequence = rig.store.last_sequence()
+    again = rig.restarted()
+    assert all(queue.enqueued == 0 for queue in again.broker.registry.queues())
+    assert again.broker.intake.take_sequences(1) == sequence + 1
+
+
+def test_limits_that_were_lowered_since_do_not_stop_a_start() -> None:
+    rig = BrokerRig()
+    for number in range(3):
+        rig.connect(f"c{number}").consumer(f"topic://t{number}", subscription_name="s").client.disconnect()
+        rig.connect(f"p{number}").send(f"queue://q{number}")
+    again = BrokerRig(store=rig.store, settings={"destinations": {"count_max": 1}})
+    assert len(again.broker.registry.durables) == 3
+    assert {again.pending(f"queue://q{number}") for number in range(3)} == {1}
+
+
+def test_a_subscription_whose_selector_is_not_accepted_any_more_keeps_everything(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = BrokerRig()
+    record = DurableRecord(DurableKey("c", "s"), named("topic://t"), "this is (no selector", no_local=False)
+    rig.store.add_durable(record)
+    again = rig.restarted()
+    again.connect().send("topic://t", "kept")
+    assert again.broker.registry.durables[record.key].queue.pending_count == 1
+    assert "its selector is not accepted any more" in caplog.text
+
+
+def test_what_cannot_be_brought_back_is_named_and_what_to_do() -> None:
+    rig = BrokerRig()
+    rig.store.put_note(CursorNote("lost", DurableKey("ackwire", "lost"), named("topic://t"), None, 0, 0, (), ()))
+    with pytest.raises(ConfigError, match=r"cursor lost cannot be brought back .* `ackwire store repair`"):
+        rig.restarted()
