@@ -4,13 +4,17 @@
 message id to the last in that order; without a first id it starts at the oldest.
 """
 
-from collections import OrderedDict
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import final
+from itertools import repeat
+from typing import Final, final
 
 from ackwire.errors import BrokerError
 from ackwire.message import Message
+
+_COMPACT_FROM: Final = 64
+"""Free slots are given back when there are more of them than this, and more than messages."""
 
 
 class AckKind(IntEnum):
@@ -31,69 +35,141 @@ class UnmatchedAck(BrokerError):
 
 @final
 class InFlight:
-    """Messages dispatched to one consumer and not yet finished."""
+    """Messages dispatched to one consumer and not yet finished.
 
-    __slots__ = ("_messages", "_undecided")
+    A list in the order of dispatch, and beside it where each key stands, so that no ack costs a walk over what it does
+    not speak of. Positions count from the first message ever added. A message that is finished out of turn leaves a
+    gap; the positions of gaps are kept in order, so that counting up to a message is a binary search.
+    """
+
+    __slots__ = ("_base", "_gaps", "_head", "_positions", "_slots", "_undecided")
 
     def __init__(self) -> None:
         self._undecided: set[bytes] = set()
         """Keys of messages that an open transaction has acknowledged: they may come back."""
-        # Not a plain dict: its first entry would be ever slower to find while its head is being consumed.
-        self._messages: OrderedDict[bytes, Message] = OrderedDict()
+        self._positions: dict[bytes, int] = {}
+        self._slots: list[Message | None] = []
+        self._base = 0
+        """The position of the first slot."""
+        self._head = 0
+        """The slots in front of this one are free."""
+        self._gaps: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._positions)
 
     def __contains__(self, key: bytes) -> bool:
         """Whether a message of that key is here, or may come back."""
-        return key in self._messages or key in self._undecided
+        return key in self._positions or key in self._undecided
 
     def add(self, message: Message) -> None:
-        self._messages[message.key] = message
+        slots = self._slots
+        self._positions[message.key] = self._base + len(slots)
+        slots.append(message)
 
     def has(self, message: Message) -> bool:
         """Whether it is this very message that is in flight."""
-        return self._messages.get(message.key) is message
+        position = self._positions.get(message.key)
+        return position is not None and self._slots[position - self._base] is message
 
     def take_one(self, key: bytes) -> Message:
         """Remove the message *key*."""
-        message = self._messages.pop(key, None)
-        if message is None:
+        position = self._positions.pop(key, None)
+        if position is None:
             raise _unmatched(key)
+        slots = self._slots
+        index = position - self._base
+        message = slots[index]
+        assert message is not None, "a position that is known is taken"
+        slots[index] = None
+        if index != self._head:
+            self._leave_gap(position)
+        elif index + 1 == len(slots):
+            slots.clear()
+            self._base = position + 1
+            self._head = 0
+        else:
+            self._advance(index + 1)
         return message
+
+    def _leave_gap(self, position: int) -> None:
+        gaps = self._gaps
+        if gaps and position < gaps[-1]:
+            insort(gaps, position)
+        else:
+            gaps.append(position)
+        if len(gaps) > _COMPACT_FROM and len(gaps) > len(self._positions):
+            self._compact()
+
+    def _advance(self, head: int) -> None:
+        """The slots before *head* are free; those of gaps that follow are so, too."""
+        gaps = self._gaps
+        if gaps:
+            passed = 0
+            while passed < len(gaps) and gaps[passed] <= self._base + head:
+                head = max(head, gaps[passed] - self._base + 1)
+                passed += 1
+            del gaps[:passed]
+        self._head = head
+        if head > _COMPACT_FROM and head * 2 > len(self._slots):
+            del self._slots[:head]
+            self._base += head
+            self._head = 0
+
+    def _compact(self) -> None:
+        """Close all gaps."""
+        messages = list(self)
+        self._base += self._head
+        self._head = 0
+        self._gaps = []
+        self._positions = {message.key: self._base + index for index, message in enumerate(messages)}
+        self._slots = [*messages]
 
     def take_range(self, first: bytes | None, last: bytes, count: int) -> list[Message]:
         """Remove the messages from *first* to *last*, which must be *count*."""
         if count == 1 and (first is None or first == last):
             return [self.take_one(last)]
-        messages = self.range(first, last)
-        if count != len(messages):
-            raise UnmatchedAck(
-                f"an ack says it covers {count} messages, but {len(messages)} are in flight in its range"
-            )
+        begin, end = self._range(first, last)
+        found = self._count(begin, end)
+        if count != found:
+            raise UnmatchedAck(f"an ack says it covers {count} messages, but {found} are in flight in its range")
+        start, stop = begin - self._base, end - self._base + 1
+        messages = [message for message in self._slots[start:stop] if message is not None]
         for message in messages:
-            del self._messages[message.key]
+            del self._positions[message.key]
+        self._slots[start:stop] = repeat(None, stop - start)
+        if start == self._head:
+            self._advance(stop)
+            if not self._positions:
+                self._compact()
+            return messages
+        self._gaps[bisect_left(self._gaps, begin) : bisect_right(self._gaps, end)] = range(begin, end + 1)
+        if len(self._gaps) > _COMPACT_FROM and len(self._gaps) > len(self._positions):
+            self._compact()
         return messages
 
-    def range(self, first: bytes | None, last: bytes) -> list[Message]:
-        """The messages from *first* to *last*, left where they are."""
-        if last not in self._messages:
+    def check_range(self, first: bytes | None, last: bytes) -> None:
+        """Raise `UnmatchedAck` unless *first* and *last* are here, in this order."""
+        self._range(first, last)
+
+    def _range(self, first: bytes | None, last: bytes) -> tuple[int, int]:
+        """The positions from *first*, or the oldest, to *last*."""
+        end = self._positions.get(last)
+        if end is None:
             raise _unmatched(last)
-        found: list[Message] = []
-        started = first is None
-        for key, message in self._messages.items():
-            started = started or key == first
-            if started:
-                found.append(message)
-            if key == last:
-                break
-        if not started:
+        begin = self._base + self._head if first is None else self._positions.get(first)
+        if begin is None or begin > end:
             raise _unmatched(first or last)
-        return found
+        return begin, end
+
+    def _count(self, begin: int, end: int) -> int:
+        """How many messages there are from position *begin* to *end*."""
+        gaps = self._gaps
+        return end - begin + 1 - (bisect_right(gaps, end) - bisect_left(gaps, begin) if gaps else 0)
 
     def position(self, key: bytes) -> int:
         """How many messages are in flight up to *key*, itself included."""
-        return len(self.range(None, key))
+        return self._count(*self._range(None, key))
 
     def expect_back(self, messages: list[Message]) -> None:
         """*messages*, taken out by an ack in a transaction, may come back."""
@@ -105,12 +181,21 @@ class InFlight:
 
     def put_back_first(self, messages: list[Message]) -> None:
         """Messages whose ack was undone are the oldest in flight again."""
-        for message in reversed(messages):
-            self._messages[message.key] = message
-            self._messages.move_to_end(message.key, last=False)
+        count = len(messages)
+        if self._head < count:
+            # As much again as there is: a rollback puts many back, one ack at a time.
+            free = count + len(self._slots)
+            self._slots[: self._head] = repeat(None, free)
+            self._base -= free - self._head
+            self._head = free
+        self._slots[self._head - count : self._head] = messages
+        self._head -= count
+        first = self._base + self._head
+        for index, message in enumerate(messages):
+            self._positions[message.key] = first + index
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._messages.values())
+        return iter([message for message in self._slots[self._head :] if message is not None])
 
 
 def _unmatched(key: bytes) -> UnmatchedAck:

@@ -370,7 +370,7 @@ class Consumption:
                 subscription.extend(last)
                 self.pump(subscription)
             case AckKind.REDELIVERED:
-                in_flight.range(first, last)  # the client counts; what it did not finish is counted when it leaves
+                in_flight.check_range(first, last)  # the client counts; what it leaves unfinished is counted then
             case AckKind.POISON:
                 self._reject(subscription, in_flight.take_range(first, last, count), cause)
             case AckKind.EXPIRED:
