@@ -31,6 +31,7 @@ HOT_MODULES = [
     "broker/intake",
     "broker/limits",
     "broker/paging",
+    "broker/patterns",
     "broker/pending",
     "broker/placing",
     "broker/queue",

@@ -29,6 +29,7 @@ from ackwire.broker.registry import Registry
 from ackwire.broker.restore import restore
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
+from ackwire.broker.slices import Slices
 from ackwire.broker.staging import Staging
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.transactions import Transaction
@@ -64,6 +65,8 @@ class Broker:
         turns: Turns | None = None,
     ) -> None:
         self.clock = clock
+        self.slices = Slices(clock)
+        """Long work, which lets others have their turn in between."""
         self.turns = turns or Turns()
         """Of the loop that calls, if it knows them."""
         self.audit = audit

@@ -21,6 +21,7 @@ from ackwire.broker.redelivery import (
     redelivery_delay_seconds,
 )
 from ackwire.broker.session import Connection, ConsumerPort
+from ackwire.broker.slices import Budget
 from ackwire.broker.subscription import (
     BrowserSubscription,
     QueueSubscription,
@@ -68,6 +69,8 @@ class Consumption:
         self._watches: dict[Subscription, list[Callable[[], None]]] = {}
         """How to stop waiting for destinations that a pattern matches."""
         self._durable_of: dict[QueueSubscription, DurableSubscription] = {}
+        self._asking: set[QueueSubscription] = set()
+        """Consumers of several queues that are being asked, a slice at a time, whether they have something."""
 
     # ---- subscribing -------------------------------------------------------------------------------------------
 
@@ -149,11 +152,12 @@ class Consumption:
             queue.add(subscription)
 
     def _attach_pattern(self, subscription: QueueSubscription, pattern: Destination) -> None:
-        router = self._broker.registry.router
-        for where, queue in router.matching(pattern):
+        def attach(where: Destination, queue: Queue | Topic) -> None:
             self._attach_queue(subscription, where, queue)
-        stop = router.watch(pattern, lambda where, queue: self._attach_queue(subscription, where, queue))
+
+        stop = self._broker.registry.router.watch(pattern, attach)
         self._watches.setdefault(subscription, []).append(stop)
+        self._broker.registry.attaching.begin(pattern, attach, lambda: subscription in self._attached)
 
     def _subscribe_topics(
         self,
@@ -187,14 +191,16 @@ class Consumption:
         return subscription
 
     def _attach_topic_name(self, subscription: TopicSubscription, name: Destination) -> None:
-        router = self._broker.registry.router
+        registry = self._broker.registry
         if not name.is_wildcard:
-            self._attach_topic(subscription, self._broker.registry.get_or_make(name))
+            self._attach_topic(subscription, registry.get_or_make(name))
             return
-        for _, topic in router.matching(name):
+
+        def attach(_where: Destination, topic: Queue | Topic) -> None:
             self._attach_topic(subscription, topic)
-        stop = router.watch(name, lambda _, topic: self._attach_topic(subscription, topic))
-        self._watches.setdefault(subscription, []).append(stop)
+
+        self._watches.setdefault(subscription, []).append(registry.router.watch(name, attach))
+        registry.attaching.begin(name, attach, lambda: subscription in self._topics)
 
     def _attach_topic(self, subscription: TopicSubscription, topic: "Queue | Topic") -> None:
         assert isinstance(topic, Topic)
@@ -285,15 +291,30 @@ class Consumption:
             durable = self._durable_of.pop(subscription, None)
             if durable is not None:
                 durable.consumer = None
-            seen = _seen(subscription.in_flight, last_delivered)
-            for queue in self._attached.pop(subscription).values():
-                queue.remove(subscription, seen)
+            self._take_off_queues(subscription, _seen(subscription.in_flight, last_delivered))
         elif isinstance(subscription, TopicSubscription):
             for topic in self._topics.pop(subscription):
                 topic.remove(subscription)
             if subscription.dropped:
                 _log.warning("%r missed %d messages: it was too slow", subscription, subscription.dropped)
         self._broker.advisories.consumer_removed(subscription)
+
+    def _take_off_queues(self, subscription: QueueSubscription, seen: Callable[[Message], bool]) -> None:
+        """Give back what *subscription* holds, now; queues that it holds nothing of may forget it a little later."""
+        attached = self._attached.pop(subscription)
+        for place in self._held_places(subscription, attached):
+            attached.pop(place).remove(subscription, seen)
+        if attached:
+            self._broker.registry.attaching.leave(subscription, attached)
+
+    def _held_places(
+        self, subscription: QueueSubscription, attached: "dict[Destination | DurableKey, Queue]"
+    ) -> list[Destination | DurableKey]:
+        """Those of its queues that *subscription* has messages of."""
+        if len(attached) == 1:
+            return list(attached)
+        held: dict[Destination | DurableKey, None] = {it.destination: None for it in subscription.in_flight}
+        return [place for place in (held | dict.fromkeys(subscription.waiting_in)) if place in attached]
 
     def drop_consumers(self, target: "Queue | Topic", owner: Connection | None) -> None:
         """A temporary destination goes away under its consumers, who are all its owner's."""
@@ -304,12 +325,11 @@ class Consumption:
     @contextmanager
     def dispatch_once(self, subscriptions: list[Subscription]) -> Iterator[None]:
         """While *subscriptions* leave, their queues wait, and dispatch what comes back when all are gone."""
-        queues = {
-            queue: None
-            for subscription in subscriptions
-            if isinstance(subscription, QueueSubscription)
-            for queue in self._attached.get(subscription, {}).values()
-        }
+        queues: dict[Queue, None] = {}
+        for subscription in subscriptions:
+            if isinstance(subscription, QueueSubscription):
+                attached = self._attached.get(subscription, {})
+                queues.update((attached[place], None) for place in self._held_places(subscription, attached))
         for queue in queues:
             queue.begin_change()
         try:
@@ -608,13 +628,47 @@ class Consumption:
     def pump(self, subscription: Subscription) -> None:
         """Send what there is for *subscription*, as far as it has room."""
         if isinstance(subscription, QueueSubscription):
-            for queue in list(self._attached[subscription].values()):
-                queue.resume(subscription)
+            if subscription.has_several_queues:
+                self._pump_several(subscription)
+            else:
+                _only(self._attached[subscription]).resume(subscription)
         elif isinstance(subscription, TopicSubscription):
             if subscription.pending:
                 self._pump_topic(subscription)
         elif isinstance(subscription, BrowserSubscription):
             self._show(subscription)
+
+    def _pump_several(self, subscription: QueueSubscription) -> None:
+        """Ask the queues that had something for *subscription* when it was full, each in its turn."""
+        if subscription not in self._asking and self._ask_passed_over(subscription, self._broker.slices.budget()):
+            self._asking.add(subscription)
+            self._broker.slices.start(partial(self._ask_more, subscription))
+
+    def _ask_more(self, subscription: QueueSubscription, budget: Budget) -> bool:
+        if self._ask_passed_over(subscription, budget):
+            return True
+        self._asking.discard(subscription)
+        return False
+
+    def _ask_passed_over(self, subscription: QueueSubscription, budget: Budget) -> bool:
+        """Whether there are more to ask, and it has room."""
+        attached = self._attached.get(subscription)
+        if attached is None:
+            return False
+        passed_over = subscription.passed_over
+        for _ in range(len(passed_over)):
+            if not subscription.has_room:
+                return False
+            place, _none = passed_over.popitem(last=False)
+            queue = attached.get(place)
+            if queue is None:  # it was deleted
+                continue
+            queue.resume(subscription)
+            if place in subscription.waiting_in:
+                passed_over[place] = None
+            if budget.is_spent:
+                return bool(passed_over)
+        return False
 
     def _pump_topic(self, subscription: TopicSubscription) -> None:
         for message in subscription.pump(self._broker.clock.now_ms()):

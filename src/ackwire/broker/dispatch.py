@@ -21,7 +21,7 @@ _NO_PRIORITY: Final = 1 << 16
 class Rotation:
     """Consumers in turn, by priority."""
 
-    __slots__ = ("_in_order", "_in_round", "_rounds", "subscriptions")
+    __slots__ = ("_dropped", "_in_order", "_in_round", "_rounds", "subscriptions")
 
     def __init__(self) -> None:
         self.subscriptions: list[QueueSubscription] = []
@@ -29,6 +29,8 @@ class Rotation:
         self._in_order: list[deque[QueueSubscription]] = []
         """The rounds, that of the highest priority first."""
         self._in_round: set[QueueSubscription] = set()
+        self._dropped: dict[QueueSubscription, None] = {}
+        """Those that were found full and were not `take_full` since."""
 
     @property
     def priority(self) -> int:
@@ -47,6 +49,7 @@ class Rotation:
 
     def remove(self, subscription: QueueSubscription) -> None:
         self.subscriptions.remove(subscription)
+        self._dropped.pop(subscription, None)
         if subscription in self._in_round:
             self._in_round.remove(subscription)
             self._rounds[subscription.priority].remove(subscription)
@@ -72,8 +75,19 @@ class Rotation:
                     if len(turns) > 1:
                         turns.rotate(-1)
                     return subscription
-                self._in_round.remove(turns.popleft())
+                turns.popleft()
+                self._in_round.remove(subscription)
+                self._dropped[subscription] = None
+                if subscription.has_several_queues:
+                    subscription.passed_over[place] = None
         return None
+
+    def take_full(self) -> dict[QueueSubscription, None]:
+        """Those that dropped out of the round since the last call, because they were full."""
+        full = self._dropped
+        if full:
+            self._dropped = {}
+        return full
 
 
 @final

@@ -44,6 +44,7 @@ class Intake:
         self._lasting: DestinationPolicy | None = None
         """The last policy that left a message its expiration: that of most messages."""
         self._repetitions = Repetitions(store)
+        self._attaching = broker.registry.attaching
 
     def stamp(self, message: Message) -> None:
         """Give *message* the next place in the broker's order."""
@@ -288,6 +289,8 @@ class Intake:
         if isinstance(target, Queue):
             self.enqueue(target, message)
             return
+        if self._attaching.is_busy:
+            self._attaching.complete(target)
         self.tell_sent(message)
         if where.kind is not Kind.TOPIC or not where.name.startswith(VIRTUAL_TOPIC_PREFIX):
             self._publish(target, message, connection)
@@ -302,6 +305,8 @@ class Intake:
         """Publish *message*, which has its expiration, on its topic; in the order of now, because others came since."""
         topic = self._broker.registry.get_or_make(message.destination)
         assert isinstance(topic, Topic)
+        if self._attaching.is_busy:
+            self._attaching.complete(topic)
         self.stamp(message)
         if self._audit is not None:
             self._audit.sent(message)

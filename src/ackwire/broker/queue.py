@@ -453,7 +453,10 @@ class Queue:
         exclusive = self._exclusive
         if exclusive is None:
             return lane.rotation.next(self.place)
-        return exclusive if exclusive.has_room and self.place not in exclusive.waiting_in else None
+        if exclusive.has_room and self.place not in exclusive.waiting_in:
+            return exclusive
+        exclusive.passed_over[self.place] = None
+        return None
 
     def _is_for(self, lane: Lane, message: Message) -> bool:
         """Whether somebody in *lane* may have *message*."""
@@ -486,6 +489,7 @@ class Queue:
             self._deliver(message, owner, first, now_ms)
         else:
             owner.waiting_in.setdefault(self.place, deque()).append((self._pages.shelved(message), first))
+            owner.passed_over[self.place] = None
             self._flow.release()
 
     def _deliver(self, message: Message, owner: QueueSubscription, first: bool, now_ms: int) -> None:
@@ -533,7 +537,8 @@ class Queue:
             del subscription.waiting_in[self.place]
 
     def _mark_slow(self, lane: Lane) -> None:
-        for subscription in lane.rotation.subscriptions:
+        full = lane.rotation.take_full() if self._exclusive is None else (self._exclusive,)
+        for subscription in full:
             if not subscription.is_slow and not subscription.is_pull and not subscription.has_room:
                 subscription.is_slow = True
                 self._events.on_slow(self, subscription)

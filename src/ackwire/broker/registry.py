@@ -4,6 +4,7 @@ import logging
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.advisory import is_advisory
+from ackwire.broker.attaching import Attaching
 from ackwire.broker.queue import Queue
 from ackwire.broker.router import Router
 from ackwire.broker.session import Connection
@@ -42,6 +43,7 @@ class Registry:
         """Whether any queue may have a limit of its own; most brokers have none, and need not look."""
         self._owners: dict[Destination, Connection] = {}
         self.router: Router[Queue | Topic] = Router()
+        self.attaching = Attaching(self.router, broker.slices)
         self.durables: dict[DurableKey, DurableSubscription] = {}
 
     # ---- finding -----------------------------------------------------------------------------------------------
@@ -89,7 +91,11 @@ class Registry:
         existing = self.router.get(topic)
         if existing is None:
             return self.router.is_watched(topic)
-        return isinstance(existing, Topic) and existing.has_subscribers
+        if not isinstance(existing, Topic):
+            return False
+        if self.attaching.is_busy:
+            self.attaching.complete(existing)
+        return existing.has_subscribers
 
     def policy_for(self, where: Destination) -> DestinationPolicy:
         return self._policies.for_destination(where)
@@ -155,6 +161,7 @@ class Registry:
         owner = self._owners.get(destination)
         if owner is not None and owner is not connection:
             raise NotAuthorised(f"{destination!r} belongs to another connection")
+        self.attaching.forget_leaving(destination)
         if existing.consumer_count:
             raise BrokerError(
                 f"{destination!r} still has an active subscription ({existing.consumer_count} consumers) "
@@ -222,9 +229,12 @@ class Registry:
         if not name.is_wildcard:
             durable.hear(self.get_or_make(name))
             return
-        for _, topic in self.router.matching(name):
+
+        def hear(_where: Destination, topic: Queue | Topic) -> None:
             durable.hear(topic)
-        durable.stop_watching = self.router.watch(name, lambda _, topic: durable.hear(topic))
+
+        durable.stop_watching = self.router.watch(name, hear)
+        self.attaching.begin(name, hear, lambda: not durable.queue.is_gone)
 
     def end_durable(self, durable: DurableSubscription) -> None:
         """Drop a durable subscription and all that waits for it."""

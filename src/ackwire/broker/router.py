@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar, final
 
+from ackwire.broker.patterns import PatternTree
 from ackwire.destinations import Destination, Kind, matches_pattern
 
 VIRTUAL_TOPIC_PREFIX: Final = "VirtualTopic."
 _CONSUMER_PREFIX: Final = "Consumer."
+
+_LOOKS: Final = 8
+"""Names that are looked at in vain before a search lets its caller see whether it is time to stop."""
 
 T = TypeVar("T")
 
@@ -17,7 +21,7 @@ class Router(Generic[T]):
 
     def __init__(self) -> None:
         self._known: dict[Destination, T] = {}
-        self._patterns: list[tuple[Destination, Callable[[Destination, T], None]]] = []
+        self._watchers: dict[Kind, PatternTree[Callable[[Destination, T], None]]] = {it: PatternTree() for it in Kind}
         self._virtual_queues: dict[str, list[Destination]] = {}
 
     def __len__(self) -> int:
@@ -38,9 +42,8 @@ class Router(Generic[T]):
         topic_name = _virtual_topic_of(destination)
         if topic_name is not None:
             self._virtual_queues.setdefault(topic_name, []).append(destination)
-        for pattern, on_match in list(self._patterns):
-            if _stands_for(pattern, destination):
-                on_match(destination, made)
+        for on_match in self._watchers[destination.kind].matching(destination.name):
+            on_match(destination, made)
 
     def remove(self, destination: Destination) -> None:
         del self._known[destination]
@@ -51,19 +54,28 @@ class Router(Generic[T]):
             if not queues:
                 del self._virtual_queues[topic_name]
 
-    def matching(self, pattern: Destination) -> list[tuple[Destination, T]]:
-        """The known destinations that *pattern* stands for."""
-        return [(known, made) for known, made in self._known.items() if _stands_for(pattern, known)]
+    def matching(self, pattern: Destination) -> Iterator[tuple[Destination, T] | None]:
+        """The known destinations that *pattern* stands for, as they are found; None after a look at others.
+
+        The caller may stop in between, and go on later: a destination that is removed meanwhile is not found, and one
+        that is made meanwhile is not either (`watch` tells of it).
+        """
+        for number, (known, made) in enumerate(list(self._known.items())):
+            if _stands_for(pattern, known):
+                if self._known.get(known) is made:
+                    yield known, made
+            elif number % _LOOKS == 0:
+                yield None
 
     def watch(self, pattern: Destination, on_match: Callable[[Destination, T], None]) -> Callable[[], None]:
         """Call *on_match* for every destination made from now on that *pattern* stands for; returns how to stop."""
-        entry = (pattern, on_match)
-        self._patterns.append(entry)
-        return lambda: self._patterns.remove(entry)
+        watchers = self._watchers[pattern.kind]
+        number = watchers.add(pattern.name, on_match)
+        return lambda: watchers.remove(pattern.name, number)
 
     def is_watched(self, destination: Destination) -> bool:
         """Whether somebody waits for destinations of such a name."""
-        return any(_stands_for(pattern, destination) for pattern, _ in self._patterns)
+        return self._watchers[destination.kind].has_match(destination.name)
 
     def virtual_queues(self, topic: Destination) -> list[Destination]:
         """The queues behind a virtual topic: `Consumer.NAME.VirtualTopic.X` for `VirtualTopic.X`."""

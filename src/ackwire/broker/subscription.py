@@ -3,7 +3,7 @@
 Room is `prefetch + extension - dispatched`. Prefetch 0 means pull: room is what was asked for and not yet given.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -150,23 +150,23 @@ class Subscription:
 class QueueSubscription(Subscription):
     """A consumer of queues: each message it holds is its alone until it is finished."""
 
-    __slots__ = ("held", "in_flight", "waiting_in")
+    __slots__ = ("has_several_queues", "held", "in_flight", "passed_over", "waiting_in")
 
     def __init__(
         self, request: SubscriptionRequest, connection: Connection, port: ConsumerPort, selector: Selector | None
     ) -> None:
         super().__init__(request, connection, port, selector)
+        self.has_several_queues = request.destination.is_composite or request.destination.is_wildcard
+        """Whether it may hold messages of more than one queue."""
         self.in_flight = InFlight()
         self.held = 0
         """Of those in flight, how many wait for the store before they go out (`handover.py`)."""
         self.waiting_in: dict[Place, deque[tuple[Message | PagedOut, bool]]] = {}
         """For each of its queues, messages that are its alone and must wait: for room, because it owns their group, or
         for the end of another copy. Beside each, whether it is the first of its group for this consumer."""
-
-    @property
-    def has_several_queues(self) -> bool:
-        """Whether it may hold messages of more than one queue."""
-        return self.request.destination.is_composite or self.request.destination.is_wildcard
+        self.passed_over: OrderedDict[Place, None] = OrderedDict()
+        """Of its several queues those that had something when it could not take it, the longest ago first: only these
+        are asked when it has room again."""
 
     @property
     def waiting_count(self) -> int:

@@ -46,15 +46,16 @@ class DurableSubscription:
         self.no_local = record.no_local
         self.queue = queue
         self.consumer: QueueSubscription | None = None
-        self.topics: list[Topic] = []
+        self.topics: dict[Topic, None] = {}
         self.stop_watching: Callable[[], None] = _nothing
         """Ends the wait for topics that its pattern may still match."""
 
     def hear(self, topic: object) -> None:
         """Get what is published on *topic* from now on."""
         assert isinstance(topic, Topic)
-        self.topics.append(topic)
-        topic.durables.append(self)
+        if topic not in self.topics:
+            self.topics[topic] = None
+            topic.durables.append(self)
 
     def __repr__(self) -> str:
         return repr(self.key)
