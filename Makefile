@@ -18,7 +18,7 @@ DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test simulate crash restarts pipeline check twin bench bench-quick clean lock
+.PHONY: help demo run wheel test simulate crash restarts pipeline check twin bench bench-quick clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -30,6 +30,9 @@ demo: $(READY) ## the broker and real clients at work; EXIT=1 ends by itself
 
 run: $(READY) ## a broker on this machine; ARGS="--listen URI" and more are passed on
 	@$(VENV)/bin/ackwire serve $(ARGS)
+
+wheel: $(READY) ## dist/: a wheel of pure Python for clients, and one with compiled modules for brokers on this platform
+	@tools/wheels.sh $(VENV) dist
 
 # Everything runs on the compiled package, as users have it; what is compiled is then tested as plain Python too. Tests
 # marked `load` measure, so they come last and alone. With ARGS, pytest runs once, with those, on the plain sources.

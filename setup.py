@@ -1,9 +1,8 @@
-"""Builds the package, and compiles the modules that every message passes through (the rest is in pyproject.toml).
+"""Builds the package: pure Python, or with the modules compiled that every message passes through (ADR 7).
 
-mypyc makes C of the same typed source that runs without it, so that nothing depends on it but speed. By default it is
-done where it can be: without a C compiler, or if anything goes wrong, the package is pure Python, and says so
-(`ackwire version -v`). ACKWIRE_COMPILE=0 leaves it out, ACKWIRE_COMPILE=1 makes a failure an error. An editable
-installation is for people who change the source: it is compiled only if asked for.
+`pip install .` compiles nothing, needs no compiler, and takes seconds: that is what clients want. ACKWIRE_COMPILE=1
+makes C of the hot modules with mypyc, for brokers: the same typed source, and nothing depends on it but speed. What
+cannot be compiled is an error then, and mypy is a build requirement only then. `make wheel` builds both wheels.
 """
 
 import os
@@ -81,41 +80,28 @@ HOT_MODULES = [
 ]
 """Below src/ackwire. What keeps instances of int's subclasses where it says int cannot be among them."""
 
-BUILDING = {"bdist_wheel", "build", "build_ext", "install"}
-WISH = os.environ.get("ACKWIRE_COMPILE", "auto")
+COMPILER = "mypy>=2.4,<2.5"
+"""It brings mypyc. The version is that of the `dev` extra, which checks the same source."""
 
-
-def is_wanted() -> bool:
-    if WISH == "1":
-        return bool((BUILDING | {"editable_wheel"}) & set(sys.argv))
-    return WISH != "0" and bool(BUILDING & set(sys.argv))
+BUILDING = {"bdist_wheel", "build", "build_ext", "editable_wheel", "install"}
+IS_COMPILED = os.environ.get("ACKWIRE_COMPILE", "0") not in ("", "0")
 
 
 def extensions() -> list[Extension]:
-    """C of the hot modules; none if it cannot be made."""
-    try:
-        from mypyc.build import mypycify
+    """C of the hot modules."""
+    from mypyc.build import mypycify
 
-        return mypycify(
-            ["--config-file=", "--ignore-missing-imports", *(f"src/ackwire/{name}.py" for name in HOT_MODULES)],
-            opt_level="2",
-            debug_level="0",
-            group_name="ackwire",
-            multi_file=True,
-        )
-    except (Exception, SystemExit) as error:  # whatever it is: there is a way without
-        give_up(error)
-        return []
+    return mypycify(
+        ["--config-file=", "--ignore-missing-imports", *(f"src/ackwire/{name}.py" for name in HOT_MODULES)],
+        opt_level="2",
+        debug_level="0",
+        group_name="ackwire",
+        multi_file=True,
+    )
 
 
-def give_up(error: BaseException) -> None:
-    if WISH == "1":
-        raise error
-    print(f"not compiled, the package will be pure Python: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
-
-
-class AllOrNone(build_ext):
-    """Modules that are compiled together work together only."""
+class ParallelBuild(build_ext):
+    """Compiles on all processors; modules that are compiled together work together only."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -124,12 +110,11 @@ class AllOrNone(build_ext):
     def run(self) -> None:
         for old in Path(self.build_lib).rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"):
             old.unlink()  # of an earlier build, with other modules perhaps
-        try:
-            super().run()
-        except Exception as error:
-            give_up(error)
-            for extension in self.extensions:
-                Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+        super().run()
 
 
-setup(ext_modules=extensions() if is_wanted() else [], cmdclass={"build_ext": AllOrNone})
+setup(
+    ext_modules=extensions() if IS_COMPILED and BUILDING & set(sys.argv) else [],
+    cmdclass={"build_ext": ParallelBuild},
+    setup_requires=[COMPILER] if IS_COMPILED else [],
+)

@@ -4,11 +4,7 @@ set -euo pipefail
 source tools/setup_common.sh
 venv=$1 target=$2
 
-has_headers() { "$venv/bin/python" -c 'import pathlib, sysconfig as s; assert pathlib.Path(s.get_path("include"), "Python.h").exists()' 2>/dev/null; }
-
-if ! command -v cc >/dev/null || ! has_headers; then
-    tools/debian_packages.sh gcc libc6-dev python3-dev
-fi
+require_compiler "$venv"
 rm -rf "$target"
 ACKWIRE_COMPILE=1 quietly "compiling ackwire into $target (a few minutes)" \
     "$venv/bin/python" -m pip --disable-pip-version-check install --no-deps --no-build-isolation --target "$target" .

@@ -16,3 +16,11 @@ quietly() {
     fi
     rm -f "$log"
 }
+
+# require_compiler VENV – a C compiler and Python's headers are there, or are installed now.
+require_compiler() {
+    local header='import pathlib, sysconfig as s; assert pathlib.Path(s.get_path("include"), "Python.h").exists()'
+    if ! command -v cc >/dev/null || ! "$1/bin/python" -c "$header" 2>/dev/null; then
+        tools/debian_packages.sh gcc libc6-dev python3-dev
+    fi
+}

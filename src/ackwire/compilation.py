@@ -18,6 +18,18 @@ else:  # only the compiler needs the real one
 _PACKAGE: Final = Path(__file__).parent
 
 
+HOW_TO_COMPILE: Final = (
+    'ACKWIRE_COMPILE=1 pip install ".[broker]" in a copy of the sources, on a machine with a C compiler and Python\'s '
+    "headers (Debian: gcc, python3-dev), or the wheel for this platform that `make wheel` builds"
+)
+
+
+def is_compiled() -> bool:
+    """Whether the broker's modules are compiled: all are, or none."""
+    queue = _PACKAGE / "broker" / "queue.py"
+    return any(queue.with_suffix(suffix).exists() for suffix in EXTENSION_SUFFIXES)
+
+
 def compiled_modules() -> list[str]:
     """Their names, in order; none where there was no C compiler, or nobody wanted it."""
     found = [file for file in _PACKAGE.rglob("*.*") if file.name.endswith(tuple(EXTENSION_SUFFIXES))]

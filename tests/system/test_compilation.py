@@ -6,7 +6,7 @@ from pathlib import Path
 
 import ackwire
 from tests.helpers.compilation import IS_COMPILED
-from tests.helpers.processes import ackwire_program
+from tests.helpers.processes import ackwire_program, running_broker
 
 
 def test_the_tests_run_on_the_build_they_were_started_for() -> None:
@@ -14,6 +14,15 @@ def test_the_tests_run_on_the_build_they_were_started_for() -> None:
     home = Path(ackwire.__file__).parent.parent
     assert (home.name == "compiled") == IS_COMPILED
     assert ("compiled" in os.environ.get("PYTHONPATH", "")) == IS_COMPILED
+
+
+def test_serve_logs_that_it_is_not_compiled(tmp_path: Path) -> None:
+    log = tmp_path / "broker.log"
+    with running_broker(["tcp://127.0.0.1:0"], log_path=log):
+        pass
+    lines = [line for line in log.read_text().splitlines() if "running as plain Python" in line]
+    assert len(lines) == (0 if IS_COMPILED else 1)
+    assert all("ACKWIRE_COMPILE=1 pip install" in line for line in lines)
 
 
 def test_version_tells_what_is_compiled() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ackwire import __version__
 from ackwire.cli import serve
-from ackwire.compilation import compiled_modules
+from ackwire.compilation import HOW_TO_COMPILE, compiled_modules
 from ackwire.errors import ConfigError
 from ackwire.logs import escape
 
@@ -128,6 +128,5 @@ def _build() -> str:
         return "\n  ".join([f"{len(compiled)} modules compiled with mypyc:", *compiled])
     return (
         "pure Python, nothing compiled: all of it works, and the broker works six times as long on a message.\n"
-        "To compile it, install Ackwire again on a machine with a C compiler and Python's headers "
-        "(Debian: gcc, python3-dev)"
+        f"To compile it: {HOW_TO_COMPILE}"
     )

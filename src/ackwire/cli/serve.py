@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from ackwire import __version__, logs
 from ackwire.cli.config import add_settings_options, settings_from
 from ackwire.clock import Clock, SystemClock
+from ackwire.compilation import HOW_TO_COMPILE, is_compiled
 from ackwire.config import Settings
 from ackwire.errors import StoreFailed
 
@@ -92,6 +93,10 @@ async def _serve_until_signal(settings: Settings) -> None:
     def ready(serving: "Serving") -> None:
         _settle_garbage_collection()
         sys.setswitchinterval(_SWITCH_SECONDS)
+        if not is_compiled():
+            _log.info(
+                "running as plain Python, which takes six times as long for a message; faster: %s", HOW_TO_COMPILE
+            )
         _print_ready(serving)
 
     await app.serve(settings, ready=ready, stop=signals.stop)
