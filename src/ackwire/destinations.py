@@ -87,6 +87,18 @@ def destination(kind: Kind, name: str) -> Destination:
     return _interned(kind, name)
 
 
+def peer_destination(kind: Kind, name: str) -> Destination:
+    """As `destination`, for a name that a peer chose: it must be text that logs, JSON and metrics can hold."""
+    if not is_unicode(name):
+        raise InvalidDestination(f"a {kind.value} cannot be called {name!r}: the name holds half a surrogate pair")
+    return destination(kind, name)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether *text* can be written in UTF-8. Java's strings, and JSON's, may hold half of a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def derived_destination(kind: Kind, name: str) -> Destination:
     """A destination whose name the broker made from another: it may be a little longer."""
     _check_length(kind, name, _DERIVED_LENGTH_MAX)

@@ -30,7 +30,10 @@ def set_up(settings: LogSettings, stream: TextIO | None = None) -> None:
 
 
 def escape(text: str) -> str:
-    """*text* with everything unprintable, line ends included, as backslash escapes."""
+    """*text* with everything unprintable, line ends included, as backslash escapes.
+
+    The one function for text of peers and brokers on its way to a terminal or a log.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -37,6 +37,8 @@ _LINGER_BYTES: Final = 8 * MIB
 _LINGER_SECONDS: Final = 2.0
 """How much of a refused body is still read, so that its sender gets to see the refusal."""
 _QUERY_FIELDS_MAX: Final = 32
+_SINGLE_FIELDS: Final = (b"authorization", b"content-type", b"content-encoding", b"expect")
+"""Header fields that a request may have once; h11 looks after Host and the lengths."""
 
 Piece = bytes | memoryview
 
@@ -89,11 +91,17 @@ class Request:
         """As it came, percent signs and all: a name in it may hold an encoded slash."""
         self._query = query
         self._headers = {bytes(name): bytes(value) for name, value in head.headers}
+        self._repeated = [name.decode() for name in _SINGLE_FIELDS if sum(it == name for it, _ in head.headers) > 1]
         self._read_body = read_body
 
     def header(self, name: str) -> bytes:
         """The value of a header field, by its name in lower case; empty if there is none."""
         return self._headers.get(name.encode("ascii"), b"")
+
+    def refuse_repeated_fields(self) -> None:
+        """Raise `BadRequest` for a field that stands there twice: a proxy may have looked at the other one."""
+        if self._repeated:
+            raise BadRequest(f"the header field {self._repeated[0]} is given more than once")
 
     @property
     def body_bytes(self) -> int | None:
@@ -261,6 +269,7 @@ class _Connection:
 
     async def _answer_to(self, request: Request) -> Answer:
         try:
+            request.refuse_repeated_fields()
             return await self._handle(request)
         except BadRequest as error:
             return error_answer(error.status, error.code, str(error))

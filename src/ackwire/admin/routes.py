@@ -22,7 +22,7 @@ from ackwire.broker.broker import Broker
 from ackwire.broker.cursors import CursorFacts
 from ackwire.clock import Clock
 from ackwire.config import MIB, HttpSettings
-from ackwire.destinations import Kind, destination, parse_written_destination
+from ackwire.destinations import Kind, destination, is_unicode, parse_written_destination
 from ackwire.errors import (
     BrokerError,
     Conflict,
@@ -332,11 +332,26 @@ async def _json_body(request: Request, *known: str) -> dict[str, Any]:
     """The body, an object with *known* keys only. Raises `BadRequest`."""
     try:
         value = json.loads(bytes(await request.body(_BODY_BYTES_MAX)))
+        is_text = _is_unicode(value)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is no JSON: {error}") from None
+    if not is_text:
+        raise BadRequest("the body has a string with half a surrogate pair (\\ud800 to \\udfff), which is no text")
     if not isinstance(value, dict):
         raise BadRequest("the body must be a JSON object")
     return _known(value, *known)
+
+
+def _is_unicode(value: object) -> bool:
+    """Whether every string in *value*, which came as JSON, is text."""
+    match value:
+        case str():
+            return is_unicode(value)
+        case list():
+            return all(map(_is_unicode, value))
+        case dict():
+            return all(_is_unicode(key) and _is_unicode(item) for key, item in value.items())
+    return True
 
 
 def _known(values: dict[str, Any], *known: str) -> dict[str, Any]:

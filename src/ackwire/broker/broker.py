@@ -36,7 +36,7 @@ from ackwire.broker.transactions import Transaction
 from ackwire.broker.transactor import Transactor
 from ackwire.clock import Clock, Turns
 from ackwire.config import Settings
-from ackwire.destinations import Destination, Kind
+from ackwire.destinations import Destination, Kind, is_unicode
 from ackwire.editing import Advisory, MessageEditor
 from ackwire.errors import AckwireError, BrokerError, InvalidClientId, StoreFailed, UnknownResource
 from ackwire.message import Message
@@ -114,6 +114,8 @@ class Broker:
         """Admit a client. The same connection id again is the same client coming back: the old one goes."""
         if not client_id:
             raise InvalidClientId("a connection needs a client id, and this one has none")
+        if not is_unicode(connection_id + client_id + (user or "")):
+            raise InvalidClientId(f"half a surrogate pair in {connection_id!r}, {client_id!r} or {user!r} is no text")
         if self.broker_id in (connection_id, client_id) and port is not self._questions:
             raise InvalidClientId(f"{self.broker_id} is the broker's own id")
         if client_id == CURSOR_CLIENT_ID:

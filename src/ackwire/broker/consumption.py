@@ -20,6 +20,7 @@ from ackwire.broker.redelivery import (
     judge,
     redelivery_delay_seconds,
 )
+from ackwire.broker.reserved import is_reserved, refuse_reserved
 from ackwire.broker.session import Connection, ConsumerPort
 from ackwire.broker.slices import Budget
 from ackwire.broker.subscription import (
@@ -31,7 +32,7 @@ from ackwire.broker.subscription import (
 )
 from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.broker.transactions import AckedMessages, Transaction
-from ackwire.destinations import Destination
+from ackwire.destinations import Destination, is_unicode
 from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised, ResourceLimit
 from ackwire.message import Message
 from ackwire.selector import Selector, compile_selector
@@ -81,6 +82,8 @@ class Consumption:
             return existing
         connection.require_session(request.session_id)
         connection.check_consumers()
+        if not is_unicode(request.subscription_name or ""):
+            raise InvalidDestination(f"a subscription cannot be called {request.subscription_name!r}: it is no text")
         selector = compile_selector(request.selector) if request.selector else None
         parts = self._parts(connection, request.destination)
         asked, request = request, self._capped(request, parts)
@@ -106,6 +109,8 @@ class Consumption:
         if len(parts) > _CONSUMED_PARTS_MAX:
             raise InvalidDestination(f"a composite of {len(parts)} destinations: the limit is {_CONSUMED_PARTS_MAX}")
         for part in parts:
+            if connection.connection_id != self._broker.broker_id:
+                refuse_reserved(part, "consume from")
             if part.kind.is_temporary:
                 owner = self._broker.registry.owner(part)
                 if owner is None:
@@ -153,7 +158,8 @@ class Consumption:
 
     def _attach_pattern(self, subscription: QueueSubscription, pattern: Destination) -> None:
         def attach(where: Destination, queue: Queue | Topic) -> None:
-            self._attach_queue(subscription, where, queue)
+            if not is_reserved(where):
+                self._attach_queue(subscription, where, queue)
 
         stop = self._broker.registry.router.watch(pattern, attach)
         self._watches.setdefault(subscription, []).append(stop)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, final
 from ackwire.broker.auditing import Event
 from ackwire.broker.held import Held
 from ackwire.broker.queue import Queue
+from ackwire.broker.reserved import refuse_reserved
 from ackwire.destinations import Destination
 from ackwire.errors import (
     BrokerError,
@@ -154,6 +155,7 @@ class Cursors:
         self, name: str, destination: Destination, selector: str | None = None, *, create: bool = True
     ) -> CursorFacts:
         """The cursor of that name, made if it is not there; its destination is made too, if it may be."""
+        refuse_reserved(destination, "open a cursor on")
         selector = selector or None
         known = self._cursors.get(name)
         if known is not None:

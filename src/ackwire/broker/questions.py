@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import is_advisory
+from ackwire.broker.reserved import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection
 from ackwire.broker.subscription import SubscriptionRequest
 from ackwire.broker.why import why_consumer, why_file, why_message, why_producer, why_queue, why_transaction
 from ackwire.destinations import Kind, parse_destination
 from ackwire.errors import AckwireError, BrokerError, NotHere
+from ackwire.logs import escape
 from ackwire.message import Message
 from ackwire.question import ANSWER, FOUND, NAME, QUESTIONS, SUBJECT
 
@@ -88,7 +90,7 @@ class Questions:
         if not isinstance(reply_to, str) or self._broker.flow.memory_is_full() is not None:
             return
         where = parse_destination(reply_to)
-        if where.is_composite or where == QUESTIONS or is_advisory(where):
+        if where.is_composite or is_reserved(where) or is_advisory(where):
             return  # an answer goes to the one who asked, and is no question
         properties = editor.properties(message)
         found, text = self._text(str(properties.get(SUBJECT)), str(properties.get(NAME, "")))
@@ -103,7 +105,8 @@ class Questions:
         except BrokerError as error:
             found = not isinstance(error, NotHere)
             lines = [str(error)]
-        return found, "\n".join(lines)[:_ANSWER_CHARACTERS_MAX]
+        # Escaped one by one: a name that a client chose cannot end a line and add a sentence of its own.
+        return found, "\n".join(map(escape, lines))[:_ANSWER_CHARACTERS_MAX]
 
     def _sentences(self, subject: str, name: str) -> list[str]:
         broker = self._broker

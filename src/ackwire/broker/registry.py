@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 from ackwire.broker.advisory import is_advisory
 from ackwire.broker.attaching import Attaching
 from ackwire.broker.queue import Queue
+from ackwire.broker.reserved import refuse_reserved, refuse_unknown_reserved
 from ackwire.broker.router import Router
 from ackwire.broker.session import Connection
 from ackwire.broker.topic import DurableSubscription, Topic
@@ -106,15 +107,22 @@ class Registry:
     # ---- making ------------------------------------------------------------------------------------------------
 
     def add(self, destination: Destination, owner: Connection) -> None:
-        """Create *destination* unless it exists. A temporary one has its owner's connection id in its name."""
-        if destination.kind.is_temporary and owner.connection_id not in destination.name:
+        """Create *destination* unless it exists. The name of a temporary one is its owner's connection id and a number.
+
+        A looser rule would let a client make the reply queue of another one before that one does, and read its replies.
+        """
+        refuse_reserved(destination, "create")
+        is_temporary = destination.kind.is_temporary
+        if is_temporary and destination.name.rpartition(":")[0] != owner.connection_id:
             raise NotAuthorised(f"{destination!r} does not carry the id of {owner!r}, whose it would be")
         if self.router.get(destination) is None:
-            self._make(destination, owner if destination.kind.is_temporary else None)
+            self._make(destination, owner if is_temporary else None)
 
     def _make(self, destination: Destination, owner: Connection | None, *, is_limited: bool = True) -> Queue | Topic:
         if destination.is_wildcard:
             raise InvalidDestination(f"{destination!r} is a pattern, not a destination")
+        if is_limited:
+            refuse_unknown_reserved(destination)
         limit = self._broker.settings.destinations.count_max
         if is_limited and len(self.router) >= limit:
             raise ResourceLimit(f"{destination!r} cannot be created: {limit} destinations exist, the limit")
@@ -155,6 +163,7 @@ class Registry:
 
     def remove(self, destination: Destination, connection: Connection) -> None:
         """Delete *destination* and all that is on it. Refused while it has consumers, or to other than its owner."""
+        refuse_reserved(destination, "delete")
         existing = self.router.get(destination)
         if existing is None:
             return

@@ -10,7 +10,7 @@ import pytest
 from ackwire.admin.http import Answer, HttpServer, Request
 from ackwire.config import MIB
 from ackwire.errors import RangeGone
-from tests.helpers.http_rig import BrokenOff, HttpRig
+from tests.helpers.http_rig import TOKEN, BrokenOff, HttpRig
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -288,3 +288,32 @@ def test_error_of_ours_is_answered_and_logged(caplog: pytest.LogCaptureFixture) 
 
     run(test())
     assert "GET /x failed" in caplog.text
+
+
+def test_second_authorization_is_refused_whichever_is_right() -> None:
+    """A proxy in front may have looked at the one that we do not look at."""
+
+    async def test() -> None:
+        async with HttpRig() as http:
+            for first, second in ((TOKEN, "other"), ("other", TOKEN), (TOKEN, TOKEN)):
+                client = await http.client()
+                fields = f"authorization: Bearer {first}\r\nAuthorization: Bearer {second}\r\n"
+                client.writer.write(f"GET /v1/cursors HTTP/1.1\r\nhost: x\r\n{fields}\r\n".encode())
+                assert (await client.reader.readline()).startswith(b"HTTP/1.1 400")
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "body", [rb'{"name": "\ud800", "destination": "q"}', rb'{"name": "a", "destination": "\udfff"}']
+)
+def test_half_a_surrogate_pair_in_json_is_refused(body: bytes) -> None:
+    async def test() -> None:
+        async with HttpRig() as http:
+            client = await http.client()
+            reply = await client.request("POST", "/v1/cursors", body=body)
+            assert (reply.status, b"surrogate" in reply.body) == (400, True)
+            assert (await client.get("/v1/queues/%ED%A0%80/ranges")).status == 400
+            assert (await client.get("/v1/queues/q/ranges?parts=%ED%A0%80")).status == 400
+
+    run(test())

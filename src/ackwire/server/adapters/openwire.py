@@ -17,6 +17,7 @@ from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.transactions import XA_INVALID, XA_ROLLED_BACK, TransactionError
 from ackwire.clock import Clock
 from ackwire.config import Settings
+from ackwire.destinations import peer_destination
 from ackwire.errors import (
     AckwireError,
     BrokerError,
@@ -249,7 +250,7 @@ class OpenWireAdapter:
     def _on_producer_info(self, info: commands.ProducerInfo) -> None:
         producer_id = _given(info.producer_id, "ProducerInfo without a producer id")
         self._own(producer_id.connection_id)
-        destination = None if info.destination is None else destination_from_wire(info.destination)
+        destination = None if info.destination is None else destination_from_wire(info.destination, peer_destination)
         self._broker.add_producer(
             self._client,
             Producer(str(producer_id), producer_id.session_id, destination, window_bytes=info.window_size),
@@ -265,7 +266,7 @@ class OpenWireAdapter:
             SubscriptionRequest(
                 consumer_id=str(consumer_id),
                 session_id=consumer_id.session_id,
-                destination=destination_from_wire(info.destination),
+                destination=destination_from_wire(info.destination, peer_destination),
                 prefetch=max(0, info.prefetch_size),
                 selector=info.selector,
                 no_local=info.no_local,
@@ -315,7 +316,7 @@ class OpenWireAdapter:
                 raise RemoteProtocolError(f"RemoveInfo for a {type(other).__name__}")
 
     def _on_destination_info(self, info: commands.DestinationInfo) -> None:
-        destination = destination_from_wire(info.destination)
+        destination = destination_from_wire(info.destination, peer_destination)
         if info.operation_type == commands.DestinationOperation.ADD:
             self._broker.add_destination(self._client, destination)
         elif info.operation_type == commands.DestinationOperation.REMOVE:

@@ -20,6 +20,7 @@ from struct import Struct
 from typing import Final
 
 from ackwire.compilation import mypyc_attr
+from ackwire.destinations import peer_destination
 from ackwire.errors import InvalidDestination, RemoteProtocolError
 from ackwire.message import Message
 from ackwire.wire.buffer import FrameBuffer
@@ -80,7 +81,7 @@ class OpenWireProtocol:
         self._frame_bytes_max = handshake_frame_bytes_max
         self._codec = Codec(WireFormat(), limits)
         self._canonical = Codec(CANONICAL, limits)
-        self._fast_decoder = FastDecoder(limits)
+        self._fast_decoder = FastDecoder(limits, peer_destination)
         self._is_fast = False
         self._slot_reader: SlotReader | None = None
         self._slot_writer: SlotWriter | None = None
