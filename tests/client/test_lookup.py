@@ -22,8 +22,8 @@ def test_A1_a_factory_and_a_destination_from_a_file_work(broker: Broker, tmp_pat
     """A1: options of URL and name included."""
     path = write(
         tmp_path,
-        f'[factories.orders]\nurl = "{broker.url}?jms.useAsyncSend=true"\nclient_id = "{name_of(queue)}"\n'
-        f'[destinations]\norders = "{queue}?consumer.prefetchSize=1"\n',
+        f'[client.factories.orders]\nurl = "{broker.url}?jms.useAsyncSend=true"\nclient_id = "{name_of(queue)}"\n'
+        f'[client.destinations]\norders = "{queue}?consumer.prefetchSize=1"\n',
     )
     factory = ConnectionFactory.lookup("orders", str(path))
     where = lookup.destination("orders", path)
@@ -38,7 +38,7 @@ def test_A1_a_factory_and_a_destination_from_a_file_work(broker: Broker, tmp_pat
 
 def test_A1_the_asynchronous_client_reads_the_same_file(tmp_path: Path) -> None:
     """A1."""
-    path = write(tmp_path, '[factories.orders]\nurl = "tcp://broker:61616"\nuser_name = "app"\npassword = "p"\n')
+    path = write(tmp_path, '[client.factories.orders]\nurl = "tcp://broker:61616"\nuser_name = "app"\npassword = "p"\n')
     for factory in (ConnectionFactory.lookup("orders", str(path)), aio.ConnectionFactory.lookup("orders", str(path))):
         assert (factory.options.user_name, factory.options.password) == ("app", "p")
         assert factory.url.uris[0].address == "tcp://broker:61616"
@@ -48,11 +48,11 @@ def test_A1_the_file_is_found_by_the_environment_or_in_this_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A1: ACKWIRE_CONFIG, or ackwire.toml."""
-    monkeypatch.setenv("ACKWIRE_CONFIG", str(write(tmp_path, '[factories.a]\nurl = "tcp://one"\n')))
+    monkeypatch.setenv("ACKWIRE_CONFIG", str(write(tmp_path, '[client.factories.a]\nurl = "tcp://one"\n')))
     assert ConnectionFactory.lookup("a").url.uris[0].address == "tcp://one:61616"
     monkeypatch.delenv("ACKWIRE_CONFIG")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "ackwire.toml").write_text('[factories.a]\nurl = "tcp://two"\n')
+    (tmp_path / "ackwire.toml").write_text('[client.factories.a]\nurl = "tcp://two"\n')
     assert ConnectionFactory.lookup("a").url.uris[0].address == "tcp://two:61616"
 
 
@@ -63,8 +63,8 @@ def test_A1_a_password_may_be_kept_elsewhere(tmp_path: Path, monkeypatch: pytest
     path = str(
         write(
             tmp_path,
-            '[factories.a]\nurl = "tcp://broker"\npassword_env = "SECRET"\n'
-            f'[factories.b]\nurl = "tcp://broker"\npassword_file = "{secret}"\n',
+            '[client.factories.a]\nurl = "tcp://broker"\npassword_env = "SECRET"\n'
+            f'[client.factories.b]\nurl = "tcp://broker"\npassword_file = "{secret}"\n',
         )
     )
     with pytest.raises(ConfigError, match="SECRET is not set"):
@@ -80,14 +80,19 @@ def test_A1_a_password_may_be_kept_elsewhere(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[factories.other]\nurl = 'tcp://a'", r"no \[factories\.orders\]; there are other"),
-        ("", r"no \[factories\.orders\]"),
-        ("[factories.orders]\n", "has no url"),
-        ("[factories.orders]\nurl = 5", "orders.url is text"),
-        ("[factories.orders]\nurl = 'tcp://a'\nuser = 'b'", "unknown key 'user'; known are url, user_name"),
-        ("[factories.orders]\nurl = 'tcp://a?jms.useAsynchSend=true'", "jms.useAsyncSend"),
-        ("factories = 1", "factories is a table"),
-        ("[factories", "names.toml"),
+        ("[client.factories.other]\nurl = 'tcp://a'", r"no \[client.factories\.orders\]; there are other"),
+        ("", r"no \[client.factories\.orders\]"),
+        ("[client.factories.orders]\n", "has no url"),
+        ("[client.factories.orders]\nurl = 5", r"names\.toml:2: client\.factories\.orders\.url: must be text"),
+        (
+            "[client.factories.orders]\nurl = 'tcp://a'\nuser = 'b'",
+            r"names\.toml:3: .*unknown key; did you mean \"user_name\"",
+        ),
+        ("[client.factories.orders]\nurl = 'tcp://a?jms.useAsynchSend=true'", "jms.useAsyncSend"),
+        ("client.factories = 1", r"names\.toml:1: client\.factories: must be a table"),
+        ("\n[factories.orders]\nurl = 'tcp://a'", r"names\.toml:2: .*it belongs into \[client\]"),
+        ("[client.factory.orders]\nurl = 'tcp://a'", r"names\.toml:1: .*did you mean \"factories\""),
+        ("[client.factories", "names.toml"),
     ],
 )
 def test_A1_a_file_with_a_mistake_says_where_and_what(tmp_path: Path, text: str, says: str) -> None:
@@ -99,11 +104,11 @@ def test_A1_a_file_with_a_mistake_says_where_and_what(tmp_path: Path, text: str,
 
 def test_A1_an_unknown_destination_or_file_says_so(tmp_path: Path) -> None:
     """A1."""
-    path = write(tmp_path, '[destinations]\norders = "queue://ORDERS"\nbad = "ORDERS?consumer.prefetch=1"\n')
-    with pytest.raises(ConfigError, match=r"no 'prices' in \[destinations\]; there are bad, orders"):
+    path = write(tmp_path, '[client.destinations]\norders = "queue://ORDERS"\nbad = "ORDERS?consumer.prefetch=1"\n')
+    with pytest.raises(ConfigError, match=r"no 'prices' in \[client\.destinations\]; there are bad, orders"):
         lookup.destination("prices", path)
     with pytest.raises(ConfigError, match=r"consumer\.prefetchSize"):
         lookup.destination("bad", path)
-    with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read.*ACKWIRE_CONFIG"):
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: cannot be read.*ACKWIRE_CONFIG"):
         lookup.destination("orders", tmp_path / "nowhere.toml")
     assert issubclass(ConfigError, ackwire.errors.AckwireError)

@@ -161,7 +161,8 @@ def test_A1_a_client_id_belongs_to_one_connection(connect: Connect, queue: str) 
 def test_A1_a_factory_and_a_destination_are_looked_up_by_name(broker: Broker, queue: str, tmp_path: Path) -> None:
     config = tmp_path / "ackwire.toml"
     config.write_text(
-        f'[factories.main]\nurl = "{broker.url}"\n[destinations]\norders = "{queue}?consumer.prefetchSize=7"\n'
+        f'[client.factories.main]\nurl = "{broker.url}"\n'
+        f'[client.destinations]\norders = "{queue}?consumer.prefetchSize=7"\n'
     )
     with ackwire.ConnectionFactory.lookup("main", str(config)).create_connection() as connection:
         connection.start()

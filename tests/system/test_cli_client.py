@@ -372,13 +372,13 @@ def test_a_client_id_that_is_taken_is_said(ours: Client, queue: str) -> None:
 
 
 def test_a_broker_can_have_a_name(ours: Client, queue: str, tmp_path: Path) -> None:
-    (tmp_path / "ackwire.toml").write_text(f'[factories.production]\nurl = "{ours.url}"\n')
+    (tmp_path / "ackwire.toml").write_text(f'[client.factories.production]\nurl = "{ours.url}"\n')
     named = Client("production", tmp_path)
     named.send(queue, "x")
     assert named("receive", queue).out == "x\n"
     outcome = Client("staging", tmp_path)("receive", queue)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    assert "there is no [factories.staging]; there are production" in outcome.err
+    assert "there is no [client.factories.staging]; there are production" in outcome.err
 
 
 WITHOUT_EXTRAS = """\

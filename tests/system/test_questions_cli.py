@@ -60,7 +60,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_why_and_transaction_connect_as_send_and_receive_do(secure: str, tmp_path: Path, how: str) -> None:
     url = {"ssl": secure, "failover": f"failover:(tcp://127.0.0.1:1,{secure})", "name": "production"}[how]
     config = tmp_path / "clients.toml"
-    config.write_text(f'[factories.production]\nurl = "{secure}"\n')
+    config.write_text(f'[client.factories.production]\nurl = "{secure}"\n')
     where = ["--url", url, "--config", str(config)]
     assert run("why", "transaction", *where) == (0, "no transaction is open")
     assert run("transaction", "list", *where, "--json") == (0, "[]")

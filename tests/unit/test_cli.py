@@ -105,7 +105,7 @@ def test_every_command_explains_itself(run: Run, command: tuple[str, ...]) -> No
         (("serve", "--config", "/nowhere/x.toml"), "/nowhere/x.toml: cannot be read: no such file"),
         (("config", "show", "--listen", "tcp://:1"), "host is missing"),
         (("config", "check", "/nowhere/x.toml"), "/nowhere/x.toml: cannot be read: no such file"),
-        (("config", "check"), "required: FILE"),
+        (("config", "check"), "there is no ackwire.toml here; name the file to check"),
         (("serve", "a\nb"), r"unrecognized arguments: a\nb"),
     ],
 )
@@ -170,13 +170,57 @@ def test_config_show_puts_options_over_the_file_over_defaults(run: Run, tmp_path
     assert settings.log.level == "debug"
 
 
+@pytest.mark.parametrize("how", ["here", "variable", "option"])
+def test_settings_are_those_of_ackwire_toml_unless_another_file_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ackwire.toml").write_text('[broker]\nname = "here"\n')
+    (tmp_path / "variable.toml").write_text('[broker]\nname = "variable"\n')
+    (tmp_path / "option.toml").write_text('[broker]\nname = "option"\n')
+    if how != "here":
+        monkeypatch.setenv("ACKWIRE_CONFIG", "variable.toml")
+    arguments = ("--config", "option.toml") if how == "option" else ()
+    assert f'\nname = "{how}"\n' in run("config", "show", *arguments).out
+    assert run("config", "check").out == f"{'ackwire' if how == 'here' else 'variable'}.toml: ok\n"
+
+
+def test_serve_logs_which_file_it_has_read(
+    run: Run, replace_app: Callable[[object], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ready_at_once(settings: Settings, *, ready: Ready, stop: asyncio.Event) -> None:  # noqa: ARG001
+        assert settings.broker.name == "mine"
+        ready(SimpleNamespace(addresses=("tcp://h:1",), http_address=None))
+
+    replace_app(ready_at_once)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ackwire.toml").write_text('[broker]\nname = "mine"\n')
+    assert f"settings of {tmp_path}/ackwire.toml\n" in run("serve").err
+
+
+def test_one_file_serves_broker_and_clients(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "ackwire.toml"
+    file.write_text('[broker]\nname = "mine"\n[client.factories.a]\nurl = "tcp://a"\n[client.destinations]\nd = "q"\n')
+    assert run("config", "check", str(file)).code == 0
+    assert load(file).broker.name == "mine"
+    assert ackwire.ConnectionFactory.lookup("a", str(file)).url.uris[0].address == "tcp://a:61616"
+    file.write_text("[factories.a]\nurl = 'tcp://a'\n[clients]\n[client.factories.a]\nuri = 'tcp://a'\n")
+    assert run("config", "check", str(file)).err.splitlines() == [
+        f"{file}:1: factories: unknown table; it belongs into [client]: [client.factories.NAME]",
+        f'{file}:3: clients: unknown table; did you mean "client"?',
+        f"{file}:4: client.factories.a: has no url",
+        f'{file}:5: client.factories.a.uri: unknown key; did you mean "url"?',
+    ]
+
+
 def test_config_show_prints_policies_and_what_a_percentage_comes_to(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "ackwire.toml"
     file.write_text('[limits]\nmemory_bytes_max = "10 %"\n[[policy]]\nmatch = "queue://a.>"\nprefetch_max = 7\n')
     outcome = run("config", "show", "--config", str(file))
     assert outcome.out.endswith('\n\n[[policy]]\nmatch = "queue://a.>"\nprefetch_max = 7\n')
     (line,) = [line for line in outcome.out.splitlines() if line.startswith("memory_bytes_max")]
-    assert "  # 10 % of " in line
+    assert line.startswith('memory_bytes_max = "10 %"  # ')
+    assert "iB (10 % of " in line
     shown = tmp_path / "shown.toml"
     shown.write_text(outcome.out)
     assert load(shown) == load(file)

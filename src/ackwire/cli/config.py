@@ -1,6 +1,7 @@
 """`ackwire config check FILE` and `ackwire config show`; and where the settings of any command come from.
 
-The order is: defaults, then the file, then options on the command line.
+The order is: defaults, then the file, then options on the command line. The file is that of --config, or of the
+environment variable ACKWIRE_CONFIG, or `ackwire.toml` if it is in the working directory.
 """
 
 import argparse
@@ -8,15 +9,19 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ackwire import settings_file
 from ackwire.config import Settings, load, problems, read_text, render, with_setting
 from ackwire.errors import ConfigError
 from ackwire.listener_uri import mask_secrets
+from ackwire.settings_file import NAME, VARIABLE
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
 
 HTTP_ADDRESS: Final = "127.0.0.1:8161"
 """Where `--http` listens by itself; the port is that of ActiveMQ's console."""
+
+_CONFIG_HELP: Final = f"a TOML file with settings; default: ${VARIABLE}, or {NAME} if it is here"
 
 _OVERRIDES: Final = (
     ("--listen", "listen", "uris"),
@@ -32,7 +37,7 @@ _OVERRIDES: Final = (
 
 def add_settings_options(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the options that `settings_from` reads."""
-    parser.add_argument("--config", metavar="FILE", help="a TOML file with settings; default: none")
+    parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
     parser.add_argument(
         "--listen",
         metavar="URI",
@@ -56,7 +61,8 @@ def add_settings_options(parser: argparse.ArgumentParser) -> None:
 
 def settings_from(args: argparse.Namespace) -> Settings:
     """The settings in force. Raises `ConfigError` naming the file and line, or the option."""
-    settings = load(args.config) if args.config is not None else Settings()
+    file = settings_file.find(args.config)
+    settings = Settings() if file is None else load(file)
     for option, table, key in _OVERRIDES:
         value = getattr(args, option.removeprefix("--").replace("-", "_"))
         if value is None:
@@ -75,7 +81,7 @@ def add_command(commands: "Commands") -> None:
     )
     below = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
     check = below.add_parser("check", help="name each problem of a file with its line", allow_abbrev=False)
-    check.add_argument("file", metavar="FILE")
+    check.add_argument("file", metavar="FILE", nargs="?", help=f"default: ${VARIABLE}, or {NAME}")
     check.set_defaults(run=_run_check)
     show = below.add_parser(
         "show",
@@ -89,11 +95,14 @@ def add_command(commands: "Commands") -> None:
 
 
 def _run_check(args: argparse.Namespace) -> int:
-    found = problems(read_text(args.file))
+    file = settings_file.find(args.file)
+    if file is None:
+        raise ConfigError(f"there is no {NAME} here; name the file to check")
+    found = problems(read_text(file))
     for problem in found:
-        print(f"{args.file}:{problem}", file=sys.stderr)
+        print(f"{file}:{problem}", file=sys.stderr)
     if not found:
-        print(f"{args.file}: ok")
+        print(f"{file}: ok")
     return 2 if found else 0
 
 

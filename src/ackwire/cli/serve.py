@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
-from ackwire import __version__, logs
+from ackwire import __version__, logs, settings_file
 from ackwire.cli.config import add_settings_options, settings_from
 from ackwire.clock import Clock, SystemClock
 from ackwire.compilation import HOW_TO_COMPILE, is_compiled
@@ -65,6 +65,8 @@ def _run(args: argparse.Namespace) -> int:
     gc.set_threshold(*_GC_THRESHOLDS_AT_START)
     settings = settings_from(args)
     logs.set_up(settings.log)
+    if (file := settings_file.find(args.config)) is not None:
+        _log.info("settings of %s", file.absolute())
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(_serve_until_signal(settings))

@@ -1,29 +1,19 @@
-"""Factories and destinations by name, from a configuration file: what JNDI is for Java (A1).
+"""Factories and destinations by name, from `ackwire.toml`: what JNDI is for Java (A1).
 
-    [factories.orders]
-    url = "failover:(tcp://a:61616,tcp://b:61616)"
-    user_name = "app"
-    password_env = "ORDERS_PASSWORD"    # or password = "…", or password_file = "…"
-    client_id = "orders-1"
-
-    [destinations]
-    orders = "queue://ORDERS?consumer.prefetchSize=1"
-
-The file is the one given, or that of the environment variable ACKWIRE_CONFIG, or `ackwire.toml` in this folder.
+`ackwire/settings_file.py` shows what the tables look like. The file is the one given, or that of the environment
+variable ACKWIRE_CONFIG, or `ackwire.toml` in this folder; it may be the broker's own file.
 """
 
 import os
-import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from ackwire import settings_file
 from ackwire.client.uri import DestinationUri, parse_destination_uri
 from ackwire.errors import ConfigError
-
-VARIABLE: Final = "ACKWIRE_CONFIG"
-DEFAULT_PATH: Final = "ackwire.toml"
-_KEYS: Final = ("url", "user_name", "password", "password_env", "password_file", "client_id")
+from ackwire.settings_file import CLIENT, DESTINATIONS, FACTORIES, VARIABLE, NotToml, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,47 +28,43 @@ class FactoryEntry:
 
 def factory(name: str, path: str | os.PathLike[str] | None = None) -> FactoryEntry:
     """The factory *name*. Raises `ConfigError` that names the file and what is wrong."""
-    where, content = _read(path)
-    entries = _table(content, "factories", where)
+    where, entries = _read(path, FACTORIES)
     entry = entries.get(name)
-    if not isinstance(entry, dict):
-        raise ConfigError(f"{where}: there is no [factories.{name}]{_known(entries)}")
-    for key, value in entry.items():
-        if key not in _KEYS:
-            raise ConfigError(f"{where}: factories.{name}: unknown key {key!r}; known are {', '.join(_KEYS)}")
-        if not isinstance(value, str):
-            raise ConfigError(f"{where}: factories.{name}.{key} is text")
-    if "url" not in entry:
-        raise ConfigError(f"{where}: factories.{name} has no url")
+    if entry is None:
+        raise ConfigError(f"{where}: there is no [{CLIENT}.{FACTORIES}.{name}]{_known(entries)}")
     return FactoryEntry(entry["url"], entry.get("user_name"), _password(entry, name, where), entry.get("client_id"))
 
 
 def destination(name: str, path: str | os.PathLike[str] | None = None) -> DestinationUri:
     """The destination *name*, with its options."""
-    where, content = _read(path)
-    entries = _table(content, "destinations", where)
+    where, entries = _read(path, DESTINATIONS)
     text = entries.get(name)
-    if not isinstance(text, str):
-        raise ConfigError(f"{where}: there is no {name!r} in [destinations]{_known(entries)}")
+    if text is None:
+        raise ConfigError(f"{where}: there is no {name!r} in [{CLIENT}.{DESTINATIONS}]{_known(entries)}")
     return parse_destination_uri(text)
 
 
-def _read(path: str | os.PathLike[str] | None) -> tuple[Path, dict[str, Any]]:
-    where = Path(path or os.environ.get(VARIABLE) or DEFAULT_PATH)
+def _read(path: str | os.PathLike[str] | None, table: str) -> tuple[Path, dict[str, Any]]:
+    """The file that was read, and what is in *table* of it, which has the right form."""
+    where = settings_file.find(path) or Path(settings_file.NAME)
     try:
-        with where.open("rb") as file:
-            return where, tomllib.load(file)
-    except OSError as error:
-        raise ConfigError(f"{where} cannot be read: {error.strerror}; {VARIABLE} can name another file") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        text = settings_file.read_text(where)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; {VARIABLE} can name another file") from None
+    try:
+        document, lines = settings_file.parse(text)
+    except NotToml as error:
+        raise ConfigError(f"{where}:{error.problem}") from None
+    for at, message in (*_misplaced(document), *settings_file.client_problems(document)):
+        raise ConfigError(f"{where}:{Problem.at(at, lines, message)}")
+    found: dict[str, Any] = document.get(CLIENT, {}).get(table, {})
+    return where, found
 
 
-def _table(content: dict[str, Any], name: str, where: Path) -> dict[str, Any]:
-    table = content.get(name, {})
-    if not isinstance(table, dict):
-        raise ConfigError(f"{where}: {name} is a table")
-    return table
+def _misplaced(document: Mapping[str, Any]) -> list[tuple[tuple[str], str]]:
+    """Tables that are meant for clients, and stand where those of the broker do; what else is there is the broker's."""
+    said = ((name, settings_file.misplaced(name)) for name in document)
+    return [((name,), message) for name, message in said if message is not None]
 
 
 def _known(entries: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ itself. What settings there are: `settings.py` and, for `[[policy]]`, `ackwire/p
 `ackwire/rules.py`.
 """
 
-from ackwire.config.reading import Problem, load, problems, read_text, with_setting
+from ackwire.config.reading import load, problems, with_setting
 from ackwire.config.settings import (
     AuditSettings,
     BrokerSettings,
@@ -24,6 +24,7 @@ from ackwire.config.settings import (
 )
 from ackwire.config.writing import render
 from ackwire.rules import GIB, KIB, MIB, Kind, Rule
+from ackwire.settings_file import Problem, read_text
 
 __all__ = [
     "GIB",

@@ -1,40 +1,26 @@
 """From a TOML text to settings, with everything that is wrong with it, by line.
 
-How it works: tomllib says what the file means, `_Reader` checks it against the rules of `settings.py`, and because
-tomllib forgets where things stood, `KeyLocator` finds the lines again.
+How it works: `settings_file.parse` says what the file means and where everything stands, and `_Reader` checks it
+against the rules of `settings.py`. The tables of clients are checked for their form only.
 """
 
-import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ackwire.config.memory import Share
 from ackwire.config.settings import ORDERED, POLICY, TABLES, Settings
-from ackwire.config.toml_lines import KeyLocator
-from ackwire.config.toml_lines import Path as KeyPath
 from ackwire.config.values import read_listener, read_value, show
 from ackwire.config.wholes import Wholes, wholes_of_this_machine
 from ackwire.errors import ConfigError
 from ackwire.listener_uri import did_you_mean
 from ackwire.policy import DestinationPolicy
 from ackwire.rules import Kind, Rule, Whole, rules_of
+from ackwire.settings_file import CLIENT, NotToml, Problem, client_problems, misplaced, parse, read_text
+from ackwire.toml_lines import Path as KeyPath
 
 _KNOWN: Mapping[str, type[Any]] = {**TABLES, POLICY: DestinationPolicy}
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
-    """Something wrong with a configuration text. *key* is empty if the text is not TOML at all."""
-
-    line: int
-    key: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.line}: {self.key}: {self.message}" if self.key else f"{self.line}: {self.message}"
 
 
 def load(path: str | Path, *, memory_bytes: int | None = None) -> Settings:
@@ -52,17 +38,6 @@ def load(path: str | Path, *, memory_bytes: int | None = None) -> Settings:
 def problems(text: str, *, memory_bytes: int | None = None) -> list[Problem]:
     """Everything wrong with a configuration text, by line; empty if it can be used."""
     return _read(text, memory_bytes)[1]
-
-
-def read_text(path: str | Path) -> str:
-    """The text of a configuration file. Raises `ConfigError` if it cannot be read."""
-    try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}: not UTF-8 text") from None
 
 
 def with_setting(settings: Settings, table: str, key: str, value: object) -> Settings:
@@ -87,24 +62,14 @@ def _with_other_disk(settings: Settings) -> Settings:
 def _read(text: str, memory_bytes: int | None) -> tuple[Settings, list[Problem]]:
     """The settings, with defaults where something is wrong, and what is wrong."""
     try:
-        document = tomllib.loads(text)
-        lines = KeyLocator(text).scan()
-    except ValueError as error:
-        return Settings(), [_syntax_problem(text, error)]
-    except RecursionError:
-        return Settings(), [Problem(1, "", "not TOML that can be read: nested too deeply")]
+        document, lines = parse(text)
+    except NotToml as error:
+        return Settings(), [error.problem]
     store = document.get("store")
     data = store.get("data") if isinstance(store, dict) else None
     reader = _Reader(lines, wholes_of_this_machine(data, memory=memory_bytes))
     settings = reader.read(document)
     return settings, sorted(reader.problems)
-
-
-def _syntax_problem(text: str, error: ValueError) -> Problem:
-    place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
-    message = str(error)[: place.start()] if place else str(error)
-    line = int(place[1]) if place and place[1] else text.rstrip().count("\n") + 1
-    return Problem(line, "", f"not TOML: {message[:1].lower()}{message[1:]}")
 
 
 class _Reader:
@@ -118,8 +83,10 @@ class _Reader:
 
     def read(self, document: Mapping[str, object]) -> Settings:
         for name, value in document.items():
-            if name not in _KNOWN:
-                self._note((name,), _unknown_table(name, value))
+            if name not in _KNOWN and name != CLIENT:
+                self._note((name,), misplaced(name) or _unknown_table(name, value))
+        for path, message in client_problems(document):  # of no interest to a broker, but a mistake is a mistake
+            self._note(path, message)
         sections: dict[str, Any] = {name: self._section((name,), document.get(name, {})) for name in TABLES}
         return Settings(**sections, policies=self._policies(document.get(POLICY, [])))
 
@@ -190,12 +157,7 @@ class _Reader:
 
     def _note(self, path: KeyPath, message: str) -> None:
         self._wrong.add(path)
-        self.problems.append(Problem(self._lines[path], _one_line(_name(path)), _one_line(message)))
-
-
-def _name(path: KeyPath) -> str:
-    """`listen.uris[0]`, `policy[1].match`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+        self.problems.append(Problem.at(path, self._lines, message))
 
 
 def _header(table: str) -> str:
@@ -208,8 +170,8 @@ def _owner(key: str) -> str | None:
 
 
 def _unknown_table(name: str, value: object) -> str:
-    if isinstance(value, dict) or (isinstance(value, list) and did_you_mean(name, _KNOWN)):
-        hint = did_you_mean(name, _KNOWN) or f"; known tables: {', '.join(_KNOWN)}"
+    if isinstance(value, dict) or (isinstance(value, list) and did_you_mean(name, (*_KNOWN, CLIENT))):
+        hint = did_you_mean(name, (*_KNOWN, CLIENT)) or f"; known tables: {', '.join((*_KNOWN, CLIENT))}"
         return f"unknown table{hint}"
     owner = _owner(name)
     return f"unknown setting{f'; it belongs into {owner}' if owner else ': settings stand in tables'}"
@@ -222,8 +184,3 @@ def _unknown_key(table: str, key: str) -> str:
         owner = _owner(key)
         hint = f"; it belongs into {owner}" if owner else f"; known in {_header(table)}: {', '.join(rules)}"
     return f"unknown setting{hint}"
-
-
-def _one_line(text: str) -> str:
-    """*text* with control characters escaped, so that one problem stays one line."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

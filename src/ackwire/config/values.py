@@ -171,6 +171,8 @@ def toml(rule: Rule, value: object) -> str:
     if rule.kind is Kind.LISTENERS:
         assert isinstance(value, tuple)
         return "[\n" + "".join(f"    {toml_text(uri)},\n" for uri in value) + "]"
+    if isinstance(value, Share):
+        return toml_text(f"{value.percent.normalize():f} %")  # as it was given: on another machine it is another size
     shown = show(rule, value)
     return shown if rule.kind in (Kind.COUNT, Kind.FACTOR, Kind.SWITCH) else toml_text(shown)
 
@@ -195,6 +197,11 @@ def show(rule: Rule, value: object) -> str:
     if rule.kind is Kind.FACTOR:
         return repr(float(value))
     return _show_bytes(int(value)) if rule.kind is Kind.BYTES else str(int(value))
+
+
+def share_comment(share: Share) -> str:
+    """`1595 MiB (20 % of 7.8 GiB)`."""
+    return f"{_show_bytes(share)} ({show_share(share)})"
 
 
 def show_share(share: Share) -> str:

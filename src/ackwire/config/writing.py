@@ -2,11 +2,11 @@
 
 import textwrap
 from dataclasses import MISSING, Field, fields
-from typing import Any
+from typing import Any, Final
 
 from ackwire.config.memory import Share
 from ackwire.config.settings import POLICY, TABLES, Settings
-from ackwire.config.values import show, show_share, toml
+from ackwire.config.values import share_comment, show, toml
 from ackwire.policy import DEFAULT_POLICY, DestinationPolicy
 from ackwire.rules import Kind, Rule
 
@@ -18,10 +18,20 @@ def render(settings: Settings) -> str:
         section = getattr(settings, table)
         blocks.append(f"{_comment(type(section).__doc__ or '')}\n[{table}]")
         blocks += [_explained(key, getattr(section, key.name)) for key in fields(section)]
-    blocks.append(_policy_introduction())
+    blocks += [_CLIENT_TABLES, _policy_introduction()]
     blocks += [_explained(key, None) for key in fields(DestinationPolicy)]
     blocks += [_policy(policy) for policy in settings.policies]
     return "\n\n".join(blocks) + "\n"
+
+
+_CLIENT_TABLES: Final = """\
+# What clients read in the same file, by name: ConnectionFactory.lookup("orders"), ackwire send orders …
+# [client.factories.orders]
+# url = "failover:(tcp://a:61616,tcp://b:61616)"
+# user_name = "…"
+# password_file = "…"
+# [client.destinations]
+# incoming = "queue://ORDERS?consumer.prefetchSize=1\""""
 
 
 def _policy_introduction() -> str:
@@ -52,7 +62,7 @@ def _explained(key: "Field[Any]", value: object) -> str:
     else:
         line = f"# {key.name} = {toml(rule, key.default)}"
     if isinstance(value, Share):
-        line += f"  # {show_share(value)}"
+        line += f"  # {share_comment(value)}"
     return f"{_comment(rule.reason)}\n{_comment(_facts(rule, key.default))}\n{line}"
 
 
