@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ackwire.audit.opening import opened_audit
 from ackwire.broker.broker import Broker
 from ackwire.clock import Clock, SystemClock
-from ackwire.config import Settings
+from ackwire.config import Reload, Settings, plan_reload
 from ackwire.errors import ConfigError, StoreFailed
 from ackwire.listener_uri import ClientAuth, ListenerUri, parse_address, parse_listener_uri
 from ackwire.policy import Policies
@@ -59,6 +59,9 @@ class Serving:
     """Where HTTP requests are answered, if anywhere."""
     make_peer: Callable[[ListenerUri, ConnectionGate], AsyncioEnd]
     """Makes the broker's end of a connection that came in another way than through a listener."""
+    reload: Callable[[Settings], Reload]
+    """Takes over what can be taken over from other settings, and certificates. Raises `ConfigError`, and then nothing
+    has changed."""
 
 
 async def serve(
@@ -124,32 +127,44 @@ async def _serve(
     clock = SystemClock()
 
     def make_peer(uri: ListenerUri, gate: ConnectionGate) -> AsyncioEnd:
-        peer = Peer(broker=broker, clock=clock, settings=settings, uri=uri, gate=gate, peers=peers, turn=turn)
+        peer = Peer(broker=broker, clock=clock, settings=broker.settings, uri=uri, gate=gate, peers=peers, turn=turn)
         return AsyncioEnd(peer, turn.received)
+
+    def reload(new: Settings) -> Reload:
+        for uri in uris:
+            if uri.tls:
+                server_context(uri)  # a bad file is found before anything is changed
+        plan = plan_reload(broker.settings, new)
+        broker.reload(plan.settings, Policies(plan.settings.policies))
+        for listener in listeners:
+            listener.reload_certificate()
+        return plan
 
     uris = [parse_listener_uri(text) for text in settings.listen.uris]
     listeners = [_listener(uri, settings, make_peer) for uri in uris]
     if http is not None:
         listeners.append(http.listener)
-    drain_seconds = settings.shutdown.drain_timeout_seconds
+    drain_seconds: float | None = None
     try:
         for listener in listeners:
             await listener.start()
         _warn(uris, http)
         addresses = tuple(listener.address for listener in listeners)
         http_address = None if http is None else http.listener.address
-        ready(Serving(broker, addresses[: len(uris)], http_address, make_peer))
+        ready(Serving(broker, addresses[: len(uris)], http_address, make_peer, reload))
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((stopping, failure), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if failure.done():
-            drain_seconds = min(drain_seconds, _FAILED_DRAIN_SECONDS)
+            drain_seconds = min(broker.settings.shutdown.drain_timeout_seconds, _FAILED_DRAIN_SECONDS)
             for peer in tuple(peers):
                 peer.fail_for(failure.result())
             raise failure.result()
     finally:
         for listener in listeners:
             listener.close()
+        if drain_seconds is None:
+            drain_seconds = broker.settings.shutdown.drain_timeout_seconds
         await asyncio.gather(
             drain(peers, clock=clock, timeout_seconds=drain_seconds),
             *(() if http is None else (http.server.drain(drain_seconds),)),

@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -158,6 +159,73 @@ def test_tls_listener_greets_a_client_that_trusts_it(tmp_path: Path, pems: Path)
             trusting.wrap_socket(plain, server_hostname="localhost") as client,
         ):
             assert client.version() in ("TLSv1.2", "TLSv1.3")
+        assert process.terminate() == 0
+
+
+# --- SIGHUP ----------------------------------------------------------------------------------------------
+
+
+def hang_up(process: ManagedProcess, said: str, count: int = 1) -> None:
+    """Send SIGHUP and wait until the log says *said* for the *count*th time."""
+    process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while process.log_path.read_text().count(said) < count:
+        assert process.is_running, process.output()
+        assert time.monotonic() < deadline, process.output()
+        time.sleep(0.01)
+
+
+def test_sighup_takes_over_what_it_can_and_names_what_needs_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "ackwire.toml"
+    file.write_text('[listen]\nuris = ["tcp://127.0.0.1:0"]\n')
+    with serving(tmp_path, "--config", str(file)) as (process, addresses):
+        file.write_text(
+            '[listen]\nuris = ["tcp://127.0.0.1:0"]\n[store]\nsync = "never"\n[log]\nlevel = "debug"\n'
+            '[limits]\nwhen_full = "fail"\n[[policy]]\nmatch = "a"\nprioritized = true\n'
+        )
+        hang_up(
+            process, f"SIGHUP: {file} and certificates were read again; changed: limits.when_full, log.level, policy"
+        )
+        hang_up(process, "these settings need a restart: store.sync", 2)
+        file.write_text("[limits\n")
+        hang_up(process, f"SIGHUP: nothing was changed: {file}:1: not TOML: ")
+        connect(addresses[0]).close()
+        assert process.terminate() == 0
+
+
+def test_sighup_without_a_file_changes_nothing_and_ends_nothing(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "tcp://127.0.0.1:0") as (process, addresses):
+        for count in (1, 2):
+            hang_up(process, "SIGHUP: certificates were read again; changed: nothing", count)
+        connect(addresses[0]).close()
+        assert process.terminate() == 0
+
+
+def test_sighup_reads_certificates_again_unless_they_are_bad(tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+
+    def issue() -> ssl.SSLContext:
+        authority = trustme.CA()
+        authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(pem))
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        return context
+
+    def greet(trusting: ssl.SSLContext) -> None:
+        with connect(addresses[0]) as plain, trusting.wrap_socket(plain, server_hostname="localhost"):
+            pass
+
+    first = issue()
+    with serving(tmp_path, "--listen", f"ssl://localhost:0?certFile={pem}") as (process, addresses):
+        greet(first)
+        second = issue()
+        hang_up(process, "SIGHUP: certificates were read again")
+        greet(second)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            greet(first)
+        pem.write_text("nonsense")
+        hang_up(process, "SIGHUP: nothing was changed: ssl://localhost:0: ")
+        greet(second)
         assert process.terminate() == 0
 
 

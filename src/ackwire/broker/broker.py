@@ -100,6 +100,12 @@ class Broker:
     def settings(self) -> Settings:
         return self._settings
 
+    def reload(self, settings: Settings, policies: Policies) -> None:
+        """Go by other settings from now on; only those of `config/reloading.py` differ from what they were."""
+        self._settings = settings
+        self.registry.use(policies)
+        self.flow.use(settings.limits)
+
     # ---- connections -------------------------------------------------------------------------------------------
 
     def connect(

@@ -94,6 +94,13 @@ class FlowControl:
         self._audit_is_full: str | None = None
         store.on_room(self.release)
 
+    def use(self, settings: LimitSettings) -> None:
+        """Go by other limits from now on; what waits may have room now."""
+        self._settings = settings
+        self.memory_bytes_max = settings.memory_bytes_max
+        self._tight_above_bytes = settings.memory_bytes_max * _TIGHT_PERCENT // 100
+        self.release()
+
     @property
     def is_tight(self) -> bool:
         """Whether what waits should leave memory."""

@@ -142,6 +142,12 @@ class Queue:
     def __repr__(self) -> str:
         return f"{self.place!r}"
 
+    def use(self, policy: DestinationPolicy) -> None:
+        """Go by another policy from now on. Its order (prioritized) and groups_max stay what they were made with."""
+        self.policy = policy
+        self.advises_arrivals = policy.advise_no_consumers or policy.advise_delivered
+        self._advises_consumed = policy.advise_consumed
+
     # ---- what is there -----------------------------------------------------------------------------------------
 
     @property

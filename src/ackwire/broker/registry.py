@@ -1,6 +1,7 @@
 """The destinations that exist, who made the temporary ones, and the durable subscriptions (SEMANTICS A3, A8)."""
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.advisory import is_advisory
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
 
 _NAMED_MAX: Final = 3
+_POLICIES_PER_TURN: Final = 500
+"""Destinations that get another policy in one turn of the loop, each held against every pattern: some 2 ms."""
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +103,22 @@ class Registry:
 
     def policy_for(self, where: Destination) -> DestinationPolicy:
         return self._policies.for_destination(where)
+
+    def use(self, policies: Policies) -> None:
+        """Go by other policies from now on; destinations that exist follow in slices of the loop."""
+        self._policies = policies
+        self.has_memory_limits = policies.limit_memory
+        existing = list(zip(self.router, self.router.names(), strict=True))
+        existing += [(durable.queue, durable.record.destination) for durable in self.durables.values()]
+        self._apply(policies, existing)
+
+    def _apply(self, policies: Policies, left: "list[tuple[Queue | Topic, Destination]]") -> None:
+        if policies is not self._policies:
+            return  # others came meanwhile
+        for made, where in left[:_POLICIES_PER_TURN]:
+            made.use(policies.for_destination(where))
+        if rest := left[_POLICIES_PER_TURN:]:
+            self._broker.clock.call_later(0, partial(self._apply, policies, rest))
 
     def owner(self, temporary: Destination) -> Connection | None:
         return self._owners.get(temporary)

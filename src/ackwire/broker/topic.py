@@ -91,6 +91,13 @@ class Topic:
         self._retained: deque[Message] = deque(maxlen=policy.retained_messages_max)
         self.enqueued = 0
 
+    def use(self, policy: DestinationPolicy) -> None:
+        """Go by another policy from now on."""
+        self.policy = policy
+        self._advises_slow = policy.advise_slow_consumers
+        if self._retained.maxlen != policy.retained_messages_max:
+            self._retained = deque(self._retained, maxlen=policy.retained_messages_max)
+
     def __repr__(self) -> str:
         return f"{self.destination!r}"
 

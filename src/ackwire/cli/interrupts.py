@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, for work that must not be torn in the middle.
+"""Ctrl-C, SIGTERM and SIGHUP (the terminal is gone), for work that must not be torn in the middle.
 
 Between writing a message and acknowledging it nothing may come in between. So a signal is only noted, and work asks
 `pressed` at moments of its choice; where it waits for input and nothing is under way, `raising` lets the signal through
@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 SAME_SIGNAL_SECONDS: Final = 0.25
 """Signals this close together are one: `timeout` and shells signal a process and then its whole group."""
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
@@ -31,6 +31,8 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         for number in _SIGNALS:
+            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # nohup
             self._before[number] = signal.signal(number, self._on_signal)
         return self
 

@@ -1,8 +1,8 @@
 """`ackwire serve`: run a broker until a signal says stop.
 
-SIGTERM and SIGINT drain and exit with 0; a second one exits at once with 1. A store that cannot write ends the broker
-with 74, so that a supervisor can tell. `timeout` and some supervisors
-signal the process and then its whole group, so what follows within a moment is still the first one.
+SIGTERM and SIGINT drain and exit with 0; a second one exits at once with 1. `timeout` and some supervisors signal the
+process and then its whole group, so what follows within a moment is still the first one. SIGHUP reads the settings
+again, and never ends the broker. A store that cannot write ends it with 74, so that a supervisor can tell.
 """
 
 import argparse
@@ -19,11 +19,12 @@ from ackwire.cli.config import add_settings_options, settings_from
 from ackwire.clock import Clock, SystemClock
 from ackwire.compilation import HOW_TO_COMPILE, is_compiled
 from ackwire.config import Settings
-from ackwire.errors import StoreFailed
+from ackwire.errors import ConfigError, StoreFailed
 
 if TYPE_CHECKING:
     from ackwire.app import Serving
     from ackwire.cli.config import Commands
+    from ackwire.config import Reload
 
 EXIT_STORE_FAILED: Final = 74
 """The store could not write or sync: nothing more was acknowledged. The number is that of EX_IOERR."""
@@ -62,6 +63,7 @@ def add_command(commands: "Commands") -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     gc.set_threshold(*_GC_THRESHOLDS_AT_START)
     settings = settings_from(args)
     logs.set_up(settings.log)
@@ -69,7 +71,7 @@ def _run(args: argparse.Namespace) -> int:
         _log.info("settings of %s", file.absolute())
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
-            runner.run(_serve_until_signal(settings))
+            runner.run(_serve_until_signal(args, settings))
     except StoreFailed:
         return EXIT_STORE_FAILED  # it has said why
     return 0
@@ -83,7 +85,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return TurnLoop()
 
 
-async def _serve_until_signal(settings: Settings) -> None:
+async def _serve_until_signal(args: argparse.Namespace, settings: Settings) -> None:
     # Imported here, so that the other commands start without loading a broker.
     from ackwire import app
 
@@ -99,9 +101,49 @@ async def _serve_until_signal(settings: Settings) -> None:
             _log.info(
                 "running as plain Python, which takes six times as long for a message; faster: %s", HOW_TO_COMPILE
             )
+        loop.add_signal_handler(signal.SIGHUP, Reloading(args, serving).on_hangup)
         _print_ready(serving)
 
     await app.serve(settings, ready=ready, stop=signals.stop)
+
+
+class Reloading:
+    """Reads the settings again at SIGHUP, one time after the other, and says what became of them."""
+
+    def __init__(self, args: argparse.Namespace, serving: "Serving") -> None:
+        self._args = args
+        self._serving = serving
+        self._task: asyncio.Task[None] | None = None
+        self._is_wanted_again = False
+
+    def on_hangup(self) -> None:
+        if self._task is not None and not self._task.done():
+            self._is_wanted_again = True
+            return
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            self._is_wanted_again = False
+            try:
+                # The disk that holds the file may be slow.
+                settings = await asyncio.to_thread(settings_from, self._args)
+                self._tell(self._serving.reload(settings))
+            except ConfigError as error:
+                _log.error("SIGHUP: nothing was changed: %s", error)
+            except Exception:
+                _log.exception("SIGHUP: the settings could not be reloaded")
+            if not self._is_wanted_again:
+                return
+
+    def _tell(self, done: "Reload") -> None:
+        if any(name.startswith("log.") for name in done.changed):
+            logs.set_up(done.settings.log)
+        file = settings_file.find(self._args.config)
+        source = "certificates were read again" if file is None else f"{file} and certificates were read again"
+        _log.info("SIGHUP: %s; changed: %s", source, ", ".join(done.changed) or "nothing")
+        if done.waiting:
+            _log.warning("SIGHUP: these settings need a restart: %s", ", ".join(done.waiting))
 
 
 def _settle_garbage_collection() -> None:

@@ -6,6 +6,7 @@ itself. What settings there are: `settings.py` and, for `[[policy]]`, `ackwire/p
 """
 
 from ackwire.config.reading import load, problems, with_setting
+from ackwire.config.reloading import Reload, plan_reload
 from ackwire.config.settings import (
     AuditSettings,
     BrokerSettings,
@@ -42,12 +43,14 @@ __all__ = [
     "ListenSettings",
     "LogSettings",
     "Problem",
+    "Reload",
     "Rule",
     "Settings",
     "ShutdownSettings",
     "StoreSettings",
     "WireSettings",
     "load",
+    "plan_reload",
     "problems",
     "read_text",
     "render",

@@ -18,7 +18,7 @@ from typing import Final
 from ackwire.config import HandshakeSettings
 from ackwire.errors import ConfigError
 from ackwire.listener_uri import ListenerUri
-from ackwire.server.tls import server_context
+from ackwire.server.tls import load_files, server_context
 
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted: a whole fleet reconnects at once after a restart."""
@@ -74,6 +74,7 @@ class Listener:
         self._port = uri.port
         self._servers: list[asyncio.Server] = []
         self._tls_starts: set[_TlsStart] = set()
+        self._context: ssl.SSLContext | None = None
 
     @property
     def address(self) -> str:
@@ -106,6 +107,14 @@ class Listener:
         for start in tuple(self._tls_starts):
             start.abort()
 
+    def reload_certificate(self) -> None:
+        """Use what certificate, key and authorities are in the files now, for handshakes from now on.
+
+        Whoever calls has seen that they are good (`server_context`): half of a bad pair would stay.
+        """
+        if self._context is not None:
+            load_files(self._context, self.uri)
+
     async def _resolve(self) -> "list[tuple[int, _SocketAddress]]":
         """Address family and address, for each address of the host."""
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -133,7 +142,7 @@ class Listener:
     def _peer_factory(self) -> Callable[[], asyncio.BaseProtocol]:
         if not self.uri.tls:
             return self._make_peer
-        context = server_context(self.uri)
+        context = self._context = server_context(self.uri)
         gate = ConnectionGate(self._handshake.tls_handshakes_max)
 
         def start_tls() -> _TlsStart:
