@@ -36,6 +36,8 @@ class MemoryIndex:
         if fresh:
             medium.tables = {table: {} for table in Table}
         self.is_vouched_for = medium.is_sealed and not fresh
+        self.seal_damage: str | None = None
+        self.misplaced: str | None = None
         medium.is_sealed = False
         self._disk = disk
         self._medium = medium

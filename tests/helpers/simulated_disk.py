@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from random import Random
-from typing import Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
-from ackwire.store.files import DataFile, Lock, LockHeld
+from ackwire.store.files import DataFile, Lock, LockHeld, Stamp
 
 SECTOR_BYTES: Final = 512
 """What a medium writes as a whole, or not at all; file systems and controllers promise less."""
@@ -101,6 +101,24 @@ class _Inode:
     """What is in the cache and may or may not be on the medium."""
 
 
+class _Names(dict[Path, _Inode]):
+    """Files by their paths; counts the changes."""
+
+    changes = 0
+
+    def __setitem__(self, path: Path, inode: _Inode) -> None:
+        self.changes += 1
+        super().__setitem__(path, inode)
+
+    def __delitem__(self, path: Path) -> None:
+        self.changes += 1
+        super().__delitem__(path)
+
+    def pop(self, path: Path, *default: Any) -> Any:
+        self.changes += 1
+        return super().pop(path, *default)
+
+
 class SimulatedDisk:
     """A file system in memory."""
 
@@ -113,7 +131,7 @@ class SimulatedDisk:
         self.generation = 0
         """Counts the crashes: handles of an earlier generation are dead."""
         self._random = Random(seed)
-        self._files: dict[Path, _Inode] = {}
+        self._files = _Names()
         self._directories: set[Path] = {Path("/")}
         self._locked: set[Path] = set()
         self._handles: set[_SimulatedFile] = set()
@@ -275,6 +293,17 @@ class SimulatedDisk:
     def exists(self, path: Path) -> bool:
         self._refuse_if_stopped()
         return path in self._files or path in self._directories
+
+    def stamp(self, path: Path) -> Stamp | None:
+        self._refuse_if_stopped()
+        if path in self._directories:
+            return Stamp(0, 0, self._files.changes)
+        inode = self._files.get(path)
+        return None if inode is None else Stamp(0, id(inode), 0)
+
+    def inodes(self, directory: Path) -> dict[str, int]:
+        self._refuse_if_stopped()
+        return {path.name: id(inode) for path, inode in self._files.items() if path.parent == directory}
 
     def free_bytes(self, directory: Path) -> int:
         self.call("free_bytes", directory)

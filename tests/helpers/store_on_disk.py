@@ -60,7 +60,7 @@ class StoreOnDisk:
     def __init__(self, data: Path, *, segment_bytes: int = SMALL_SEGMENT_BYTES) -> None:
         self.data = data
         self.clock = ManualClock(START_MS)
-        self._options = JournalOptions(segment_bytes=segment_bytes, free_bytes_min=0)
+        self.options = JournalOptions(segment_bytes=segment_bytes, free_bytes_min=0)
         self._producer = commands.ProducerId("ID:tests-1", 1, 1)
         self._count = 0
         self._store: JournalStore | None = None
@@ -77,7 +77,7 @@ class StoreOnDisk:
             form=OpenWireStoredForm(),
             clock=self.clock,
             open_index=lambda fresh: LmdbIndex(self.data / "index", fresh=fresh),
-            options=self._options,
+            options=self.options,
             writing=OnTheSpot(),
             indexing=OnTheSpot(),
             new_id=lambda: STORE_ID,

@@ -1,6 +1,7 @@
 """A disk that fails under a running broker: nothing more is acknowledged, and nothing that was is lost (K7)."""
 
 import resource
+import shutil
 import time
 from pathlib import Path
 
@@ -32,6 +33,19 @@ def test_K7_a_failed_write_is_answered_with_an_error_and_ends_the_broker(tmp_pat
         assert "Nothing more is acknowledged" in broker.process.output()
         broker.start()
         assert received(broker.port, len(acknowledged)) == acknowledged
+
+
+def test_K7_a_broker_whose_journal_is_deleted_acknowledges_nothing_more_and_ends(tmp_path: Path) -> None:
+    """K7: the files are open, so writes and syncs succeed; the next start would find nothing of it."""
+    with RestartableBroker(tmp_path) as broker:
+        with OpenWireClient.logged_in(broker.port) as client:
+            client.request(client.text_message(queue("orders"), "kept, for now", persistent=True))
+            shutil.rmtree(broker.data / "journal")
+            answer = client.ask(client.text_message(queue("orders"), "lost", persistent=True))
+        assert isinstance(answer, commands.ExceptionResponse)
+        assert f"{broker.data / 'journal'} is gone" in str(answer.exception)
+        assert broker.process.wait() == EXIT_STORE_FAILED
+        assert "is gone, or was renamed or replaced" in broker.process.output()
 
 
 def await_spare(data: Path) -> None:

@@ -65,6 +65,8 @@ class Position(NamedTuple):
     epoch: int
     last_sequence: int
     index_format: int = INDEX_FORMAT
+    last_offset: int = 0
+    """Where the last record before it begins, in that segment; 0 where that is not known."""
 
 
 @final
@@ -257,7 +259,7 @@ def read_position(catalog: Catalog) -> Position | None:
     if data is None:
         return None
     try:
-        values = {"index_format": 1} | json.loads(unsealed(_META_KEY, data))
+        values = {"index_format": 1, "last_offset": 0} | json.loads(unsealed(_META_KEY, data))
         catalog.next_place_id = int(values.pop("next_place_id"))
         return Position(
             bytes.fromhex(values.pop("store_id")), **{name: int(values[name]) for name in Position._fields[1:]}

@@ -42,8 +42,9 @@ from ackwire.store.contract import (
 )
 from ackwire.store.explain import EXAMINED_MAX, explain
 from ackwire.store.files import DataFile, Files, Lock, LockHeld
-from ackwire.store.index import DamagedIndex, Index
+from ackwire.store.index import DamagedIndex, Index, IndexTrouble, UnavailableIndex
 from ackwire.store.journal.compaction import Compaction
+from ackwire.store.journal.presence import Misplaced, Presence
 from ackwire.store.journal.record import (
     Damaged,
     RecordKind,
@@ -223,6 +224,7 @@ class JournalStore:
         self._full: str | None = None
         self._on_room: list[Callable[[], None]] = []
         self._is_closed = False
+        self._presence = Presence(files, data, segments=lambda: self._catalog.segments, now_ms=clock.now_ms)
         self._compaction = Compaction(self, self._catalog, self._writer, indexing, clock)
         try:
             self._open()
@@ -244,12 +246,23 @@ class JournalStore:
             index = open_index(False)
         except DamagedIndex as error:
             damage, index = str(error), open_index(True)
+        except UnavailableIndex as error:  # it may be as good as ever: nothing is changed
+            raise UnusableStore(f"{error}. Nothing was changed in {self._data}") from None
         recovery = Recovery(
             self._files, self._data, Catalog(index), self._form, self._clock.now_ms, progress=self._tell_progress
         )
         if damage is not None:
             recovery.quarantine.put(f"the index is made anew: {damage}", "")
-        recovery.run()
+        if index.seal_damage is not None:
+            recovery.quarantine.put(index.seal_damage, "")
+        try:
+            recovery.run()
+        except BaseException as error:
+            recovery.catalog.index.abandon()
+            if isinstance(error, (UnavailableIndex, MemoryError)):
+                reason = str(error) or "there is too little memory to read the journal"
+                raise UnusableStore(f"{reason}. Nothing was lost in {self._data}") from None
+            raise
         self._quarantine = recovery.quarantine
         # A power cut may bring the index's seal back, and then the journal goes on behind the index.
         was_closed = recovery.catalog.index.is_vouched_for and not recovery.report.replayed
@@ -364,7 +377,7 @@ class JournalStore:
     def _checked(self, look: Callable[[], list[tuple[int, Entry]]]) -> list[tuple[int, Entry]]:
         try:
             return look()
-        except DamagedIndex as error:
+        except IndexTrouble as error:
             raise self._fail("trust the index of", error) from None
 
     def _remove(self, facts: PlaceFacts, sequence: int) -> None:
@@ -377,7 +390,7 @@ class JournalStore:
                 return
         try:
             entry = self._catalog.take(facts, sequence)
-        except DamagedIndex as error:
+        except IndexTrouble as error:
             raise self._fail("trust the index of", error) from None
         if entry is not None:
             self._removals().add(facts.place_id, sequence, entry.segment)
@@ -701,7 +714,7 @@ class JournalStore:
             return
         if self._options.sync is SyncPolicy.ALWAYS:
             self._sync()
-        else:
+        elif self._is_in_place():
             self._is_durable_up_to(self._writer.last_number)
             self._answer(self._take_waiters())
 
@@ -770,8 +783,10 @@ class JournalStore:
                 self._waiters = waiters
                 self._fail("sync", error)
                 return
-            self._synced_up_to(number)
-            self._answer(waiters)
+            self._waiters = waiters
+            if self._is_in_place():
+                self._synced_up_to(number)
+                self._answer(self._take_waiters())
             return
         self._is_syncing = True
         self._syncing = waiters
@@ -791,6 +806,9 @@ class JournalStore:
         if error is not None or self.failure is not None:
             self._waiters = waiters + self._waiters
             self._fail("sync", error or self.failure)
+            return
+        if not self._is_in_place():
+            self._tell_failure(waiters)
             return
         self._synced_up_to(number)
         if not self._buffer and self._writer.synced_number == self._writer.last_number:
@@ -848,13 +866,38 @@ class JournalStore:
             )
             _log.critical("%s", self.failure)
         self._on_failed(self.failure)
-        for _, on_failed in self._take_waiters():
+        self._tell_failure(self._take_waiters())
+        return self.failure
+
+    def _tell_failure(self, waiters: list[Waiter]) -> None:
+        assert self.failure is not None
+        for _, on_failed in waiters:
             try:
                 if on_failed is not None:
                     on_failed(self.failure)
             except Exception:
                 _log.exception("a failure could not be told")
-        return self.failure
+
+    def _is_in_place(self) -> bool:
+        """Whether the next start will find what was written: nobody is answered before that is known."""
+        try:
+            self._presence.check()
+        except Misplaced as error:
+            self._fail("find", error)
+            return False
+        return True
+
+    def _check_places(self) -> bool:
+        """The same, with what is looked at only now and then."""
+        try:
+            self._presence.check_all()
+            for trouble in (self._catalog.index.misplaced, self._writer.cut_off):
+                if trouble is not None:
+                    raise Misplaced(trouble)
+        except Misplaced as error:
+            self._fail("find", error)
+            return False
+        return True
 
     # ---- time --------------------------------------------------------------------------------------------------
 
@@ -862,6 +905,8 @@ class JournalStore:
         if self._is_closed or self.failure is not None:
             return
         self._clock.call_later(_TICK_SECONDS, self._tick)
+        if not self._check_places():
+            return
         self._make_spare()
         if self._index_trouble is not None and self._checkpoint is not None and not self._is_writing_index:
             self._write_index(self._checkpoint)
@@ -893,7 +938,13 @@ class JournalStore:
             return  # what was just written may have called for one already
         writer = self._writer
         position = Position(
-            self._store_id, writer.segment, writer.offset, writer.last_number, writer.epoch, self._catalog.last_sequence
+            self._store_id,
+            writer.segment,
+            writer.offset,
+            writer.last_number,
+            writer.epoch,
+            self._catalog.last_sequence,
+            last_offset=writer.last_offset,
         )
         files = writer.unsynced()
         checkpoint = self._checkpoint = Checkpoint(self._catalog, position)
@@ -923,7 +974,7 @@ class JournalStore:
 
     def _checkpoint_done(self, checkpoint: Checkpoint, error: Exception | None) -> None:
         self._is_writing_index = False
-        if isinstance(error, DamagedIndex):
+        if isinstance(error, IndexTrouble):
             self._fail("trust the index of", error)
             return
         self._index_trouble = None if error is None else f"the index in {self._data} cannot be written: {error}"
@@ -1189,6 +1240,8 @@ class JournalStore:
         self._sync_on_the_spot()
         self._begin_checkpoint()
         self._finish_background()
+        if not self._has_failed:
+            self._check_places()
         self._let_go(clean=not self._has_failed)
         self._require_good()
 
@@ -1208,9 +1261,11 @@ class JournalStore:
             self._waiters = waiters
             self._fail("sync", error)
         else:
-            self._synced_up_to(number)
-            self.is_awaited = False
-            self._call_all([callback for callback, _ in waiters])
+            self._waiters = waiters
+            if self._is_in_place():
+                self._synced_up_to(number)
+                self.is_awaited = False
+                self._call_all([callback for callback, _ in self._take_waiters()])
 
     def abandon(self) -> None:
         """Let go of everything, and vouch for nothing."""

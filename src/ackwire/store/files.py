@@ -8,7 +8,7 @@ import errno
 import fcntl
 import os
 from pathlib import Path
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 _MODE = 0o640
 
@@ -53,6 +53,15 @@ class LockHeld(Exception):
         """What the holder wrote about itself."""
 
 
+class Stamp(NamedTuple):
+    """What tells a file or directory from others, and from itself before a change."""
+
+    device: int
+    inode: int
+    changed_ns: int
+    """For a directory: when a name was last added, removed or replaced in it."""
+
+
 class Files(Protocol):
     """A file system."""
 
@@ -83,6 +92,14 @@ class Files(Protocol):
     def remove(self, path: Path) -> None: ...
 
     def exists(self, path: Path) -> bool: ...
+
+    def stamp(self, path: Path) -> Stamp | None:
+        """What is at *path* now; None if there is nothing, or it cannot be reached. Asked with each sync."""
+        ...
+
+    def inodes(self, directory: Path) -> dict[str, int]:
+        """The files in *directory*, each with a number that no other file has at the same time."""
+        ...
 
     def free_bytes(self, directory: Path) -> int:
         """What can still be written there."""
@@ -202,6 +219,17 @@ class OsFiles:
 
     def exists(self, path: Path) -> bool:
         return path.exists()
+
+    def stamp(self, path: Path) -> Stamp | None:
+        try:
+            facts = os.stat(path)
+        except OSError:
+            return None
+        return Stamp(facts.st_dev, facts.st_ino, facts.st_mtime_ns)
+
+    def inodes(self, directory: Path) -> dict[str, int]:
+        with os.scandir(directory) as entries:
+            return {entry.name: entry.inode() for entry in entries}
 
     def free_bytes(self, directory: Path) -> int:
         facts = os.statvfs(directory)

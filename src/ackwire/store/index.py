@@ -1,9 +1,11 @@
 """The journal's index: sorted tables that change only at checkpoints, each whole or not at all.
 
-`LmdbIndex` is the real one. The journal is the truth, so an index that is lost, damaged or strange is simply made anew;
-what must not happen is that a damaged one is believed (`docs/formats/journal.md`).
+`LmdbIndex` is the real one. The journal is the truth, so an index that is lost or damaged is made anew; what must not
+happen is that a damaged one is believed (`docs/formats/journal.md`), or that a good one is thrown away because there is
+too little memory to open it.
 """
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -25,8 +27,38 @@ Edit = Callable[[bytes | None], bytes | None]
 """What becomes of a value, from what it was; None is one that is not there."""
 
 
-class DamagedIndex(Exception):
-    """The index holds something that it was never given, or cannot be opened."""
+class IndexTrouble(Exception):
+    """The index cannot be used."""
+
+
+class DamagedIndex(IndexTrouble):
+    """The index holds something that it was never given: it is to be made anew."""
+
+
+class UnavailableIndex(IndexTrouble):
+    """The system does not let us use the index, which may be as good as ever: memory, permissions, the disk."""
+
+
+_DAMAGE: Final = (
+    lmdb.BadValsizeError,
+    lmdb.CorruptedError,
+    lmdb.IncompatibleError,
+    lmdb.InvalidError,
+    lmdb.InvalidParameterError,
+    lmdb.NotFoundError,
+    lmdb.PageNotFoundError,
+    lmdb.VersionMismatchError,
+)
+"""What LMDB raises because of what it has read. Every other error is about the system, and says nothing of the file."""
+
+
+def _trouble(what: str, error: lmdb.Error) -> IndexTrouble:
+    if isinstance(error, _DAMAGE):
+        return DamagedIndex(f"LMDB cannot {what} it: {error}")
+    advice = ""
+    if isinstance(error, lmdb.MemoryError):
+        advice = f"; it needs {_MAP_BYTES >> 30} GiB of address space, not of memory (ulimit -v, RLIMIT_AS)"
+    return UnavailableIndex(f"LMDB cannot {what} the index: {error}{advice}")
 
 
 class Table(Enum):
@@ -55,7 +87,8 @@ class Changes:
 
 
 class Index(Protocol):
-    """Sorted tables of bytes. Whatever is found to be wrong with them is `DamagedIndex`."""
+    """Sorted tables of bytes. What is found to be wrong with them is `DamagedIndex`; if the system does not let them be
+    read, it is `UnavailableIndex`."""
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         """As of the last `refresh`."""
@@ -83,6 +116,16 @@ class Index(Protocol):
         ...
 
     @property
+    def seal_damage(self) -> str | None:
+        """What is wrong with the note that vouches for it, if there is one that cannot be read."""
+        ...
+
+    @property
+    def misplaced(self) -> str | None:
+        """What is not where the next start will look for it, because something else has moved or removed it."""
+        ...
+
+    @property
     def size_bytes(self) -> int: ...
 
     def close(self) -> None:
@@ -99,25 +142,28 @@ class LmdbIndex:
     """Implements `Index` with LMDB.
 
     LMDB's pages have no checksums. So `close` leaves the checksum of the whole file beside it, the seal, which the next
-    start compares and takes away. After a crash there is none, and the checksums of the entries have to do.
+    start compares. The first change takes it away, so that a start that fails has changed nothing. After a crash there
+    is none, and the checksums of the entries have to do; so also if the seal itself is damaged.
     """
 
     def __init__(self, directory: Path, *, fresh: bool = False, read_only: bool = False) -> None:
-        """Raises `DamagedIndex` if the files are not what was written; *fresh* begins with none."""
+        """Raises `DamagedIndex` if the files are not what was written, and `UnavailableIndex` if they cannot be opened;
+        *fresh* begins with none."""
         self._seal = directory.with_name(directory.name + ".sum")
         self._data = directory / "data.mdb"
         if fresh:
             shutil.rmtree(directory, ignore_errors=True)
             self._seal.unlink(missing_ok=True)
-        self._check_seal()
-        self.is_vouched_for = self._seal.exists()
+        self.seal_damage: str | None = None
+        self.is_vouched_for = self._check_seal()
+        self._is_sealed = self._seal.exists()
         if not read_only:
-            self._seal.unlink(missing_ok=True)
             directory.mkdir(exist_ok=True)
         try:
             self._open(directory, read_only=read_only)
         except lmdb.Error as error:
-            raise DamagedIndex(f"LMDB cannot open it: {error}") from None
+            raise _trouble("open", error) from None
+        self._identity = _identity(self._data)
 
     def _check_size(self) -> None:
         """Whether the file is as long as its pages say: LMDB reads behind its end, and dies of it."""
@@ -133,9 +179,24 @@ class LmdbIndex:
                 if found != self._reading.stat(database)["entries"]:
                     raise DamagedIndex(f"it has {found} rows in {table.name}, and counted others")
 
-    def _check_seal(self) -> None:
-        if self._seal.exists() and (not self._data.exists() or self._seal.read_text() != _checksum(self._data)):
+    def _check_seal(self) -> bool:
+        """Whether there is a seal that fits. Raises `DamagedIndex` if there is one that does not."""
+        if not self._seal.exists():
+            return False
+        seal = self._seal.read_bytes()
+        match = _SEAL.fullmatch(seal)
+        if match is None or match[2] not in (None, _check_of(match[1])):
+            self.seal_damage = f"{self._seal.name} is damaged ({seal[:40]!r}): every entry of the index is checked"
+            return False
+        if not self._data.exists() or match[1] != _checksum(self._data):
             raise DamagedIndex("its file has changed since the last stop")
+        return True
+
+    def _break_seal(self) -> None:
+        """What follows changes the file."""
+        if self._is_sealed:
+            self._seal.unlink(missing_ok=True)
+            self._is_sealed = False
 
     def _open(self, directory: Path, *, read_only: bool) -> None:
         self._environment = lmdb.open(
@@ -159,7 +220,7 @@ class LmdbIndex:
         try:
             return self._reading.get(key, db=self._tables[table])
         except lmdb.Error as error:
-            raise DamagedIndex(f"LMDB cannot read it: {error}") from None
+            raise _trouble("read", error) from None
 
     def items(self, table: Table, first: bytes = b"", last: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         try:
@@ -171,9 +232,10 @@ class LmdbIndex:
                         return
                     yield item
         except lmdb.Error as error:
-            raise DamagedIndex(f"LMDB cannot read it: {error}") from None
+            raise _trouble("read", error) from None
 
     def commit(self, changes: Changes) -> None:
+        self._break_seal()
         with self._environment.begin(write=True) as transaction:
             for table, first, last, kept in changes.ranges:
                 _delete_range(transaction, self._tables[table], first, last, kept)
@@ -192,6 +254,7 @@ class LmdbIndex:
         self._reading = self._environment.begin()
 
     def clear(self) -> None:
+        self._break_seal()
         self._reading.abort()
         with self._environment.begin(write=True) as transaction:
             for table in self._tables.values():
@@ -207,21 +270,42 @@ class LmdbIndex:
             pages += facts["branch_pages"] + facts["leaf_pages"] + facts["overflow_pages"]
         return int(pages * self._environment.stat()["psize"])
 
+    @property
+    def misplaced(self) -> str | None:
+        return None if _identity(self._data) == self._identity else f"{self._data} is gone, or was replaced"
+
     def close(self) -> None:
         self.abandon()
-        self._seal.write_text(_checksum(self._data))
+        checksum = _checksum(self._data)
+        self._seal.write_bytes(checksum + b" " + _check_of(checksum) + b"\n")
 
     def abandon(self) -> None:
         self._reading.abort()
         self._environment.close()
 
 
-def _checksum(path: Path) -> str:
+_SEAL: Final = re.compile(rb"(crc32c [0-9a-f]{8})(?: ([0-9a-f]{8}))?\n")
+"""The checksum of the file, and the checksum of that; older versions left out the second."""
+
+
+def _check_of(checksum: bytes) -> bytes:
+    return b"%08x" % crc32c(checksum)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def _checksum(path: Path) -> bytes:
     checksum = 0
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
             checksum = crc32c(chunk, checksum)
-    return f"crc32c {checksum:08x}\n"
+    return b"crc32c %08x" % checksum
 
 
 def _delete_range(

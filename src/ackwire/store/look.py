@@ -19,8 +19,8 @@ from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import Checkpoint, Position
 from ackwire.store.contract import StoredForm
-from ackwire.store.files import DataFile, Files, Lock
-from ackwire.store.index import DamagedIndex, Index, LmdbIndex
+from ackwire.store.files import DataFile, Files, Lock, Stamp
+from ackwire.store.index import DamagedIndex, Index, LmdbIndex, UnavailableIndex
 from ackwire.store.journal.record import Damaged, read_record, seed_of, unpack_message
 from ackwire.store.journal.recovery import Recovery, UnusableStore
 from ackwire.store.journal.segment import segment_numbers, segment_path
@@ -100,6 +100,12 @@ class LookOnlyFiles:
 
     def exists(self, path: Path) -> bool:
         return self._files.exists(self._there(path))
+
+    def stamp(self, path: Path) -> Stamp | None:
+        return self._files.stamp(self._there(path))
+
+    def inodes(self, directory: Path) -> dict[str, int]:
+        return self._files.inodes(directory)
 
     def free_bytes(self, directory: Path) -> int:
         return self._files.free_bytes(directory)
@@ -192,7 +198,7 @@ class StoreLook:
     def alone(self) -> Judgement:
         """What the journal says, without its index. Raises `UnusableStore`."""
         if self._alone is None:
-            index = self._keep(LmdbIndex(self.scratch / "alone", fresh=True))
+            index = self._fresh_index("alone")
             # The store's id is all that the index may tell: where no segment's header can be read, nothing else does.
             # A checkpoint in segment 0, which never is, is one that recovery does not go by.
             _write_position(index, Position(self.started().recovery.store_id, 0, 0, 0, 0, 0))
@@ -206,11 +212,13 @@ class StoreLook:
         if self._started is None:
             try:
                 self._started = self._judge("started", self._copied_index())
-            except UnusableStore:
+            except (UnusableStore, OSError):
                 raise
+            except (UnavailableIndex, MemoryError) as error:  # which say nothing about the files
+                raise UnusableStore(str(error) or "there is too little memory to look at it") from None
             except Exception as error:  # a damaged index may raise anything; if the journal does, it does so again
                 self.index_damage = f"a start fails on it with {type(error).__name__}: {error}"
-                self._started = self._judge("restarted", self._keep(LmdbIndex(self.scratch / "restarted", fresh=True)))
+                self._started = self._judge("restarted", self._fresh_index("restarted"))
         return self._started
 
     @property
@@ -234,6 +242,12 @@ class StoreLook:
         except DamagedIndex as error:
             self.index_damage = str(error)
             return self._keep(LmdbIndex(copy, fresh=True))
+
+    def _fresh_index(self, name: str) -> Index:
+        try:
+            return self._keep(LmdbIndex(self.scratch / name, fresh=True))
+        except UnavailableIndex as error:
+            raise UnusableStore(str(error)) from None
 
     def _keep(self, index: Index) -> Index:
         self._indexes.append(index)

@@ -5,22 +5,34 @@ with a signal and not with an error. The seal of a clean stop shows that the fil
 reads it from one end to the other where nothing else can be harmed.
 """
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
-from ackwire.store.index import Changes, DamagedIndex, LmdbIndex, Table
+from ackwire.store.index import Changes, DamagedIndex, LmdbIndex, Table, UnavailableIndex
+
+_UNAVAILABLE: Final = 75
+"""Exit code: the index could not be tried, which says nothing about it."""
+_SIGNALS_OF_DAMAGE: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
+"""Others come from outside: from a supervisor, or because memory ran out."""
 
 
 def probe(directory: Path) -> None:
-    """Raises `DamagedIndex` if whoever uses the index in *directory*, a copy, would not survive."""
+    """Raises `DamagedIndex` if a process that uses the index in *directory*, a copy, would not survive, and
+    `UnavailableIndex` if it could not be tried."""
     # Our own interpreter, and a path that is an argument and not a command.
     argv = [sys.executable, "-m", "ackwire.store.probe", str(directory)]
     done = subprocess.run(argv, capture_output=True, check=False)  # noqa: S603
+    last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
     if done.returncode < 0:
+        if -done.returncode not in _SIGNALS_OF_DAMAGE:
+            raise UnavailableIndex(f"reading the index was ended by signal {-done.returncode}")
         raise DamagedIndex(f"reading it ends in signal {-done.returncode}")
+    if done.returncode == _UNAVAILABLE:
+        raise UnavailableIndex(last)
     if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise DamagedIndex(f"it cannot be used: {last}")
 
 
@@ -35,4 +47,8 @@ def _use(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    _use(Path(sys.argv[1]))
+    try:
+        _use(Path(sys.argv[1]))
+    except (UnavailableIndex, MemoryError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(_UNAVAILABLE)

@@ -43,6 +43,8 @@ class _LockedFiles:
         self.rename = files.rename
         self.remove = files.remove
         self.exists = files.exists
+        self.stamp = files.stamp
+        self.inodes = files.inodes
         self.free_bytes = files.free_bytes
 
     def create(self, path: Path, size_bytes: int) -> DataFile:

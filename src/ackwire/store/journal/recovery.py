@@ -4,8 +4,13 @@ How it works. Segments are read in order, and each record is applied to the cata
 opens a hole; what follows is held until a record shows that the missing one had been synced: then it is damage, which
 is reported and skipped. If none does, the journal ends at the hole: nothing behind it was ever promised. A group is
 applied when its last record is there. See `docs/formats/journal.md`.
+
+The end of the journal may also be lost after it was synced: the file was cut off, or replaced by an older copy. Two
+marks show that: a segment's header says how long its file is, and the index says where the last record before its
+checkpoint is. The index then knows which messages are lost, and they are reported by their places.
 """
 
+import errno
 import json
 from collections import deque
 from collections.abc import Callable
@@ -37,6 +42,7 @@ from ackwire.store.journal.record import (
     Reader,
     Record,
     RecordKind,
+    read_record,
     record_bytes,
     seed_of,
     unpack_counts,
@@ -60,7 +66,7 @@ from ackwire.store.journal.segment import (
     used_end,
 )
 from ackwire.store.journal.state import job_id_of, note_key_of, read_message, unpack_prepared
-from ackwire.store.journal.writer import SPARE_NAME
+from ackwire.store.journal.writer import NEW_NAME, SPARE_NAME
 
 _REPORT_NAME: Final = "report.jsonl"
 _REPORT_BYTES_MAX: Final = 1 << 20
@@ -155,6 +161,12 @@ class Recovery:
         """The highest number of a segment that was ever used, as far as is known."""
         self._headers: dict[int, SegmentHeader | None] = {}
         self._bad_headers: dict[int, tuple[str, bytes]] = {}
+        self._cut_off: dict[int, int] = {}
+        """Segments whose file is shorter than it was made, and its size then; 0 where that is lost as well."""
+        self._readable_to: dict[int, int] = {}
+        """Segments whose end is lost, and where it begins."""
+        self._last_record = (0, 0, 0)
+        """Number, segment and offset of the last record that was applied."""
         self._seed = 0
         self._synced = 0
         """Every record up to this one is on the medium."""
@@ -181,6 +193,7 @@ class Recovery:
             self._rebuild()
         else:
             self._replay(position)
+        self._report_cut_off()
         self._settle_end()
         if self._group:  # its records never happened, and their numbers are free again
             self.number = self._last_applied
@@ -192,28 +205,35 @@ class Recovery:
 
     @property
     def can_resume(self) -> bool:
-        """Whether the last segment can be written to: one that does not say what it is, is only read."""
-        return self.segment in self.catalog.segments and self._headers[self.segment] is not None
+        """Whether the last segment can be written to: one that does not say what it is or how long, is only read."""
+        header = self._headers.get(self.segment)
+        return self.segment in self.catalog.segments and header is not None and header.size_bytes > 0
 
     # ---- segments ----------------------------------------------------------------------------------------------
 
     def _remove_spare(self) -> None:
-        if self._files.exists(self._directory / SPARE_NAME):
-            self._files.remove(self._directory / SPARE_NAME)
+        for name in (SPARE_NAME, NEW_NAME):
+            if self._files.exists(self._directory / name):
+                self._files.remove(self._directory / name)
 
     def _read_headers(self) -> None:
         for number in segment_numbers(self._files, self._directory):
-            self._headers[number] = self._header(number)
+            header = self._headers[number] = self._header(number)
             file = self._files.open(segment_path(self._directory, number), writable=False)
-            self.catalog.add_segment(number, file.size_bytes)
+            size_bytes = file.size_bytes
             file.close()
+            self.catalog.add_segment(number, size_bytes)
+            made_bytes = SEGMENT_HEADER_BYTES if header is None else header.size_bytes
+            if size_bytes < made_bytes:
+                self._cut_off[number] = 0 if header is None else made_bytes
+                self._readable_to[number] = size_bytes
         self.last_segment = max(self._headers, default=0)
         ids = {header.store_id for header in self._headers.values() if header is not None}
         if len(ids) > 1:
             raise UnusableStore(f"{self._directory} has segments of {len(ids)} different stores: take the others away")
-        if not ids and any(map(self._has_bytes, self._headers)):
-            ids = {self._store_id_of_index()}
-        self.store_id = next(iter(ids), b"")
+        self.store_id = next(iter(ids), b"") or self._store_id_of_index()
+        if not self.store_id and any(map(self._has_bytes, self._headers)):
+            raise UnusableStore(f"{self._directory} has no segment that can be read; restore one from a copy")
         self._seed = seed_of(self.store_id)
 
     def _store_id_of_index(self) -> bytes:
@@ -222,9 +242,7 @@ class Recovery:
             position = read_position(self.catalog)
         except DamagedIndex:
             position = None
-        if position is None:
-            raise UnusableStore(f"{self._directory} has no segment that can be read; restore one from a copy")
-        return position.store_id
+        return b"" if position is None else position.store_id
 
     def _header(self, number: int) -> SegmentHeader | None:
         file = self._files.open(segment_path(self._directory, number), writable=False)
@@ -272,9 +290,8 @@ class Recovery:
             raise DamagedIndex(f"its format is {position.index_format}, and this broker's is {INDEX_FORMAT}")
         if position.store_id != self.store_id:
             raise DamagedIndex("it belongs to another journal")
-        segment = self.catalog.segments.get(position.segment)
-        if segment is None or position.offset > segment.size_bytes:
-            raise DamagedIndex(f"it is ahead of the journal: segment {position.segment} is not there")
+        if position.segment == 0:
+            raise DamagedIndex("it has no checkpoint")
 
     def _forget_index(self) -> None:
         self.catalog.index.clear()
@@ -295,8 +312,54 @@ class Recovery:
         self.catalog.last_sequence = max(self.catalog.last_sequence, position.last_sequence)
         self.catalog.indexed_to = position.last_sequence
         self._begin(position.segment, position.offset, position.number, position.epoch)
+        self._report_lost_end(position)
         self._read_from(position.segment)
         self._report_missing(position.segment)
+
+    def _report_lost_end(self, position: Position) -> None:
+        """Report that the journal ends before the checkpoint: everything up to there was synced. The index is kept: it
+        knows what is lost, and what was removed."""
+        size = self.catalog.segments.get(position.segment)
+        if size is None:
+            reason = "its file is missing"
+        elif self._has_record(position):
+            return
+        else:
+            last_number, end = self._readable_end(position.segment)
+            if last_number >= position.number:
+                return  # damage between other records: found when the message is read
+            self._readable_to[position.segment] = end
+            reason = f"nothing can be read from {end} on"
+        self.quarantine.put(
+            f"segment {position.segment}: {reason}, although the records up to {position.number}, which end at "
+            f"{position.offset}, were synced",
+            "",
+        )
+
+    def _has_record(self, position: Position) -> bool:
+        """Whether the last record before the checkpoint is where it was."""
+        size_bytes = self.catalog.segments[position.segment].size_bytes
+        if position.offset > size_bytes or not position.last_offset:
+            return position.offset <= size_bytes  # an older version did not say where the record is
+        offset = position.last_offset
+        file = self._files.open(segment_path(self._directory, position.segment), writable=False)
+        try:
+            data = memoryview(file.read(offset, position.offset - offset))
+        finally:
+            file.close()
+        record = read_record(data, offset, offset, position.segment, self._seed)
+        return record is not None and record.number == position.number
+
+    def _readable_end(self, number: int) -> tuple[int, int]:
+        """Number and end of the last good record of a segment."""
+        file = self._files.open(segment_path(self._directory, number), writable=False)
+        try:
+            scan = SegmentScan(file, number, self._seed, last_number=0, last_epoch=0)
+            for _ in scan:
+                pass
+        finally:
+            file.close()
+        return scan.last_number, scan.end
 
     def _begin(self, segment: int, offset: int, number: int, epoch: int) -> None:
         self.segment, self.offset, self.number, self.epoch = segment, offset, number, epoch
@@ -326,8 +389,15 @@ class Recovery:
 
     def _write_index(self) -> None:
         """Let the index have what was read so far: memory is not for millions of entries."""
+        is_here = self._last_record[:2] == (self.number, self.segment)
         position = Position(
-            self.store_id, self.segment, self.offset, self.number, self.epoch, self.catalog.last_sequence
+            self.store_id,
+            self.segment,
+            self.offset,
+            self.number,
+            self.epoch,
+            self.catalog.last_sequence,
+            last_offset=self._last_record[2] if is_here else 0,
         )
         for number in sorted(it for it in self.catalog.segments if self._first_unsynced <= it <= self.segment):
             file = self._files.open(segment_path(self._directory, number))
@@ -401,6 +471,7 @@ class Recovery:
             self._apply_group()
             self.segment, self.offset = record.segment, record.offset + record.size_bytes
             self._last_applied = record.number
+            self._last_record = (record.number, record.segment, record.offset)
 
     def _apply_group(self) -> None:
         group, self._group = self._group, []
@@ -422,7 +493,11 @@ class Recovery:
         if self._held:
             what = f"{len(self._held)} records behind a missing one were never promised, and are cut off"
             self.quarantine.put(what, f"{self.segment:010}-{self.offset}-tail.bin", b"".join(map(_payload, doubtful)))
-        if self._headers[self.segment] is None and self.offset == SEGMENT_HEADER_BYTES:
+        if (
+            self.segment in self._headers
+            and self._headers[self.segment] is None
+            and self.offset == SEGMENT_HEADER_BYTES
+        ):
             behind.append(self.segment)  # it was made, and never begun
         for number, (why, data) in self._bad_headers.items():
             if number not in behind:  # the torn beginning of a segment with nothing in it is no damage
@@ -436,6 +511,35 @@ class Recovery:
         if self.segment in self.catalog.segments and self._clean_end != (self.segment, self.offset):
             self._cut(self.segment, self.offset)
         self._make_durable()
+
+    def _report_cut_off(self) -> None:
+        """Report segments whose files are shorter than they were made, and make them as long again: what was in the
+        rest is lost, and the report is in the quarantine."""
+        for number, made_bytes in sorted(self._cut_off.items()):
+            segment = self.catalog.segments[number]
+            what = f"segment {number}: its file was cut off: it has {segment.size_bytes}"
+            if not made_bytes:
+                self.quarantine.put(f"{what} bytes, and all that was in it is lost", "")
+                continue
+            self.quarantine.put(f"{what} of {made_bytes} bytes, and what was in the others is lost", "")
+            self.quarantine.flush()
+            if self._lengthen(number, segment.size_bytes, made_bytes):
+                segment.size_bytes = made_bytes
+
+    def _lengthen(self, number: int, size_bytes: int, made_bytes: int) -> bool:
+        """Write zeros behind the end of a file; False if the disk is full: the next start reports it again."""
+        file = self._files.open(segment_path(self._directory, number))
+        try:
+            for offset in range(size_bytes, made_bytes, len(ZEROS)):
+                file.write(ZEROS[: made_bytes - offset], offset)
+            file.sync()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return False
+        finally:
+            file.close()
+        return True
 
     def _make_durable(self) -> None:
         """What was read is told to others from now on. It may be in the cache only; after a sync that failed it may
@@ -489,16 +593,23 @@ class Recovery:
             self.quarantine.put(f"job {job_id.decode(errors='replace')} is due, and its message is lost", "")
 
     def _report_lost(self) -> None:
-        """Messages in segments that are not there: not those that replay has found elsewhere."""
+        """Messages in segments that are not there, or whose end is lost: not those that replay has found elsewhere."""
+        sound = self.catalog.segments.keys() - self._readable_to.keys()
         for facts in self.catalog.place_by_id.values():
-            if facts.held.keys() <= self.catalog.segments.keys():
+            if facts.held.keys() <= sound:
                 continue
-            lost = [it for it, entry in self.catalog.waiting(facts) if entry.segment not in self.catalog.segments]
+            lost = [it for it, entry in self.catalog.waiting(facts) if self._is_lost(entry)]
             for sequence in lost:
                 self.catalog.take(facts, sequence)
             if lost:
                 what = f"{len(lost)} messages of {facts!r} are lost with the segments that held them"
                 self.quarantine.put(what, "")
+
+    def _is_lost(self, entry: Entry) -> bool:
+        if entry.segment not in self.catalog.segments:
+            return True
+        readable_to = self._readable_to.get(entry.segment)
+        return readable_to is not None and entry.offset + entry.record_bytes > readable_to
 
     def _report_orphans(self) -> None:
         """Places whose own record is lost: a queue is known by its messages, others are not."""

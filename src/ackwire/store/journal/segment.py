@@ -20,6 +20,7 @@ SEGMENT_HEADER_BYTES: Final = SEGMENT_HEADER.size
 _MAGIC: Final = b"ACKWIREJ"
 _VERSION: Final = 1
 _CRC32C: Final = 1
+_SIZE_MAX: Final = (1 << 32) - 1
 ZEROS: Final = bytes(1 << 18)
 """What a segment holds where nothing was written; read and written in pieces of this size."""
 _ZEROS_READ: Final = 1 << 12
@@ -39,6 +40,8 @@ class SegmentHeader(NamedTuple):
     store_id: bytes
     first_record: int
     last_sequence: int
+    size_bytes: int = 0
+    """Of the file when it was made: one that is shorter was cut off. 0 where an older version made it."""
 
     def pack(self) -> bytes:
         head = SEGMENT_HEADER.pack(
@@ -51,7 +54,7 @@ class SegmentHeader(NamedTuple):
             self.store_id,
             self.first_record,
             self.last_sequence,
-            0,
+            self.size_bytes if self.size_bytes <= _SIZE_MAX else 0,
             0,
         )[:-4]
         return head + crc32c(head).to_bytes(4)
@@ -64,14 +67,14 @@ def read_header(data: bytes) -> SegmentHeader | None:
         return None
     if len(head) < SEGMENT_HEADER_BYTES or head[:8] != _MAGIC:
         raise UnreadableSegment("it is not a segment of a journal")
-    _, version, algorithm, _, epoch, number, store_id, first_record, last_sequence, _, checksum = SEGMENT_HEADER.unpack(
-        head
+    _, version, algorithm, _, epoch, number, store_id, first_record, last_sequence, size_bytes, checksum = (
+        SEGMENT_HEADER.unpack(head)
     )
     if version != _VERSION or algorithm != _CRC32C:
         raise UnreadableSegment(f"it has version {version} and checksum {algorithm}; this program knows 1 and 1")
     if crc32c(head[:-4]) != checksum:
         raise UnreadableSegment("its first 64 bytes are damaged")
-    return SegmentHeader(number, epoch, store_id, first_record, last_sequence)
+    return SegmentHeader(number, epoch, store_id, first_record, last_sequence, size_bytes)
 
 
 def segment_path(directory: Path, number: int) -> Path:

@@ -16,6 +16,9 @@ from ackwire.store.journal.record import Flag, RecordKind, pack_record, record_b
 from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, ZEROS, SegmentHeader, segment_path
 
 SPARE_NAME: Final = "spare"
+NEW_NAME: Final = "new"
+"""A segment while it is made on the spot. It gets its own name when it has its full size: so a segment that is shorter
+than its header says was cut off by something else."""
 _OPEN_FOR_READING: Final = 64
 """Segments that are kept open to read from."""
 
@@ -91,6 +94,8 @@ class JournalWriter:
         self._active: DataFile | None = None
         self.segment = 0
         self.offset = 0
+        self.last_offset = 0
+        """Where the last record begins, in that segment; 0 before the first is written."""
         self._end = 0
         self._spare: DataFile | None = None
         self._spare_is_filled = False
@@ -128,6 +133,8 @@ class JournalWriter:
             self.next_number += 1
             self.offset += size_bytes
         self._write_pieces(pieces, start)
+        if records:
+            self.last_offset = records[-1].offset
 
     def _write_pieces(self, pieces: list[bytes | memoryview], start: int) -> None:
         if pieces:
@@ -139,14 +146,15 @@ class JournalWriter:
         size_bytes = max(self._segment_bytes, SEGMENT_HEADER_BYTES + needed_bytes)
         number, self._next_segment = self._next_segment, self._next_segment + 1
         path = segment_path(self._directory, number)
-        header = SegmentHeader(number, self.epoch, self._store_id, self.next_number, self.last_sequence)
+        header = SegmentHeader(number, self.epoch, self._store_id, self.next_number, self.last_sequence, size_bytes)
         if self._spare is not None and size_bytes == self._segment_bytes:
             file, self._spare = self._spare, None
             self._closable.append(file)  # until it is the active one: it may never be
             self._files.rename(self._directory / SPARE_NAME, path)
         else:
-            file = self._files.create(path, size_bytes)
+            file = self._files.create(self._directory / NEW_NAME, size_bytes)
             self._closable.append(file)
+            self._files.rename(self._directory / NEW_NAME, path)
         file.write(header.pack(), 0)
         self._closable.remove(file)
         if self._active is not None and self.segment not in self._dirty:
@@ -154,6 +162,14 @@ class JournalWriter:
         self._active, self.segment, self.offset, self._end = file, number, SEGMENT_HEADER_BYTES, size_bytes
         self._dirty[number] = (file, self.last_number)
         self._on_segment(number, size_bytes)
+
+    @property
+    def cut_off(self) -> str | None:
+        """Says so if something else has cut off the file of the active segment."""
+        if self._active is None or self._active.size_bytes >= self._end:
+            return None
+        path = segment_path(self._directory, self.segment)
+        return f"{path} was cut off: it has {self._active.size_bytes} of {self._end} bytes"
 
     # ---- syncing -----------------------------------------------------------------------------------------------
 
