@@ -122,6 +122,29 @@ def test_K2_export_and_import_are_exact(disk: StoreOnDisk, tmp_path: Path, name:
     assert ackwire("store", "check", tmp_path / "new").code == 0
 
 
+@pytest.mark.parametrize("name", ["all.jsonl", "all.parquet"])
+def test_K2_what_was_dispatched_and_not_consumed_is_carried(tmp_path: Path, name: str) -> None:
+    """F1: it may have reached the consumer, and says so after the journey."""
+    data = tmp_path / "data"
+    listen, options = ["tcp://127.0.0.1:0"], ("--data", str(data))
+    with (
+        running_broker(listen, log_path=tmp_path / "broker.log", options=options) as broker,
+        OpenWireClient.logged_in(broker.ports[0]) as client,
+    ):
+        client.send_text(queue("orders"), "seen", persistent=True)
+        client.receive(client.subscribe(queue("orders"), prefetch_size=1))
+    assert ackwire("store", "export", data, tmp_path / name).code == 0
+    assert ackwire("store", "import", tmp_path / "new", tmp_path / name).code == 0
+    first = ackwire("store", "export", data, "-").out
+    assert ackwire("store", "export", tmp_path / "new", "-").out == first
+    options = ("--data", str(tmp_path / "new"))
+    with (
+        running_broker(listen, log_path=tmp_path / "new.log", options=options) as broker,
+        OpenWireClient.logged_in(broker.ports[0]) as client,
+    ):
+        assert client.receive(client.subscribe(queue("orders"))).redelivery_counter == 1
+
+
 def test_K2_import_reads_standard_input_and_refuses_a_store_that_holds_something(
     disk: StoreOnDisk, tmp_path: Path
 ) -> None:

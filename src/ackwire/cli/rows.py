@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from ackwire.errors import ConfigError
-from ackwire.store.portable import BadRow, Row, from_json, to_json
+from ackwire.store.portable_rows import BadRow, Row, from_json, to_json
 
 FORMATS: Final = ("jsonl", "parquet")
 _BATCH_ROWS: Final = 1000
@@ -19,14 +19,15 @@ _BATCH_BYTES: Final = 32 << 20
 # fmt: off
 _TEXTS: Final = (
     "kind", "destination", "client_id", "subscription", "message_id", "correlation_id", "reply_to", "type", "group_id",
-    "body", "text", "selector", "job_id", "cron", "exact",
+    "body", "text", "selector", "job_id", "cron", "cursor", "batch_producer", "part", "exact",
 )
 _NUMBERS: Final = (
     "version", "rows", "sequence", "redelivery_count", "timestamp_ms", "arrived_ms", "expiration_ms", "priority",
-    "group_sequence", "start_ms", "due_ms", "delay_ms", "period_ms", "repeats_left", "count",
+    "group_sequence", "start_ms", "due_ms", "delay_ms", "period_ms", "repeats_left", "count", "last_sequence",
+    "dispatched_to", "at_ms", "committed", "removed", "batch", "since_ms", "committed_ms",
 )
 # fmt: on
-_FLAGS: Final = ("persistent", "no_local", "fresh_ids")
+_FLAGS: Final = ("persistent", "no_local", "fresh_ids", "is_committed")
 _BYTES: Final = ("frame", "transaction", "producer")
 
 
@@ -84,6 +85,9 @@ def _schema(pa: Any) -> Any:
         ("places", pa.list_(pa.struct(place))),
         ("sends", pa.list_(pa.binary())),
         ("acks", pa.list_(pa.struct([*place, ("sequence", pa.int64())]))),
+        ("held", pa.list_(pa.int64())),
+        ("unsafe", pa.list_(pa.int64())),
+        ("held_in", pa.list_(pa.struct([*place, ("held", pa.list_(pa.int64()))]))),
     ]
     return pa.schema(fields)
 
@@ -91,8 +95,9 @@ def _schema(pa: Any) -> Any:
 def write_parquet(rows: Iterable[Row], path: Path) -> None:
     pa = _pyarrow()
     schema = _schema(pa)
+    columns = frozenset(schema.names)
     with pa.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        for batch in _batches(map(_for_parquet, rows)):
+        for batch in _batches(_for_parquet(row, columns) for row in rows):
             writer.write_table(pa.Table.from_pylist(batch, schema=schema))
 
 
@@ -109,7 +114,9 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield batch
 
 
-def _for_parquet(row: Row) -> Row:
+def _for_parquet(row: Row, names: frozenset[str]) -> Row:
+    if not row.keys() <= names:
+        raise AssertionError(f"rows of kind {row['kind']} have fields without a column: {row.keys() - names}")
     columns = dict(row)
     if columns.get("properties") is not None:
         columns["properties"] = json.dumps(columns["properties"], allow_nan=False)

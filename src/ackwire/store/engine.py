@@ -81,7 +81,7 @@ _BUFFER_BYTES_MAX: Final = MIB
 _BUFFER_BYTES_FULL: Final = 64 * MIB
 """Producers wait when this much is to be written and a slow sync is in the way."""
 
-_CRASH: Final = b"crash"
+CRASH: Final = b"crash"
 """Among the counts of producers, whose keys are longer: when the journal was opened after a crash, the last time."""
 
 _QUICK_SYNC_SECONDS: Final = 0.0005
@@ -297,7 +297,7 @@ class JournalStore:
         now_and_sequence = pack_numbers((self._clock.now_ms(), self._catalog.last_sequence))
         self._record(UnwrittenPayload(RecordKind.OPENED, now_and_sequence))
         if self._was_cut_off:
-            self._count_as(_CRASH, self._clock.now_ms())
+            self._count_as(CRASH, self._clock.now_ms())
         self._write()
         self._sync_on_the_spot()
         self._require_good()
@@ -352,6 +352,11 @@ class JournalStore:
         if facts is not None and sequence < facts.handed_out:
             facts.handed_out = sequence
             self.record_place(facts)
+
+    def skip_to(self, sequence: int) -> None:
+        """Have no message get a sequence up to this one: another store has used them, whose messages are here."""
+        self._catalog.last_sequence = max(sequence, self._catalog.last_sequence)
+        self._writer.last_sequence = self._catalog.last_sequence
 
     def remove(self, place: Place, message: Message) -> None:
         self._require_good()
@@ -1117,11 +1122,11 @@ class JournalStore:
         return [item.value for item in self._catalog.state.values() if isinstance(item.value, Note)]
 
     def has_crashed(self, within_seconds: float) -> bool:
-        crash = self._catalog.counts.get(_CRASH)
+        crash = self._catalog.counts.get(CRASH)
         return crash is not None and self._clock.now_ms() - crash[0] <= within_seconds * 1000
 
     def last_counts(self) -> list[tuple[bytes, int]]:
-        return [(it, count) for it, (count, _) in self._catalog.counts.items() if it != _CRASH]
+        return [(it, count) for it, (count, _) in self._catalog.counts.items() if it != CRASH]
 
     def commits(self) -> list[Hashable]:
         return [self._form.transaction_from_bytes(transaction) for transaction in self._catalog.commits]

@@ -1,48 +1,49 @@
 """A store as rows, and rows as a store: what `ackwire store export` and `import` write and read (SEMANTICS K2).
 
-A row is a dictionary. Its `kind` says what it is: `ackwire-export` first, then `durable`, `message`, `job`, `prepared`,
-`producer` and `commit`, and `end` last, with the number of rows before it, so that a file that was cut off is noticed.
-A message is its canonical frame; the other fields of its row are for readers, but for places, sequence and redelivery
-count, which the frame does not have. Bytes are `bytes` here, and base64 in JSON.
+A row is a dictionary. Its `kind` says what it is: `ackwire-export` first, then durable subscriptions, places, messages
+and all other state (`portable_state.RULES`), producers, commits, and `end` last, with the number of rows before it, so
+that a file that was cut off is noticed. A message is its canonical frame; the other fields of its row are for readers,
+but for places, sequence and redelivery count, which the frame does not have.
 
-Messages come in order of sequence, once each, with all places where they wait.
+Messages come in order of sequence, once each, with all places where they wait. The rows depend on nothing but what the
+store holds: an export of what was imported is the same, byte by byte.
 """
 
 import heapq
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, NamedTuple, final
 
-from ackwire.destinations import Destination, parse_destination
+from ackwire.destinations import parse_destination
 from ackwire.errors import AckwireError
 from ackwire.message import Message, Origin
-from ackwire.runs import sequences_of
+from ackwire.runs import Runs, runs_of, sequences_of
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
-from ackwire.store.contract import (
-    DurableKey,
-    DurableRecord,
-    Place,
-    PreparedTransaction,
-    ScheduledJob,
-    StagedNote,
-    StoredForm,
-)
-from ackwire.store.engine import JournalStore
+from ackwire.store.contract import DurableKey, Place, StoredForm
+from ackwire.store.engine import CRASH, JournalStore
 from ackwire.store.journal.record import Damaged
-from ackwire.store.journal.state import PreparedRecord
 from ackwire.store.journal.unwritten import UnwrittenCounts
 from ackwire.store.look import StoreLook
+from ackwire.store.portable_rows import (
+    BadRow,
+    Row,
+    bytes_of,
+    from_json,
+    list_of,
+    number_of,
+    place_from_row,
+    place_to_row,
+    to_json,
+)
+from ackwire.store.portable_state import NOT_CARRIED, RULE_OF_KIND, RULE_OF_VALUE, RULES, StateRule
 from ackwire.store.workshop import OpenedStore
 
 HEADER_KIND: Final = "ackwire-export"
 END_KIND: Final = "end"
-VERSION: Final = 1
-BYTES_FIELDS: Final = frozenset({"frame", "transaction", "producer"})
-"""Fields that hold bytes; `sends` holds a list of them."""
+VERSION: Final = 2
+_VERSIONS_READ: Final = (1, 2)
 
 _NOBODY: Final = Origin(
     prefix=b"",
@@ -55,38 +56,8 @@ _NOBODY: Final = Origin(
 _SETTLE_BYTES: Final = 8 << 20
 """What is imported before it is synced."""
 
-Row = dict[str, Any]
 Portray = Callable[[Message], Mapping[str, Any]]
 Restamp = Callable[[Message, int], Message]
-
-
-class BadRow(Exception):
-    """A row that cannot be imported."""
-
-
-# ---- places ----------------------------------------------------------------------------------------------------
-
-
-def place_to_row(place: Place) -> Row:
-    if isinstance(place, DurableKey):
-        return {"client_id": place.client_id, "subscription": place.name}
-    return {"destination": repr(place)}
-
-
-def place_from_row(row: Mapping[str, Any]) -> Place:
-    destination = row.get("destination")
-    if destination is not None:
-        return _destination(destination)
-    return DurableKey(_text(row, "client_id"), _text(row, "subscription"))
-
-
-def _destination(text: object) -> Destination:
-    if not isinstance(text, str) or "://" not in text:
-        raise BadRow(f"{text!r} is not a destination such as queue://orders")
-    try:
-        return parse_destination(text)
-    except AckwireError as error:
-        raise BadRow(str(error)) from None
 
 
 # ---- export ----------------------------------------------------------------------------------------------------
@@ -98,7 +69,7 @@ class Export:
 
     def __init__(self, look: StoreLook, portray: Portray) -> None:
         self._look = look
-        self._portray = portray
+        self.portray = portray
         self._catalog: Catalog = look.started().catalog
         self.unreadable: list[str] = []
         self.rows_written = 0
@@ -106,25 +77,53 @@ class Export:
 
     def rows(self) -> Iterator[Row]:
         """Everything, in order."""
-        yield {"kind": HEADER_KIND, "version": VERSION}
+        yield {"kind": HEADER_KIND, "version": VERSION, "last_sequence": self._catalog.last_sequence}
         for row in self._content():
             self.rows_written += 1
             yield row
         yield {"kind": END_KIND, "rows": self.rows_written}
 
     def _content(self) -> Iterator[Row]:
-        values = [item.value for item in self._catalog.state.values()]
-        durables = [it for it in values if isinstance(it, DurableRecord)]
-        yield from map(_durable_row, sorted(durables, key=lambda it: (it.key.client_id, it.key.name)))
+        state = self._state()
+        durables, *others = RULES
+        yield from self._state_rows(durables, state)
+        yield from self._places()
         yield from self._messages()
-        jobs = [it for it in values if isinstance(it, ScheduledJob)]
-        yield from map(self._job_row, sorted(jobs, key=lambda it: it.job_id))
-        prepared = [it for it in values if isinstance(it, PreparedRecord)]
-        yield from map(self._prepared_row, sorted(prepared))
+        for rule in others:
+            yield from self._state_rows(rule, state)
+        crash = self._catalog.counts.get(CRASH)
+        if crash is not None:
+            yield {"kind": "crash", "at_ms": crash[0]}
         for producer, (count, _) in self._catalog.counts.items():
-            yield {"kind": "producer", "producer": producer, "count": count}
+            if producer != CRASH:
+                yield {"kind": "producer", "producer": producer, "count": count}
         for transaction in self._catalog.commits:
             yield {"kind": "commit", "transaction": transaction}
+
+    def _state(self) -> dict[StateRule, list[Any]]:
+        found: dict[StateRule, list[Any]] = {rule: [] for rule in RULES}
+        for item in self._catalog.state.values():
+            if type(item.value) in NOT_CARRIED:
+                continue
+            rule = RULE_OF_VALUE.get(type(item.value))
+            if rule is None:
+                raise AssertionError(f"there is no rule for how {type(item.value).__name__} is exported")
+            found[rule].append(item.value)
+        return found
+
+    def _state_rows(self, rule: StateRule, state: dict[StateRule, list[Any]]) -> Iterator[Row]:
+        for value in sorted(state[rule], key=rule.order):
+            yield {"kind": rule.kind, **rule.to_row(self, value)}
+
+    def place_of(self, place_id: int) -> Place | None:
+        """The place with that id."""
+        return self._catalog.place_of(place_id)
+
+    def _places(self) -> Iterator[Row]:
+        """Destinations that exist, and how far messages may have reached consumers."""
+        for facts in sorted(self._catalog.places.values(), key=repr):
+            if facts.handed_out or not isinstance(facts.place, DurableKey):
+                yield {"kind": "place", **place_to_row(facts.place), "dispatched_to": facts.handed_out}
 
     def _messages(self) -> Iterator[Row]:
         done_bytes, all_bytes = 0, self._catalog.live_bytes
@@ -144,68 +143,21 @@ class Export:
                 "kind": "message",
                 "places": [place_to_row(place) for place in sorted(places, key=repr)],
                 "sequence": sequence,
-                "redelivery_count": max(message.redelivery_counter, self._was_handed_out(sequence, places)),
-                **self._portray(message),
+                "redelivery_count": message.redelivery_counter,
+                **self.portray(message),
                 "frame": message.frame,
             }
 
-    def _was_handed_out(self, sequence: int, places: list[Place]) -> bool:
-        """Whether a consumer may have had it, in any of its *places*: one mark too many is better than none."""
-        return any(sequence <= self._catalog.places[place].handed_out for place in places)
-
     def _located(self) -> Iterator[tuple[int, Entry, list[Place]]]:
-        """Each message once, in order of sequence."""
+        """Each record of a message once, in order of sequence."""
 
         def of_place(place: Place) -> Iterator[tuple[int, Entry, Place]]:
             facts = self._catalog.places[place]
             return ((sequence, entry, place) for sequence, entry in self._catalog.waiting(facts))
 
         merged = heapq.merge(*map(of_place, self._catalog.places), key=lambda it: it[:2])
-        staged = self._staged()
         for (sequence, entry), group in groupby(merged, key=lambda it: it[:2]):
-            places = [place for _, _, place in group if (place, sequence) not in staged]
-            if places:
-                yield sequence, entry, places
-
-    def _staged(self) -> set[tuple[Place, int]]:
-        """What belongs to batches that nobody has committed: it is not there yet."""
-        notes = (item.value for item in self._catalog.state.values())
-        parts = [note for note in notes if isinstance(note, StagedNote)]
-        return {(place, it) for part in parts for place, runs in part.held for it in sequences_of(runs)}
-
-    def _job_row(self, job: ScheduledJob) -> Row:
-        return {
-            "kind": "job",
-            "job_id": job.job_id,
-            "start_ms": job.start_ms,
-            "due_ms": job.due_ms,
-            "delay_ms": job.delay_ms,
-            "period_ms": job.period_ms,
-            "repeats_left": job.repeats_left,
-            "cron": job.cron,
-            "fresh_ids": job.fresh_ids,
-            **self._portray(job.message),
-            "frame": job.message.frame,
-        }
-
-    def _prepared_row(self, prepared: PreparedRecord) -> Row:
-        acks = ((self._catalog.place_of(place_id), sequence) for place_id, sequence in prepared.acks)
-        return {
-            "kind": "prepared",
-            "transaction": prepared.transaction,
-            "sends": list(prepared.frames),
-            "acks": [{**place_to_row(place), "sequence": sequence} for place, sequence in acks if place is not None],
-        }
-
-
-def _durable_row(record: DurableRecord) -> Row:
-    return {
-        "kind": "durable",
-        **place_to_row(record.key),
-        "destination": repr(record.destination),
-        "selector": record.selector,
-        "no_local": record.no_local,
-    }
+            yield sequence, entry, [place for _, _, place in group]
 
 
 # ---- import ----------------------------------------------------------------------------------------------------
@@ -218,6 +170,13 @@ class Placed(NamedTuple):
     places: list[Place]
 
 
+class Dispatched(NamedTuple):
+    """A place, and the sequence up to which its messages may have reached consumers."""
+
+    place: Place
+    sequence: int
+
+
 class Counted(NamedTuple):
     """How far a producer has counted."""
 
@@ -225,11 +184,24 @@ class Counted(NamedTuple):
     last_count: int
 
 
+class Sequenced(NamedTuple):
+    """The last sequence that any message had."""
+
+    sequence: int
+
+
+class Kept(NamedTuple):
+    """State, and the rule that it follows."""
+
+    rule: StateRule
+    value: Any
+
+
 class Given(NamedTuple):
     """What a row says, understood."""
 
     kind: str
-    value: DurableRecord | ScheduledJob | PreparedTransaction | Placed | Counted | bytes
+    value: Placed | Dispatched | Counted | Sequenced | Kept | bytes
     size_bytes: int = 0
 
 
@@ -247,7 +219,8 @@ class RowReader:
     """Understands rows, and makes sure that they are a whole export. Use one for each reading."""
 
     def __init__(self, form: StoredForm) -> None:
-        self._form = form
+        self.form = form
+        self._version = VERSION
 
     def read(self, rows: Iterable[Row]) -> Iterator[Given]:
         """What the rows say. Raises `BadRow`, with the number of the row."""
@@ -257,7 +230,7 @@ class RowReader:
                 if ended:
                     raise BadRow("something follows the end")
                 if number == 1:
-                    self._check_header(row)
+                    yield from self._header(row)
                 elif row.get("kind") == END_KIND:
                     ended = True
                     if row.get("rows") != number - 2:
@@ -269,106 +242,71 @@ class RowReader:
         if not ended:
             raise BadRow(f"it was cut off: after {number} rows there is no end")
 
-    def _check_header(self, row: Row) -> None:
+    def _header(self, row: Row) -> Iterator[Given]:
         if row.get("kind") != HEADER_KIND:
             raise BadRow("this is not an export of Ackwire")
-        if row.get("version") != VERSION:
-            raise BadRow(f"it has version {row.get('version')}, and this program knows {VERSION}")
+        version = row.get("version")
+        if version not in _VERSIONS_READ:
+            raise BadRow(f"it has version {version}, and this program knows 1 to {VERSION}")
+        self._version = version
+        if version > 1:
+            sequence = number_of(row, "last_sequence")
+            if sequence < 0:
+                raise BadRow(f"a last sequence of {sequence}")
+            yield Given(HEADER_KIND, Sequenced(sequence))
 
     def _given(self, row: Row) -> Given:
         kind = row.get("kind")
+        rule = RULE_OF_KIND.get(kind) if isinstance(kind, str) else None
+        if rule is not None:
+            return self._kept(rule, row)
         match kind:
             case "message":
                 return self._message(row)
-            case "durable":
-                return Given(kind, _durable(row))
-            case "job":
-                return self._job(row)
-            case "prepared":
-                return self._prepared(row)
+            case "place":
+                return Given(kind, Dispatched(place_from_row(row), number_of(row, "dispatched_to")))
             case "producer":
-                return Given(kind, Counted(_bytes(row, "producer"), _number(row, "count")))
+                return Given(kind, Counted(bytes_of(row, "producer"), number_of(row, "count")))
+            case "crash":
+                return Given(kind, Counted(CRASH, number_of(row, "at_ms")))
             case "commit":
-                return Given(kind, _bytes(row, "transaction"))
+                return Given(kind, bytes_of(row, "transaction"))
         raise BadRow(f"rows of kind {kind!r} are not known")
 
+    def _kept(self, rule: StateRule, row: Row) -> Given:
+        value = rule.from_row(self, row)
+        frames = [row.get("frame"), *list_of(row, "sends")]
+        return Given(rule.kind, Kept(rule, value), sum(len(it) for it in frames if isinstance(it, bytes)))
+
     def _message(self, row: Row) -> Given:
-        frame = _bytes(row, "frame")
-        message = self._decoded(frame)
-        sequence = _number(row, "sequence")
+        frame = bytes_of(row, "frame")
+        message = self.decoded(frame)
+        sequence = number_of(row, "sequence")
         if message.sequence != sequence:
             raise BadRow(f"its frame has the sequence {message.sequence}, and the row says {sequence}")
-        message.redelivery_counter = _number(row, "redelivery_count")
+        message.redelivery_counter = self._redelivery_count(row)
         if not 0 <= message.redelivery_counter < 1 << 31:
             raise BadRow(f"a redelivery count of {message.redelivery_counter}, which no client could be told")
-        places = [place_from_row(place) for place in row.get("places") or ()]
+        places = [place_from_row(place) for place in list_of(row, "places")]
         if not places:
             raise BadRow("the message is in no place")
         return Given("message", Placed(message, places), len(frame))
 
-    def _job(self, row: Row) -> Given:
-        frame = _bytes(row, "frame")
-        job = ScheduledJob(
-            _text(row, "job_id"),
-            self._decoded(frame),
-            start_ms=_number(row, "start_ms"),
-            due_ms=_number(row, "due_ms"),
-            delay_ms=_number(row, "delay_ms"),
-            period_ms=_number(row, "period_ms"),
-            repeats_left=_number(row, "repeats_left"),
-            cron=_text(row, "cron"),
-            fresh_ids=bool(row.get("fresh_ids")),
-        )
-        return Given("job", job, len(frame))
+    def _redelivery_count(self, row: Row) -> int:
+        count = row.get("redelivery_count")
+        if self._version == 1 and isinstance(count, bool):  # so the first version told of a dispatch
+            return int(count)
+        return number_of(row, "redelivery_count")
 
-    def _prepared(self, row: Row) -> Given:
+    def decoded(self, frame: bytes) -> Message:
+        """The message in *frame*. Raises `BadRow`."""
         try:
-            transaction = self._form.transaction_from_bytes(_bytes(row, "transaction"))
-        except AckwireError as error:
-            raise BadRow(f"its transaction id cannot be read: {error}") from None
-        sends = tuple(self._decoded(_as_bytes(frame)) for frame in row.get("sends") or ())
-        acks = tuple((place_from_row(ack), numbered(_number(ack, "sequence"))) for ack in row.get("acks") or ())
-        return Given("prepared", PreparedTransaction(transaction, sends, acks), sum(len(it.frame) for it in sends))
-
-    def _decoded(self, frame: bytes) -> Message:
-        try:
-            return self._form.message(frame)
+            return self.form.message(frame)
         except AckwireError as error:
             raise BadRow(f"its frame cannot be read: {error}") from None
 
-
-def _durable(row: Row) -> DurableRecord:
-    selector = row.get("selector")
-    return DurableRecord(
-        DurableKey(_text(row, "client_id"), _text(row, "subscription")),
-        _destination(row.get("destination")),
-        selector if isinstance(selector, str) else None,
-        bool(row.get("no_local")),
-    )
-
-
-def _text(row: Mapping[str, Any], name: str) -> str:
-    value = row.get(name)
-    if not isinstance(value, str):
-        raise BadRow(f"{name} must be a text, and is {value!r}")
-    return value
-
-
-def _number(row: Mapping[str, Any], name: str) -> int:
-    value = row.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
-        raise BadRow(f"{name} must be a number of 64 bits, and is {value!r}")
-    return value
-
-
-def _bytes(row: Mapping[str, Any], name: str) -> bytes:
-    return _as_bytes(row.get(name))
-
-
-def _as_bytes(value: object) -> bytes:
-    if not isinstance(value, bytes):
-        raise BadRow("bytes are missing")
-    return value
+    def numbered(self, sequence: int) -> Message:
+        return numbered(sequence)
 
 
 def numbered(sequence: int) -> Message:
@@ -390,26 +328,22 @@ def numbered(sequence: int) -> Message:
 
 def refuse_what_is_there(store: JournalStore, given: Iterable[Given]) -> int:
     """Raise `BadRow` if one of *given* would change what *store* holds; the answer is the bytes to come."""
-    durables = {record.key: record for record in store.durables()}
-    jobs = {job.job_id for job in store.jobs()}
-    prepared = {transaction.transaction_id for transaction in store.prepared()}
+    existing = {rule: rule.existing(store) for rule in RULES}
     size_bytes = 0
     for it in given:
         size_bytes += it.size_bytes
-        match it.value:
-            case DurableRecord(key=key) if durables.get(key, it.value) != it.value:
-                raise BadRow(f"{key!r} is there already, with another topic or selector")
-            case ScheduledJob(job_id=job_id) if job_id in jobs:
-                raise BadRow(f"job {job_id} is there already")
-            case PreparedTransaction(transaction_id=transaction_id) if transaction_id in prepared:
-                raise BadRow(f"prepared transaction {transaction_id} is there already")
+        if isinstance(it.value, Kept):
+            rule, value = it.value
+            there = existing[rule].get(rule.identity(value))
+            if there is not None and not (rule.may_be_repeated and there == value):
+                raise BadRow(f"{rule.kind} {rule.identity(value)} is there already")
     return size_bytes
 
 
 def is_empty(store: JournalStore) -> bool:
-    """Whether nothing is kept here: what a producer once counted does not count."""
+    """Whether nothing is kept here: what a producer once counted does not count, nor does an empty queue."""
     has_messages = any(facts.message_count for facts in store.catalog.places.values())
-    return not has_messages and not store.durables() and not store.jobs() and not store.prepared()
+    return not has_messages and not any(rule.existing(store) for rule in RULES)
 
 
 class Full(Exception):
@@ -427,22 +361,38 @@ class Import:
         self._new_sequences: dict[int, int] = {}
         self._unsettled_bytes = 0
         self._counts = UnwrittenCounts(opened.store.catalog)
+        self._last_sequence = 0
+        self._last_imported = self._last_given = 0
+        self._dispatched: dict[Place, int] = {}
+        """As the rows tell it."""
+        self._marks: dict[Place, int] = {}
+        """The same for what was imported so far, by the sequences that the messages have here."""
+        places = opened.store.catalog.places.values()
+        self._shared = {facts.place for facts in places if facts.message_count}
+        """Places with messages of their own, which a mark would speak of too."""
         self.report = ImportReport()
 
     def run(self, given: Iterable[Given], on_bytes: Callable[[int], None] = lambda _: None) -> None:
         """Import all. Raises `Full` and `StoreFailed`; what was imported until then stays, and is whole."""
         for it in given:
             self._take(it)
-            self.report.counts[it.kind] = self.report.counts.get(it.kind, 0) + 1
+            if it.kind != HEADER_KIND:
+                self.report.counts[it.kind] = self.report.counts.get(it.kind, 0) + 1
             self._unsettled_bytes += it.size_bytes
             if self._unsettled_bytes > _SETTLE_BYTES:
                 self._settle()
             on_bytes(it.size_bytes)
+        if not self.report.reassigned:
+            self._marks |= {place: mark for place, mark in self._dispatched.items() if place not in self._shared}
         if self._counts.counts:  # behind the messages, which may say less
             self._store.record_again(self._counts)
+        self._store.skip_to(self._last_sequence)
         self._settle()
 
     def _settle(self) -> None:
+        for place, mark in self._marks.items():
+            if place in self._store.catalog.places:
+                self._store.hand_out(place, mark)
         self._opened.settle()
         self._unsettled_bytes = 0
         self._store.check_space()
@@ -452,59 +402,68 @@ class Import:
 
     def _take(self, given: Given) -> None:
         match given.value:
-            case DurableRecord() as record:
-                self._store.add_durable(record)
-            case ScheduledJob() as job:
-                self._store.add_job(job)
-            case PreparedTransaction() as transaction:
-                acks = tuple((place, numbered(self._new(it.sequence))) for place, it in transaction.acks)
-                self._store.prepare(PreparedTransaction(transaction.transaction_id, transaction.sends, acks))
+            case Kept(rule, value):
+                rule.record(self._store, self, value)
             case Placed(message, places):
                 self._append(message, places)
+            case Dispatched(place, sequence):
+                self._dispatched[place] = sequence
+                if not isinstance(place, DurableKey):  # which exists by its own row
+                    self._store.hand_out(place, 0)
             case Counted(producer, count):
                 self._counts.counts[producer] = count
+            case Sequenced(sequence):
+                self._last_sequence = sequence
             case bytes() as transaction_bytes:
                 self._store.record_commit(transaction_bytes)
 
     def _append(self, message: Message, places: list[Place]) -> None:
         sequence = message.sequence
-        taken = self._store.last_sequence()
-        if sequence <= taken:
-            redeliveries = message.redelivery_counter
-            message = self._restamp(message, taken + 1)
-            message.redelivery_counter = redeliveries
-            self._new_sequences[sequence] = message.sequence
+        was_dispatched = [place for place in places if sequence <= self._dispatched.get(place, 0)]
+        redeliveries = message.redelivery_counter
+        if not self._shared.isdisjoint(was_dispatched):
+            redeliveries = max(1, redeliveries)
+        new_sequence = self._free_sequence(sequence)
+        if new_sequence != sequence:
+            message = self._restamp(message, new_sequence)
+            self._new_sequences[sequence] = new_sequence
             self.report.reassigned += 1
+        message.redelivery_counter = redeliveries
         self._store.append(message, places)
+        self._marks |= {place: message.sequence for place in was_dispatched if place not in self._shared}
 
-    def _new(self, sequence: int) -> int:
+    def _free_sequence(self, sequence: int) -> int:
+        """Its own, unless that was given to another message here. A message that was changed for one of its places has
+        two rows, one behind the other."""
+        if sequence != self._last_imported:
+            self._last_imported = sequence
+            taken = self._store.last_sequence()
+            self._last_given = sequence if sequence > taken else taken + 1
+        return self._last_given
+
+    def new_sequence(self, sequence: int) -> int:
+        """Of a message that has been imported."""
         return self._new_sequences.get(sequence, sequence)
 
+    def new_runs(self, runs: Runs) -> Runs:
+        return runs_of(map(self.new_sequence, sequences_of(runs))) if self._new_sequences else runs
 
-# ---- JSON ------------------------------------------------------------------------------------------------------
-
-
-def to_json(row: Row) -> Row:
-    """*row* with base64 in place of bytes."""
-    names = BYTES_FIELDS | {"sends"}
-    return {name: _to_base64(value) if name in names else value for name, value in row.items()}
+    def numbered(self, sequence: int) -> Message:
+        return numbered(sequence)
 
 
-def _to_base64(value: bytes | list[bytes]) -> str | list[str]:
-    if isinstance(value, list):
-        return [b64encode(item).decode("ascii") for item in value]
-    return b64encode(value).decode("ascii")
-
-
-def from_json(row: object) -> Row:
-    """A row as it was before `to_json`. Raises `BadRow`."""
-    if not isinstance(row, dict):
-        raise BadRow("a row is a JSON object")
-    try:
-        for name in BYTES_FIELDS & row.keys():
-            row[name] = b64decode(row[name], validate=True)
-        if "sends" in row:
-            row["sends"] = [b64decode(item, validate=True) for item in row["sends"]]
-    except (Base64Error, TypeError, ValueError):
-        raise BadRow("what should be base64 is not") from None
-    return row
+__all__ = [
+    "BadRow",
+    "Export",
+    "Full",
+    "Given",
+    "Import",
+    "Row",
+    "RowReader",
+    "from_json",
+    "is_empty",
+    "numbered",
+    "place_to_row",
+    "refuse_what_is_there",
+    "to_json",
+]
