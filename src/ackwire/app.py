@@ -101,6 +101,7 @@ async def serve(
                 temp=temp,
                 audit=audit,
                 turns=turn.turns,
+                loop_report=None if turn.monitor is None else turn.monitor.report,
             )
             if audit is not None:
                 audit.join(broker.flow.on_audit_full)
@@ -152,6 +153,8 @@ async def _serve(
         addresses = tuple(listener.address for listener in listeners)
         http_address = None if http is None else http.listener.address
         ready(Serving(broker, addresses[: len(uris)], http_address, make_peer, reload))
+        if turn.monitor is not None:
+            turn.monitor.start()
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((stopping, failure), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -161,6 +164,8 @@ async def _serve(
                 peer.fail_for(failure.result())
             raise failure.result()
     finally:
+        if turn.monitor is not None:
+            turn.monitor.stop()
         for listener in listeners:
             listener.close()
         if drain_seconds is None:

@@ -11,12 +11,15 @@ _SAMPLE: Final = re.compile(rf"({_NAME})(?:\{{(.*)\}})? (-?[0-9.]+(?:e[+-]?[0-9]
 _LABEL: Final = re.compile(rf"([a-zA-Z_][a-zA-Z0-9_]*)={_VALUE}(,|$)")
 _UNESCAPED: Final = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
+_PLAIN: Final[tuple[str, ...]] = ("",)
+_HISTOGRAM: Final[tuple[str, ...]] = ("_bucket", "_sum", "_count")
+
 
 def parse(text: str) -> dict[str, dict[Labels, float]]:
     """The samples by metric and labels. Raises `ValueError`, naming the line."""
     assert text.endswith("\n")
     found: dict[str, dict[Labels, float]] = {}
-    described, current = set[str](), ""
+    described, current, ends = set[str](), "", _PLAIN
     for line in text[:-1].split("\n"):
         if line.startswith("# HELP "):
             current = line.split(" ", 3)[2]
@@ -24,16 +27,17 @@ def parse(text: str) -> dict[str, dict[Labels, float]]:
             described.add(current)
         elif line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
-            _require(name == current and kind in ("gauge", "counter"), line)
+            _require(name == current and kind in ("gauge", "counter", "histogram"), line)
             _require((kind == "counter") == name.endswith("_total"), line)
-            found[name] = {}
+            ends = _HISTOGRAM if kind == "histogram" else _PLAIN
+            found.update((name + end, {}) for end in ends)
         else:
             sample = _SAMPLE.fullmatch(line)
-            _require(sample is not None and sample[1] == current, line)
+            _require(sample is not None and sample[1] in [current + end for end in ends], line)
             assert sample is not None
             labels = _labels(sample[2] or "")
-            _require(labels not in found[current], line)
-            found[current][labels] = float(sample[3])
+            _require(labels not in found[sample[1]], line)
+            found[sample[1]][labels] = float(sample[3])
     return found
 
 

@@ -12,6 +12,7 @@ from ackwire import __version__
 from ackwire.admin.census import Counts, census
 from ackwire.broker.broker import Broker
 from ackwire.broker.cursors import CursorFacts
+from ackwire.broker.loop_report import LIMITS_SECONDS, LoopReport
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -52,6 +53,8 @@ class StoreFacts:
 async def render(broker: Broker, store: StoreFacts, uptime_seconds: float) -> str:
     """The whole text."""
     lines = _broker(broker, store, uptime_seconds)
+    if broker.loop_report is not None:
+        lines += _loop(broker.loop_report())
     places = await _places(broker)
     for field, end, kind, meaning in _DESTINATIONS:
         samples = [((("destination", name),), getattr(counts, field)) for name, counts in places.items()]
@@ -82,6 +85,25 @@ def _broker(broker: Broker, store: StoreFacts, uptime_seconds: float) -> list[st
     lines = metric("ackwire_info", "gauge", "Which broker this is.", [(_identity(broker, store), 1)])
     for name, meaning, value in figures:
         lines += metric(f"ackwire_{name}", "gauge", meaning, [((), value)])
+    return lines
+
+
+def _loop(report: LoopReport) -> list[str]:
+    name, meaning = "ackwire_loop_turn_seconds", "Turns of the event loop: how long clients wait for each other."
+    shorter = [report.turns - count for count in report.longer]
+    lines = [f"# HELP {name} {meaning}", f"# TYPE {name} histogram"]
+    lines += [f'{name}_bucket{{le="{limit:g}"}} {n}' for limit, n in zip(LIMITS_SECONDS, shorter, strict=True)]
+    lines += [f'{name}_bucket{{le="+Inf"}} {report.turns}']
+    lines += [f"{name}_sum {_number(report.busy_seconds)}", f"{name}_count {report.turns}"]
+    longest = (
+        ("longest_turn", "The longest turn since the start, and what it was doing.", report.longest),
+        ("recent_longest_turn", "The longest turn of the last minute or two.", report.recent),
+    )
+    for end, told, turn in longest:
+        label, seconds = ("", 0.0) if turn is None else (turn.doing, turn.seconds)
+        lines += metric(f"ackwire_loop_{end}_seconds", "gauge", told, [((("doing", label),), seconds)])
+    cpu = 0.0 if report.longest_cpu is None else report.longest_cpu.cpu_seconds
+    lines += metric("ackwire_loop_longest_turn_cpu_seconds", "gauge", "Most processor time of a turn.", [((), cpu)])
     return lines
 
 

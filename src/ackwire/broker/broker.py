@@ -21,6 +21,7 @@ from ackwire.broker.cursors import CURSOR_CLIENT_ID, Cursors, Row
 from ackwire.broker.handover import Desk
 from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
+from ackwire.broker.loop_report import LoopReport
 from ackwire.broker.paging import Pager
 from ackwire.broker.placing import Placing
 from ackwire.broker.questions import Questions
@@ -63,10 +64,14 @@ class Broker:
         temp: Spill | None = None,
         audit: Audit | None = None,
         turns: Turns | None = None,
+        loop_report: Callable[[], LoopReport] | None = None,
     ) -> None:
         self.clock = clock
         self.slices = Slices(clock)
         """Long work, which lets others have their turn in between."""
+        self.loop_report = loop_report
+        """How the loop fares, where it is measured."""
+        self.started_ms = clock.now_ms()
         self.turns = turns or Turns()
         """Of the loop that calls, if it knows them."""
         self.audit = audit

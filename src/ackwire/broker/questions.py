@@ -15,6 +15,7 @@ from ackwire.broker.reserved import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection
 from ackwire.broker.subscription import SubscriptionRequest
 from ackwire.broker.why import why_consumer, why_file, why_message, why_producer, why_queue, why_transaction
+from ackwire.broker.why_broker import why_broker
 from ackwire.destinations import Kind, parse_destination
 from ackwire.errors import AckwireError, BrokerError, NotHere
 from ackwire.logs import escape
@@ -118,6 +119,7 @@ class Questions:
             "consumer": lambda: why_consumer(broker, name),
             "transaction": lambda: why_transaction(broker, name or None),
             "file": lambda: why_file(broker, name or None),
+            "broker": lambda: why_broker(broker),
         }
         if subject not in answers:
             return [f"there is no subject {subject!r}; ask about one of: {', '.join(answers)}"]

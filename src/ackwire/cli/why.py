@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS: Final = 10.0
 _SLICE_SECONDS: Final = 0.25
 """How long a wait goes on before it looks whether somebody wants out."""
-_WITHOUT_NAME: Final = ("transaction", "file")
+_WITHOUT_NAME: Final = ("transaction", "file", "broker")
 
 _EPILOG: Final = """\
 examples:

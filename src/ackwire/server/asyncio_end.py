@@ -19,6 +19,10 @@ class AsyncioEnd(BufferedPeer):
         self._peer = peer
         self._received = received
 
+    @property
+    def doing(self) -> str:
+        return self._peer.doing
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._peer.connection_made(transport)

@@ -9,12 +9,34 @@ import os
 import select
 import selectors
 import socket
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
+from ackwire.server.loop_monitor import LoopMonitor
 from ackwire.server.turn import Events, Turn, Wait
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
+
+
+class _MeasuredHandles(deque[Any]):
+    """The callbacks that asyncio runs in a turn. It takes one when the one before has ended: that is measured."""
+
+    def __init__(self, handles: Iterable[Any], monitor: LoopMonitor) -> None:
+        super().__init__(handles)
+        self.monitor = monitor
+        self.running: Any = None
+
+    def popleft(self) -> Any:
+        self.monitor.lap(self.running)
+        self.running = handle = super().popleft()
+        return handle
+
+    def last_has_run(self) -> None:
+        """The turn is over, and keeps nothing alive."""
+        self.monitor.lap(self.running)
+        self.running = None
 
 
 class _TurnSelector(selectors.EpollSelector):
@@ -25,15 +47,26 @@ class _TurnSelector(selectors.EpollSelector):
         self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
         self._wait = Wait(self._epoll.poll)
         self._turn: Turn | None = None
+        self._monitor: LoopMonitor | None = None
+        self._handles: _MeasuredHandles | None = None
         self._last: tuple[selectors.SelectorKey, int] | None = None
 
-    def take_part(self, turn: Turn, marker: "FileDescriptorLike") -> None:
+    def take_part(self, turn: Turn, marker: "FileDescriptorLike", handles: "_MeasuredHandles") -> None:
         self._turn = turn
-        self._wait.before_sleep = turn.catch_up
+        self._monitor = handles.monitor
+        self._handles = handles
+        self._wait.before_sleep = turn.before_sleep
         self._last = (self.get_key(marker), selectors.EVENT_READ)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        monitor, handles = self._monitor, self._handles
+        if monitor is not None and handles is not None:
+            if handles.running is not None:
+                handles.last_has_run()
+            monitor.end()
         events = self._wait.events(-1 if timeout is None else max(0, timeout))
+        if monitor is not None:
+            monitor.begin()
         if self._turn is None or self._last is None:
             return self._reported(events)
         left = self._turn.read(events, after_pause=self._wait.was_pause)
@@ -67,8 +100,11 @@ class TurnLoop(asyncio.SelectorEventLoop):
 
     def take_part(self, turn: Turn) -> None:
         """Let *turn* read first in every turn, and end each that had something to read or room to write."""
+        assert turn.monitor is not None, "this loop knows its turns"
         self.add_reader(self._markers[0], turn.end)
-        self._turn_selector.take_part(turn, self._markers[0])
+        # asyncio's own name for what it runs next. Without it turns would be measured all the same, and not named.
+        self._ready = handles = _MeasuredHandles(getattr(self, "_ready", ()), turn.monitor)
+        self._turn_selector.take_part(turn, self._markers[0], handles)
 
     def close(self) -> None:
         super().close()

@@ -90,6 +90,11 @@ class Peer:
     def __repr__(self) -> str:
         return f"peer {self._address}"
 
+    @property
+    def doing(self) -> str:
+        """What it had done in this turn, for the loop's monitor."""
+        return f"{self!r}: {'its login' if self._adapter is None else self._adapter.doing}"
+
     # ---- the socket's side -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from ackwire.clock import Timer, Turns
+from ackwire.server.loop_monitor import LoopMonitor
 
 Events = list[tuple[int, int]]
 """Descriptors, and what epoll says of them."""
@@ -156,8 +157,11 @@ class Turn:
         take_part = getattr(loop, "take_part", None)
         self.turns: Turns | None = None
         """Counted where the loop knows them."""
+        self.monitor: LoopMonitor | None = None
+        """Measures them there."""
         if take_part is not None:
             self.turns = Turns()
+            self.monitor = LoopMonitor()
             take_part(self)
 
     def at_end(self, callback: Callable[[], None], *, can_wait: bool = False) -> Timer:
@@ -195,10 +199,13 @@ class Turn:
         if not events:
             return left
         self._end_is_sure = True
+        monitor = self.monitor
         for event in events:
             reader = self._readers.get(event[0]) if event[1] == _READABLE else None
             if reader is None or not self._has_read(reader):
                 left.append(event)
+            if monitor is not None:
+                monitor.lap(reader)
         if not left:
             self.end()
         return left
@@ -235,6 +242,17 @@ class Turn:
         self._do_all(due)
         return bool(due)
 
+    def before_sleep(self) -> bool:
+        """The same, between two turns: it is measured as one of its own."""
+        if not self._waiting:
+            return False
+        if self.monitor is not None:
+            self.monitor.begin()
+        self.catch_up()
+        if self.monitor is not None:
+            self.monitor.end()
+        return True
+
     # ---- inside ------------------------------------------------------------------------------------------------
 
     def _call_for_end(self) -> None:
@@ -251,14 +269,18 @@ class Turn:
             return False
 
     def _do_all(self, due: list[_Due]) -> None:
+        monitor = self.monitor
         for it in due:
+            callback = it.callback
             try:
-                if it.callback is not None:
-                    it.callback()
+                if callback is not None:
+                    callback()
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                self._report(error, f"at the end of a turn, in {it.callback!r}")
+                self._report(error, f"at the end of a turn, in {callback!r}")
+            if monitor is not None:
+                monitor.lap(callback)
 
     def _report(self, error: BaseException, where: str) -> None:
         """As the loop does it: nobody else is to suffer."""

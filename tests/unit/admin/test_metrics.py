@@ -4,6 +4,7 @@ import asyncio
 
 from ackwire.admin import metrics
 from ackwire.admin.metrics import StoreFacts
+from ackwire.broker.loop_report import LongTurn, LoopReport
 from ackwire.destinations import parse_destination
 from tests.helpers.broker_rig import BrokerRig
 from tests.helpers.prometheus import Labels, parse
@@ -35,6 +36,24 @@ def test_figures_of_the_broker_are_there() -> None:
     assert found["ackwire_held_producers"][frozenset()] == 0
     (identity,) = found["ackwire_info"]
     assert ("store", "journal") in identity
+
+
+def test_turns_of_the_loop_are_a_histogram_with_the_longest_and_what_it_did() -> None:
+    rig = BrokerRig()
+    long = LongTurn(0.061, 0.06, 'peer "x"', 0.06, 0)
+    rig.broker.loop_report = lambda: LoopReport(100, 2.5, (7, 3, 1), long, long, None, 0.5)
+    found = rendered(rig)
+    buckets = {dict(labels)["le"]: value for labels, value in found["ackwire_loop_turn_seconds_bucket"].items()}
+    assert buckets == {"0.005": 93, "0.02": 97, "0.05": 99, "+Inf": 100}
+    assert found["ackwire_loop_turn_seconds_sum"][frozenset()] == 2.5
+    assert found["ackwire_loop_turn_seconds_count"][frozenset()] == 100
+    assert found["ackwire_loop_longest_turn_seconds"] == {frozenset({("doing", 'peer "x"')}): 0.061}
+    assert found["ackwire_loop_longest_turn_cpu_seconds"] == {frozenset(): 0.06}
+    assert found["ackwire_loop_recent_longest_turn_seconds"] == {frozenset({("doing", "")}): 0}
+
+
+def test_a_loop_that_is_not_measured_has_no_figures() -> None:
+    assert not [name for name in rendered(BrokerRig()) if name.startswith("ackwire_loop")]
 
 
 def test_figures_of_a_queue_follow_its_messages() -> None:

@@ -68,6 +68,9 @@ _XID_PART_BYTES_MAX: Final = 1024
 _ERROR_TEXT_MAX: Final = 1024
 """Characters of an error text on the wire and in the log; Java's own writers cut there too."""
 
+_SLOW_SECONDS: Final = 0.001
+"""A command that takes so long is named if it holds up the loop."""
+
 _COMMAND_ID: Final = Struct(">i")
 
 _log = logging.getLogger(__name__)
@@ -164,12 +167,21 @@ class OpenWireAdapter:
         self._windowed_producers: set[bytes] = set()
         self._ack_consumer: commands.ConsumerId | None = None
         self._ack_subscription: Subscription | None = None
+        self._slow_command: str | None = None
+        """The last command of what was read last that took long."""
+
+    @property
+    def doing(self) -> str:
+        """What made the last read of this client's commands long, for the loop's monitor."""
+        who = "" if self._connection is None else f" of client {self._connection.client_id}"
+        return f"{self._slow_command or 'messages and acks'}{who}"
 
     # ---- from the peer -----------------------------------------------------------------------------------------
 
     def handle_all(self) -> None:
         """Carry out what the protocol has received, until the peer is to be closed."""
         peer = self._peer
+        self._slow_command = None
         for event in self._protocol.events():
             self.handle(event)
             if peer.is_closing:
@@ -181,7 +193,13 @@ class OpenWireAdapter:
             self._on_message(event)
         elif type(event) is Ack:
             self._on_ack(event)
-        elif isinstance(event, Undeliverable):
+        else:
+            self._handle_rare(event)
+
+    def _handle_rare(self, event: Event) -> None:
+        """Carry out what is no plain message or ack, and remember it if it takes long."""
+        began = self._clock.monotonic()
+        if isinstance(event, Undeliverable):
             self._on_undeliverable(event)
         elif isinstance(event, commands.MessageAck):
             self._on_whole_ack(event)
@@ -189,6 +207,8 @@ class OpenWireAdapter:
             self._on_agreement(event)
         else:
             self._on_command(event)
+        if self._clock.monotonic() - began >= _SLOW_SECONDS:
+            self._slow_command = type(event).__name__
 
     def _on_agreement(self, agreement: Agreement) -> None:
         self._peer.agreed(agreement)

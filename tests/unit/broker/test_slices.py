@@ -1,0 +1,97 @@
+"""Long work in slices: a budget of time and units, one for all jobs of a turn."""
+
+import logging
+
+import pytest
+
+from ackwire.broker.slices import SLICE_SECONDS, SLICE_UNITS, Budget, Slices
+from ackwire.clock import ManualClock
+
+
+class WorkingClock(ManualClock):
+    """Each look takes a while, as if work had been done in between."""
+
+    def __init__(self, step_seconds: float) -> None:
+        super().__init__()
+        self._step = step_seconds
+        self._looks = 0
+
+    def monotonic(self) -> float:
+        self._looks += 1
+        return super().monotonic() + self._looks * self._step
+
+
+def test_a_budget_ends_with_its_time() -> None:
+    budget = Budget(WorkingClock(SLICE_SECONDS / 4))
+    looks = 0
+    while not budget.is_spent:
+        looks += 1
+    assert looks == 3
+    assert budget.spend()
+
+
+def test_a_budget_ends_with_its_units_where_time_stands_still() -> None:
+    budget = Budget(ManualClock())
+    units = 1
+    while not budget.spend():
+        units += 1
+    assert units == SLICE_UNITS
+
+
+def test_a_budget_looks_at_the_clock_only_now_and_then() -> None:
+    clock = WorkingClock(0)
+    budget = Budget(clock)
+    for _ in range(100):
+        budget.spend()
+    assert clock._looks < 10
+
+
+def test_jobs_take_turns_and_share_one_budget() -> None:
+    clock = ManualClock()
+    slices = Slices(clock, units=10)
+    done: list[str] = []
+
+    def job(name: str, left: int) -> None:
+        def work(budget: Budget) -> bool:
+            nonlocal left
+            while left:
+                left -= 1
+                done.append(name)
+                if budget.spend():
+                    break
+            return left > 0
+
+        slices.start(work)
+
+    job("a", 25)
+    job("b", 5)
+    assert done == [], "nothing happens in the turn in which it was asked for"
+    turns: list[str] = []
+    while len(slices):
+        before = len(done)
+        clock.advance(0.001)
+        turns.append("".join(done[before:]))
+    assert "".join(done).count("a") == 25
+    assert "".join(done).count("b") == 5
+    assert "b" in "".join(done[:15]), "the second waits for one slice of the first, not for all of it"
+
+
+def test_a_job_that_fails_ends_alone(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    slices = Slices(clock)
+    done: list[int] = []
+
+    def fails(_budget: Budget) -> bool:
+        raise ValueError("a bug")
+
+    def works(_budget: Budget) -> bool:
+        done.append(1)
+        return len(done) < 3
+
+    slices.start(fails)
+    slices.start(works)
+    with caplog.at_level(logging.ERROR):
+        clock.advance(0.001)
+    assert done == [1, 1, 1]
+    assert len(slices) == 0
+    assert "a job in slices has failed" in caplog.text
