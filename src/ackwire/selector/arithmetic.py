@@ -10,6 +10,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
+from ackwire.selector.effort import charge
 from ackwire.selector.numbers import BYTE, CHAR, DOUBLE, FLOAT, INT, LONG, SHORT, STRING, kind_of, wrap_int, wrap_long
 from ackwire.values import Float, Value
 
@@ -103,7 +104,7 @@ def _common_kind(left: Any, right: Any) -> int | None:
 
 def _join(text: str, value: Value) -> str | None:
     tail = java_text(value)
-    if tail is None or len(text) + len(tail) > JOINED_LENGTH_MAX:
+    if tail is None or len(text) + len(tail) > JOINED_LENGTH_MAX or not charge(len(text) + len(tail)):
         return None
     return text + tail
 

@@ -141,7 +141,7 @@ def like(inner: Evaluate, matches: Matcher) -> Condition:
 
     def test(lookup: Lookup) -> bool:
         found = inner(lookup)
-        return type(found) is str and matches(found)
+        return type(found) is str and matches(found) is True
 
     return Condition(value, test)
 

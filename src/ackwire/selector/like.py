@@ -3,42 +3,61 @@
 The pattern is cut at each `%` into pieces of fixed length. The first and the last have their places; those between
 are found leftmost, one after the other, which never needs a second try. So a pattern like 'a%a%a%…' takes one walk
 through the text, where a regular expression with `.*` for each `%` would try every combination.
+
+A search charges its steps (`effort.py`): linear in the text for a piece without `_`, and times the length of the piece
+for one with `_`. When the selector has none left, the result is unknown.
 """
 
 import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-Matcher: TypeAlias = Callable[[str], bool]
+from ackwire.selector.effort import charge
+
+Matcher: TypeAlias = Callable[[str], bool | None]
+"""None if the selector has no effort left for it."""
 Piece: TypeAlias = list[str | None]  # characters, None for `_`
 
 SEARCHED_HOLES_LENGTH_MAX: Final = 256
 """How long a piece with `_` may be that has no fixed place: its search takes so many steps for each character."""
 
+_SHORT_SEARCH: Final = 16 * 1024
+"""Characters of a text times those of a piece up to which `str.find` is used: it may take so many steps."""
+
+_LITERAL_STEPS: Final = 2
+"""For each character, of the search for a piece without `_`."""
+
 
 class _Literal:
     """A piece without `_`."""
 
-    __slots__ = ("length", "text")
+    __slots__ = ("_regex", "length", "steps", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.length = len(text)
+        self.steps = _LITERAL_STEPS
+        self._regex: re.Pattern[str] | None = None
 
     def is_at(self, text: str, position: int) -> bool:
         return text.startswith(self.text, position)
 
     def find(self, text: str, start: int, stop: int) -> int:
-        return text.find(self.text, start, stop)
+        if (stop - start) * self.length <= _SHORT_SEARCH:
+            return text.find(self.text, start, stop)
+        if self._regex is None:  # its search for plain characters is linear, whatever the text is
+            self._regex = re.compile(re.escape(self.text))
+        match = self._regex.search(text, start, stop)
+        return match.start() if match else -1
 
 
 class _Holes:
     """A piece with `_` in it."""
 
-    __slots__ = ("_regex", "length")
+    __slots__ = ("_regex", "length", "steps")
 
     def __init__(self, piece: Piece) -> None:
-        self.length = len(piece)
+        self.length = self.steps = len(piece)
         # Of fixed length and without choices: nothing to backtrack.
         self._regex = re.compile("".join("." if c is None else re.escape(c) for c in piece), re.DOTALL)
 
@@ -65,11 +84,13 @@ def like_matcher(pattern: str, escape: str | None = None) -> Matcher:
         if not first.length:
             return lambda text: text.endswith(last.text)
 
-    def matches(text: str) -> bool:
+    def matches(text: str) -> bool | None:
         position, stop = first.length, len(text) - last.length
         if position > stop or not first.is_at(text, 0) or not last.is_at(text, stop):
             return False
         for piece in between:
+            if not charge((stop - position) * piece.steps):
+                return None
             found = piece.find(text, position, stop)
             if found < 0:
                 return False

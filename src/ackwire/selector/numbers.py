@@ -9,6 +9,7 @@ import math
 import re
 from typing import Any, Final
 
+from ackwire.selector.effort import charge
 from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
 
 # In the order in which Java widens them. Plain numbers: they are compared for every message.
@@ -102,9 +103,12 @@ def order_converting(left: Any, right: Any) -> int | None:
     return order(left, right)
 
 
-def _order_of_same(left: Any, right: Any, kind: int) -> int:
+def _order_of_same(left: Any, right: Any, kind: int) -> int | None:
     if kind == STRING:
-        left, right = _utf16(left), _utf16(right)
+        if not charge(len(left) + len(right)):
+            return None
+        if not (left.isascii() and right.isascii()):
+            left, right = _utf16(left), _utf16(right)
     return int(left > right) - int(left < right)
 
 

@@ -5,6 +5,7 @@ Limits come before work: length first, then nesting. Time is linear in the text,
 
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any, Final, cast
 
 from lark import Lark, Token, UnexpectedInput, UnexpectedToken
@@ -12,6 +13,7 @@ from lark.lexer import Lexer, LexerState
 
 from ackwire.errors import InvalidSelector
 from ackwire.selector.builder import Builder, Expression, condition_of
+from ackwire.selector.effort import limited
 from ackwire.selector.grammar import GRAMMAR
 from ackwire.selector.lexer import KEYWORDS, tokenise
 from ackwire.selector.types import SELECTOR_LENGTH_MAX, Problem, Selector
@@ -24,6 +26,11 @@ CONVERTING_PREFIX: Final = "convert_string_expressions:"
 """ActiveMQ's switch for properties that arrive as text (STOMP): '5' then compares with 5."""
 
 EXCERPT_LENGTH: Final = 30
+
+_COMPARISONS: Final = frozenset(
+    {"_EQUAL", "_NOT_EQUAL", "LESS", "LESS_OR_EQUAL", "GREATER", "GREATER_OR_EQUAL", "_BETWEEN"}
+)
+_LITERALS: Final = frozenset({"STRING", "DECIMAL", "FLOAT", "HEX", "OCTAL", "TRUE", "FALSE"})
 
 
 def compile_selector(text: str) -> Selector:
@@ -47,7 +54,16 @@ def _compile(text: str) -> Selector:
     except UnexpectedInput as error:
         raise InvalidSelector(_describe(text, _problem_of(error, len(text)))) from None
     identifiers = frozenset(str(token) for token in tokens if token.type == "ID")
-    return Selector(text, identifiers, condition.test)
+    test = limited(condition.test) if _may_take_long(tokens) else condition.test
+    return Selector(text, identifiers, test)
+
+
+def _may_take_long(tokens: list[Token]) -> bool:
+    """Whether something in it can charge for its effort: LIKE, a sum, or a comparison with anything but a literal."""
+    return any(
+        token.type in ("_LIKE", "PLUS") or (token.type in _COMPARISONS and following.type not in _LITERALS)
+        for token, following in pairwise(tokens)
+    )
 
 
 _compile_cached = lru_cache(maxsize=CACHED_COUNT_MAX)(_compile)
