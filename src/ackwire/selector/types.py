@@ -17,7 +17,11 @@ Test: TypeAlias = Callable[[Lookup], bool]
 
 
 SELECTOR_LENGTH_MAX: Final = 64 * 1024
-"""Characters. Far above what people write, and read within a second."""
+"""Characters. Far above what people write."""
+
+SELECTOR_TOKENS_MAX: Final = 6000
+"""Words, numbers and signs: a selector is read within 50 ms, in which all other clients wait. What stands in the list
+of an IN does not count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 import pytest
 
+from ackwire.errors import InvalidSelector
 from ackwire.selector import compile_selector
 from ackwire.selector.effort import STEPS_MAX
+from ackwire.selector.lexer import tokenise
 from ackwire.selector.like import like_matcher
-from ackwire.selector.types import SELECTOR_LENGTH_MAX, Lookup
+from ackwire.selector.types import SELECTOR_LENGTH_MAX, SELECTOR_TOKENS_MAX, Lookup
 from ackwire.values import Value
 
 
@@ -21,8 +23,9 @@ class Charged:
 
 
 def chain(term: str) -> str:
-    """The longest selector of equal terms."""
-    return " AND ".join([term] * (SELECTOR_LENGTH_MAX // (len(term) + 5)))
+    """A selector of as many equal terms as is allowed."""
+    tokens = len(list(tokenise(f"{term} AND ")))
+    return " AND ".join([term] * min(SELECTOR_TOKENS_MAX // tokens, SELECTOR_LENGTH_MAX // (len(term) + 5)))
 
 
 def lookup(**values: Value) -> Lookup:
@@ -79,3 +82,10 @@ def test_what_is_charged_bounds_the_work(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("ackwire.selector.like.charge", charged.charge)
     like_matcher("%aaaa%bbbb%c_c%")("a" * 1000 + "b" * 1000 + "c" * 1000)
     assert charged.steps >= 3000
+
+
+def test_a_selector_of_too_many_words_is_refused_and_a_long_list_is_not() -> None:
+    with pytest.raises(InvalidSelector, match="more than 6000 words, numbers and signs"):
+        compile_selector(" AND ".join(["a=1"] * 2000))
+    listed = ",".join(f"'{number}'" for number in range(8000))
+    assert compile_selector(f"a IN ({listed})").matches({"a": "7999"}.get) is True
