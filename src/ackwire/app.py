@@ -18,6 +18,7 @@ from ackwire.config import Reload, Settings, plan_reload
 from ackwire.errors import ConfigError, StoreFailed
 from ackwire.listener_uri import ClientAuth, ListenerUri, parse_address, parse_listener_uri
 from ackwire.policy import Policies
+from ackwire.selector import prepare as prepare_selectors
 from ackwire.server.asyncio_end import AsyncioEnd
 from ackwire.server.background import ThreadBackground
 from ackwire.server.listener import ConnectionGate, Listener
@@ -146,6 +147,7 @@ async def _serve(
     if http is not None:
         listeners.append(http.listener)
     drain_seconds: float | None = None
+    _prepare(with_http=http is not None)
     try:
         for listener in listeners:
             await listener.start()
@@ -174,6 +176,15 @@ async def _serve(
             drain(peers, clock=clock, timeout_seconds=drain_seconds),
             *(() if http is None else (http.server.drain(drain_seconds),)),
         )
+
+
+def _prepare(*, with_http: bool) -> None:
+    """Load and build now what is large and used later: afterwards all clients would wait for it."""
+    prepare_selectors()
+    if with_http:
+        from ackwire.admin import arrow
+
+        arrow.prepare()
 
 
 @contextmanager

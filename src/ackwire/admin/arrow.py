@@ -11,6 +11,7 @@ much of little. pyarrow is loaded when it is needed first.
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
 
@@ -47,6 +48,12 @@ def require_pyarrow() -> None:
         import pyarrow  # noqa: F401
     except ImportError:
         raise BadRequest(_ADVICE, status=501, code="no-pyarrow") from None
+
+
+def prepare() -> None:
+    """Import pyarrow and what uses it, if it is there: that takes half a second, in which no client should wait."""
+    with suppress(ImportError):
+        from ackwire.tabular import reading, schema, writing  # noqa: F401
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------

@@ -10,11 +10,18 @@ tests/vectors/selector; README.md lists where that differs from JMS, and where w
 
 from ackwire.selector.types import SELECTOR_LENGTH_MAX, Lookup, Selector
 
-__all__ = ["SELECTOR_LENGTH_MAX", "Lookup", "Selector", "compile_selector"]
+__all__ = ["SELECTOR_LENGTH_MAX", "Lookup", "Selector", "compile_selector", "prepare"]
 
 
 def compile_selector(text: str) -> Selector:
     """Read a selector. Raises `InvalidSelector`, which says what is wrong and where, for a text that is none."""
-    from ackwire.selector import parser  # at the first selector: a broker starts sooner without
+    from ackwire.selector import parser  # at the first selector: other commands start sooner without
 
     return parser.compile_selector(text)
+
+
+def prepare() -> None:
+    """Make what the first selector needs, ahead of it."""
+    from ackwire.selector import parser
+
+    parser.prepare()

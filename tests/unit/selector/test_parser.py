@@ -3,7 +3,7 @@
 import pytest
 
 from ackwire.errors import InvalidSelector
-from ackwire.selector import SELECTOR_LENGTH_MAX, compile_selector
+from ackwire.selector import SELECTOR_LENGTH_MAX, compile_selector, parser, prepare
 from ackwire.selector.builder import NESTING_MAX
 from ackwire.selector.parser import CACHED_COUNT_MAX, CACHED_LENGTH_MAX, _compile_cached
 from ackwire.values import Value
@@ -130,3 +130,9 @@ def test_A7_selectors_are_cached_by_text_up_to_a_bound() -> None:
 def test_A7_text_conversion_belongs_to_one_selector() -> None:
     assert compile_selector("convert_string_expressions:a = 5").matches({"a": "5"}.get)
     assert not compile_selector("a = 5").matches({"a": "5"}.get)
+
+
+def test_what_the_first_selector_needs_can_be_made_ahead() -> None:
+    parser._parser.cache_clear()
+    prepare()
+    assert parser._parser.cache_info().currsize == 2, "one with conversion of texts, one without"
