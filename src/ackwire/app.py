@@ -21,7 +21,7 @@ from ackwire.policy import Policies
 from ackwire.selector import prepare as prepare_selectors
 from ackwire.server.asyncio_end import AsyncioEnd
 from ackwire.server.background import ThreadBackground
-from ackwire.server.listener import ConnectionGate, Listener
+from ackwire.server.listener import ConnectionGate, Listener, check_address
 from ackwire.server.peer import Peer, wire_limits
 from ackwire.server.tls import server_context
 from ackwire.server.turn import Turn
@@ -30,6 +30,7 @@ from ackwire.store.engine import JournalOptions, JournalStore, SyncPolicy
 from ackwire.store.files import OsFiles
 from ackwire.store.index import LmdbIndex
 from ackwire.store.journal.recovery import UnusableStore
+from ackwire.store.leftovers import Leftovers
 from ackwire.store.memory import MemoryStore
 from ackwire.store.temp import TempStore
 from ackwire.wire.openwire.editor import OpenWireEditor, producer_text, transaction_text
@@ -79,11 +80,10 @@ async def serve(
     delays, schedules. Sockets and disks are real and keep the machine's time, whatever it says.
     """
     clock = clock or SystemClock()
-    for uri in map(parse_listener_uri, settings.listen.uris):
-        if uri.tls_options is not None:
-            server_context(uri)  # mistakes are found before a store is opened, which may take long
+    await _check(settings)
     turn = Turn(asyncio.get_running_loop())
-    with _opened_store(settings, SystemClock(), turn) as (store, failure):
+    progress = _Progress()
+    with _opened_store(settings, SystemClock(), turn, progress) as (store, failure):
         editor = OpenWireEditor(
             f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
         )
@@ -111,8 +111,34 @@ async def serve(
             broker.start()
             broker.answer_questions()
             http = _http(broker, settings, store, failure) if settings.http.listen else None
-            await _serve(broker, settings, turn, failure, http, ready=ready, stop=stop or asyncio.Event())
+
+            def on_ready(serving: Serving) -> None:
+                progress.is_ready = True
+                ready(serving)
+
+            await _serve(broker, settings, turn, failure, http, ready=on_ready, stop=stop or asyncio.Event())
             broker.stop()
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a start has come."""
+
+    is_ready: bool = False
+    """Clients can connect, so there may be something to keep."""
+
+
+async def _check(settings: Settings) -> None:
+    """Find mistakes before a store is opened, which may take long and makes files. Raises `ConfigError`."""
+    uris = [parse_listener_uri(text) for text in settings.listen.uris]
+    for uri in uris:
+        if uri.tls_options is not None:
+            server_context(uri)
+    if settings.http.listen:
+        _require_h11()
+        uris.append(parse_address(settings.http.listen))
+    for uri in uris:
+        await check_address(uri)
 
 
 async def _serve(
@@ -188,8 +214,10 @@ def _prepare(*, with_http: bool) -> None:
 
 
 @contextmanager
-def _opened_store(settings: Settings, clock: Clock, turn: Turn) -> Iterator[tuple[Store, asyncio.Future[StoreFailed]]]:
-    """The store, and what its failure will be; closed at the end."""
+def _opened_store(
+    settings: Settings, clock: Clock, turn: Turn, progress: _Progress
+) -> Iterator[tuple[Store, asyncio.Future[StoreFailed]]]:
+    """The store, and what its failure will be; closed at the end. A first start that fails leaves no files behind."""
     failure: asyncio.Future[StoreFailed] = asyncio.get_running_loop().create_future()
     if settings.store.kind == "memory":
         yield MemoryStore(), failure
@@ -199,11 +227,17 @@ def _opened_store(settings: Settings, clock: Clock, turn: Turn) -> Iterator[tupl
         if not failure.done():
             failure.set_result(error)
 
+    leftovers = Leftovers(Path(settings.store.data))
     writing, indexing = ThreadBackground("journal"), ThreadBackground("index")
     try:
-        store = _open_journal(settings, clock, turn, writing, indexing, on_failed)
+        with leftovers.removed_if_bare(OsFiles()):
+            store = _open_journal(settings, clock, turn, writing, indexing, on_failed)
         try:
             yield store, failure
+        except BaseException:
+            if leftovers.is_new and store.is_first_start and not progress.is_ready:
+                store.abandon(leftovers.remove)
+            raise
         finally:
             store.close()
     finally:
@@ -233,6 +267,11 @@ def _open_journal(
     on_failed: Callable[[StoreFailed], None],
 ) -> JournalStore:
     data = Path(settings.store.data)
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"store.data: {data} cannot be made: {reason}; choose another with --data") from None
     needed = _SEGMENTS_MIN * settings.store.segment_bytes
     if settings.limits.store_bytes_max < needed:
         raise ConfigError(
@@ -284,12 +323,16 @@ class _Http:
     server: "HttpServer"
 
 
-def _http(broker: Broker, settings: Settings, store: Store, failure: asyncio.Future[StoreFailed]) -> _Http:
-    """The HTTP port. Raises `ConfigError` if there is no token, or h11 is missing."""
+def _require_h11() -> None:
     try:
-        from ackwire.admin.http import HttpServer
+        import h11  # noqa: F401
     except ImportError:
         raise ConfigError('http.listen needs h11, which is not installed: pip install "ackwire[http]"') from None
+
+
+def _http(broker: Broker, settings: Settings, store: Store, failure: asyncio.Future[StoreFailed]) -> _Http:
+    """The HTTP port. Raises `ConfigError` if there is no token."""
+    from ackwire.admin.http import HttpServer
     from ackwire.admin.metrics import StoreFacts
     from ackwire.admin.routes import Api, Terms
     from ackwire.admin.tokens import load_token, token_path

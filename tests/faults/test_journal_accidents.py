@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.store.blocks import BLOCK_MESSAGES, sealed, unsealed
 from ackwire.store.contract import Place, Store
 from ackwire.store.index import Table
 from tests.helpers.journal import JournalFactory
-from tests.helpers.simulated_disk import Stopped
+from tests.helpers.simulated_disk import EIO, ENOSPC, Stopped
 from tests.helpers.stored import D, E, Messages, Q, R, T, difference, durable, facts, kept
 from tests.helpers.stores import Crash
 
@@ -393,6 +394,25 @@ def test_disk_that_does_not_tell_its_free_space_stops_nothing() -> None:
     promise(store, factory)
     factory.wait(3)
     assert factory.medium.tables[Table.MESSAGES]
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "remedy"),
+    [
+        (ENOSPC, "has failed: the disk is full: it could not write", "there is space"),
+        (EIO, "has failed: it could not", ""),
+    ],
+)
+def test_K7_a_producer_is_told_that_the_disk_is_full(error: int, told: str, remedy: str) -> None:
+    factory, failed = JournalFactory(), list[StoreFailed]()
+    store = factory.open()
+    factory.disk.fail("write", times=1000, error=error)
+    append(store, Messages().make(Q), Q)
+    store.when_durable(lambda: None, failed.append)
+    factory.settle()
+    [failure] = failed
+    assert told in str(failure)
+    assert str(failure).endswith(remedy or "the disk is in order")
 
 
 def test_segment_of_which_no_record_is_needed_goes_without_being_read() -> None:

@@ -162,6 +162,46 @@ def test_tls_listener_greets_a_client_that_trusts_it(tmp_path: Path, pems: Path)
         assert process.terminate() == 0
 
 
+# --- a start that fails -----------------------------------------------------------------------------------
+
+
+def test_failed_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        free = ("--listen", "tcp://127.0.0.1:0")
+        for arguments in (
+            ("--listen", f"tcp://{taken}"),
+            (*free, "--http", taken),
+            (*free, "--audit", "/proc/nowhere"),
+        ):
+            data = tmp_path / "a" / "b"
+            outcome = run("serve", "--data", str(data), *arguments)
+            assert outcome.returncode == 2, outcome.stderr
+            assert list(tmp_path.iterdir()) == [], arguments
+
+
+def test_failed_start_leaves_what_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    failing = ("serve", "--data", str(tmp_path), "--listen", "tcp://127.0.0.1:0", "--audit", "/proc/nowhere")
+    assert run(*failing).returncode == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["lost+found"]
+    with serving(tmp_path / "lost+found", "--store", "journal", "--data", str(tmp_path), *failing[3:5]) as (process, _):
+        assert process.terminate() == 0
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert "journal" in before
+    assert run(*failing).returncode == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == before, "a store that was used is never removed"
+
+
+def test_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    outcome = run("serve", "--data", "/proc/nowhere", "--listen", "tcp://127.0.0.1:0")
+    assert outcome.returncode == 2
+    assert outcome.stderr == (
+        "ackwire: store.data: /proc/nowhere cannot be made: no such file or directory; choose another with --data\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- SIGHUP ----------------------------------------------------------------------------------------------
 
 

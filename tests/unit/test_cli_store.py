@@ -1,5 +1,6 @@
 """`ackwire store`, in process: what only this shows is Ctrl-C at a chosen moment."""
 
+import errno
 import os
 import signal
 import sys
@@ -12,25 +13,85 @@ from ackwire.cli.main import main
 from ackwire.message import Message
 from ackwire.store.contract import Place
 from ackwire.store.engine import JournalStore
+from ackwire.store.files import DataFile, OsFiles
 from tests.helpers.store_on_disk import StoreOnDisk
 
 
-def test_K2_an_interrupted_import_leaves_a_sound_store_with_whole_messages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    """An export; in its folder is nothing else."""
     disk = StoreOnDisk(tmp_path / "data")
     with disk:
         disk.fill()
-    assert main(["store", "export", str(disk.data), str(tmp_path / "all.jsonl")]) == 0
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    assert main(["store", "export", str(disk.data), str(folder / "all.jsonl")]) == 0
+    return folder / "all.jsonl"
+
+
+def press_at_the_fifth_message(monkeypatch: pytest.MonkeyPatch, number: signal.Signals = signal.SIGINT) -> None:
     append = JournalStore.append
 
     def append_and_press(store: JournalStore, message: Message, places: Sequence[Place]) -> None:
         append(store, message, places)
         if message.sequence == 5:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
 
     monkeypatch.setattr(JournalStore, "append", append_and_press)
-    assert main(["store", "import", str(tmp_path / "new"), str(tmp_path / "all.jsonl")]) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_K2_an_interrupted_import_leaves_nothing_of_a_new_store(
+    exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    press_at_the_fifth_message(monkeypatch, number)
+    assert main(["store", "import", str(exported.parent / "deep" / "new"), str(exported)]) == 1
+    assert capsys.readouterr().err.endswith("interrupted; nothing was imported\n")
+    assert list(exported.parent.iterdir()) == [exported]
+
+
+def test_K2_an_import_that_fails_leaves_an_empty_directory_empty(
+    exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mounted = exported.parent / "mounted"
+    (mounted / "lost+found").mkdir(parents=True)
+    lines = exported.read_text().splitlines()
+    exported.write_text("\n".join([*lines[:-2], "nonsense", lines[-1]]))
+    assert main(["store", "import", str(mounted), str(exported)]) == 2
+    assert "nothing was imported" in capsys.readouterr().err
+    assert [path.name for path in mounted.iterdir()] == ["lost+found"]
+    exported.write_text("\n".join(lines))
+    assert main(["store", "import", str(mounted), str(exported)]) == 0
+    assert main(["store", "check", str(mounted)]) == 0
+
+
+def test_K2_a_full_disk_leaves_nothing_of_a_new_store(
+    exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_: OsFiles, path: Path, __: int) -> DataFile:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(OsFiles, "create", full)
+    assert main(["store", "import", str(exported.parent / "new"), str(exported)]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert list(exported.parent.iterdir()) == [exported]
+
+
+def test_import_into_a_place_that_cannot_be_made_is_one_line(
+    exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["store", "import", "/proc/nowhere", str(exported)]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("ackwire: /proc/")
+
+
+def test_K2_an_interrupted_import_leaves_a_sound_store_with_whole_messages(
+    tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the store was there before, and empty."""
+    with StoreOnDisk(tmp_path / "new"):
+        pass
+    press_at_the_fifth_message(monkeypatch)
+    assert main(["store", "import", str(tmp_path / "new"), str(exported)]) == 1
     assert "interrupted; what was imported is whole: imported: 2 of kind durable, 3 of kind message" in (
         capsys.readouterr().err
     )

@@ -216,6 +216,14 @@ def connected(args: argparse.Namespace, where: Where, interrupts: Interrupts) ->
         yield connection
 
 
+@contextmanager
+def second_connection(args: argparse.Namespace) -> Iterator[Connection]:
+    """One more connection beside that of the command, with another client id. Raises `JMSError` and `ConfigError`."""
+    factory = _factory(argparse.Namespace(**{**vars(args), "client_id": None}), is_warned=True)
+    with _opened(factory) as connection:
+        yield connection
+
+
 def failure_check(connection: Connection) -> Callable[[], None]:
     """Something to call now and then: it raises what the connection has reported since."""
     reported: list[errors.JMSError] = []
@@ -238,11 +246,11 @@ def _opened(factory: ConnectionFactory) -> Connection:
     return connection
 
 
-def _factory(args: argparse.Namespace) -> ConnectionFactory:
+def _factory(args: argparse.Namespace, *, is_warned: bool = False) -> ConnectionFactory:
     """What the URL or its name says, and over that what options say."""
     if ":" in args.url:
         factory = ConnectionFactory(args.url)
-        if factory.options.password is not None:
+        if factory.options.password is not None and not is_warned:
             say(
                 "warning: the password in the URL can be seen by every user of this machine; use --password-file or "
                 f"{PASSWORD_VARIABLE}"

@@ -23,12 +23,14 @@ from ackwire.cli.connecting import (
     destination_from,
     failing_before_anything_was_done,
     say,
+    second_connection,
     where_of,
 )
 from ackwire.cli.interrupts import Interrupts
 from ackwire.cli.message_json import BadMessage, Outgoing
 from ackwire.cli.messages_in import Source, add_body_options, add_header_options, add_stream_options, source_from_args
 from ackwire.cli.tally import Pace, Tally
+from ackwire.cli.why import ask
 from ackwire.client import (
     Connection,
     ConnectionFailedError,
@@ -40,6 +42,8 @@ from ackwire.client import (
     Session,
 )
 from ackwire.clock import SystemClock
+from ackwire.errors import ConfigError
+from ackwire.question import ANSWER
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
@@ -52,6 +56,8 @@ _SLICE_SECONDS: Final = 0.25
 """How long a wait goes on before it looks whether somebody wants out."""
 _ANSWER_SECONDS: Final = 60.0
 """How long the broker may confirm nothing while messages are under way; other answers are waited for as long."""
+_WHY_SECONDS: Final = 2.0
+"""For the broker's answer to why it does not confirm anything."""
 _FAREWELL_SECONDS: Final = 5.0
 """After Ctrl-C or an error: how long answers of what is under way are waited for."""
 
@@ -117,11 +123,14 @@ def _send_all(args: argparse.Namespace, source: Source, sender: "Sender", where:
     tally = Tally("sent", source.total, is_shown=not args.quiet)
     sender.on_confirmed = lambda message: _note(args, tally, message)
     problem: Exception | KeyboardInterrupt | None = None
+    reason = ""
     try:
         _send_each(source, sender, Pace(args.rate, interrupts.sleep), interrupts)
         sender.finish()
     except (JMSError, BadMessage, KeyboardInterrupt) as error:
         problem = error
+        if isinstance(error, RequestTimedOutError):
+            reason = _why(args, sender)  # while it still waits
         sender.give_up()
     tally.clear()
     if problem is None and not sender.expired:
@@ -129,7 +138,20 @@ def _send_all(args: argparse.Namespace, source: Source, sender: "Sender", where:
             say(tally.summary(f"to {where}"))
         return 0
     say(failure_text(sender, problem, where))
+    if reason:
+        say(f"the broker says: {reason}")
     return EXIT_INCOMPLETE if sender.confirmed or sender.unknown or problem is None else 2
+
+
+def _why(args: argparse.Namespace, sender: "Sender") -> str:
+    """What a broker of ours says about a sender that it does not answer: a full disk, for instance. On a connection of
+    its own, because that of the sender waits."""
+    try:
+        with second_connection(args) as connection:
+            answer = ask(connection, "producer", sender.producer_id, timeout_seconds=_WHY_SECONDS)
+    except (JMSError, ConfigError):
+        return ""
+    return "" if answer is None else str(answer.properties.get(ANSWER, ""))
 
 
 def _note(args: argparse.Namespace, tally: Tally, message: Message | None) -> None:
@@ -202,6 +224,8 @@ class Sender:
         self.expired = 0
         """Not sent, because their time was over before."""
         self.rolled_back = 0
+        self.producer_id = ""
+        """As the broker knows it, once something was sent."""
 
     @property
     def unknown(self) -> int:
@@ -224,6 +248,8 @@ class Sender:
             self.expired += 1
             return
         self._send(outgoing, options)
+        if not self.producer_id and outgoing.message.message_id is not None:
+            self.producer_id = outgoing.message.message_id.rpartition(":")[0]
 
     def look(self) -> None:
         """See which answers have come. Raises like `send`."""

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _SHOWN_MAX: Final = 100
 """Findings that are listed for people; --json has all."""
+
+_INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _DIRECTORY_HELP: Final = "the directory of the store (store.data); no broker may use it"
 
@@ -74,22 +77,22 @@ def _add(
 
 
 @contextmanager
-def _workshop(args: argparse.Namespace, *, may_be_new: bool = False) -> "Iterator[tuple[Workshop, ProgressLine]]":
-    """The store, locked."""
+def _workshop(args: argparse.Namespace, new: Path | None = None) -> "Iterator[tuple[Workshop, ProgressLine]]":
+    """The store, locked; or the directory *new*, made if need be, where one is to be."""
     # Imported here, so that the other commands start without loading a store.
     from ackwire.store.files import OsFiles
     from ackwire.store.journal.recovery import UnusableStore
     from ackwire.store.workshop import Workshop, locked
     from ackwire.wire.openwire.stored import OpenWireStoredForm
 
-    data = Path(args.directory)
+    data = new or Path(args.directory)
     files = OsFiles()
-    if not (data / "journal").is_dir():
-        if not may_be_new:
-            raise ConfigError(f"{data} is not a store: it has no directory journal")
-        files.make_directory(data)
+    if new is None and not (data / "journal").is_dir():
+        raise ConfigError(f"{data} is not a store: it has no directory journal")
     holder = f"ackwire store, process {os.getpid()} on {socket.gethostname()}"
     try:
+        if new is not None:
+            files.make_directory(new)
         with (
             locked(files, data, holder),
             tempfile.TemporaryDirectory(prefix="ackwire-store-") as scratch,
@@ -117,18 +120,21 @@ def _workshop(args: argparse.Namespace, *, may_be_new: bool = False) -> "Iterato
 
 @contextmanager
 def _interrupts_wait() -> Iterator[Callable[[], None]]:
-    """Ctrl-C never comes in the middle of a change: it comes when what this yields is called, or at the end."""
+    """Ctrl-C, SIGTERM and SIGHUP never come in the middle of a change: they raise `KeyboardInterrupt` when what this
+    yields is called."""
     pressed: list[int] = []
 
     def check() -> None:
         if pressed:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    numbers = [it for it in _INTERRUPTS if signal.getsignal(it) is not signal.SIG_IGN]  # nohup ignores SIGHUP
+    before = {it: signal.signal(it, lambda number, _: pressed.append(number)) for it in numbers}
     try:
         yield check
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _say(text: str) -> None:
@@ -446,6 +452,49 @@ def _spooled(directory: Path) -> Path:
 
 
 def _import(args: argparse.Namespace, path: Path, form: str) -> int:
+    """A new store appears when it is complete; a failure leaves nothing of it, and of a store that was there before
+    all that it held and what was imported so far."""
+    from ackwire.store.files import OsFiles
+    from ackwire.store.leftovers import Leftovers
+
+    target = Path(args.directory)
+    leftovers = Leftovers(target)
+    if not leftovers.is_new:
+        with _workshop(args) as (workshop, progress):
+            return _told(_imported_into(workshop, progress, args, path, form), is_new=False)
+    # A directory that is there may be a mounted disk, which cannot be renamed.
+    place = target if target.exists() else target.with_name(f".{target.name}.import-{os.getpid()}")
+    is_done = False
+    try:
+        with _workshop(args, place) as (workshop, progress):
+            try:
+                outcome = _imported_into(workshop, progress, args, path, form)
+                if outcome.failure is None and place != target:
+                    OsFiles().rename(place, target)
+                is_done = outcome.failure is None
+            finally:
+                if not is_done and place == target:
+                    leftovers.remove()  # while the lock is ours
+    finally:
+        if not is_done and place != target:
+            shutil.rmtree(place, ignore_errors=True)
+            leftovers.remove()
+    return _told(outcome, is_new=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How an import went."""
+
+    counts: dict[str, int]
+    reassigned: int
+    failure: str | None = None
+    """Why it has ended before its end."""
+
+
+def _imported_into(
+    workshop: "Workshop", progress: ProgressLine, args: argparse.Namespace, path: Path, form: str
+) -> _Outcome:
     from ackwire.store.portable import Full, Import, RowReader, is_empty, refuse_what_is_there
     from ackwire.wire.openwire.portrait import restamped
 
@@ -454,8 +503,8 @@ def _import(args: argparse.Namespace, path: Path, form: str) -> int:
             check_interrupt()
             yield it
 
-    with _workshop(args, may_be_new=True) as (workshop, progress), _interrupts_wait() as check_interrupt:
-        for _ in given():  # a bad file leaves no new store behind
+    with _interrupts_wait() as check_interrupt:
+        for _ in given():  # a bad file changes nothing
             pass
         with workshop.opened() as opened:
             if not args.append and not is_empty(opened.store):
@@ -469,17 +518,26 @@ def _import(args: argparse.Namespace, path: Path, form: str) -> int:
                 done_bytes += size_bytes
                 progress("importing", done_bytes, all_bytes)
 
+            failure: str | None = None
             try:
                 work.run(given(), on_bytes)
             except (Full, KeyboardInterrupt) as error:
-                progress.clear()
-                reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-                _warn(f"{reason}; what was imported is whole: {_imported(work.report.counts)}")
-                return 1
+                failure = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
         progress.clear()
-    _warn(_imported(work.report.counts))
-    if work.report.reassigned:
-        _warn(f"{work.report.reassigned} messages got another sequence: theirs had been used in this store")
+    return _Outcome(work.report.counts, work.report.reassigned, failure)
+
+
+def _told(outcome: _Outcome, *, is_new: bool) -> int:
+    """Say how it went; the exit code."""
+    from ackwire.store.explain import count_text
+
+    if outcome.failure is not None:
+        rest = "nothing was imported" if is_new else f"what was imported is whole: {_imported(outcome.counts)}"
+        _warn(f"{outcome.failure}; {rest}")
+        return 1
+    _warn(_imported(outcome.counts))
+    if outcome.reassigned:
+        _warn(f"{count_text(outcome.reassigned, 'message')} got another sequence: theirs had been used in this store")
     return 0
 
 

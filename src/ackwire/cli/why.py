@@ -3,6 +3,7 @@
 import argparse
 import json
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ackwire.cli import amounts
@@ -69,7 +70,7 @@ def _run(args: argparse.Namespace) -> int:
         connected(args, where, interrupts) as connection,
         failing_before_anything_was_done(where),
     ):
-        answer = _asked(connection, args, interrupts)
+        answer = ask(connection, args.subject, args.name, timeout_seconds=args.connect_timeout, check=interrupts.check)
     if answer is None:
         waited = amounts.seconds_text(args.connect_timeout)
         say(f"{where}: no answer within {waited}; is it an Ackwire broker?")
@@ -87,7 +88,15 @@ def _check_name(subject: str, name: str) -> None:
             raise ConfigError(str(error)) from None
 
 
-def _asked(connection: Connection, args: argparse.Namespace, interrupts: Interrupts) -> Message | None:
+def ask(
+    connection: Connection,
+    subject: str,
+    name: str,
+    *,
+    timeout_seconds: float,
+    check: Callable[[], None] = lambda: None,
+) -> Message | None:
+    """The broker's answer, or None if it gives none; *check* is called now and then. Raises `JMSError`."""
     session = connection.session()
     reply_to = session.temporary_queue()
     consumer = session.consumer(reply_to)
@@ -95,14 +104,14 @@ def _asked(connection: Connection, args: argparse.Namespace, interrupts: Interru
         None,
         delivery_mode=DeliveryMode.NON_PERSISTENT,
         reply_to=reply_to,
-        properties={SUBJECT: args.subject, NAME: args.name},
+        properties={SUBJECT: subject, NAME: name},
     )
-    deadline = time.monotonic() + args.connect_timeout
+    deadline = time.monotonic() + timeout_seconds
     while (left := deadline - time.monotonic()) > 0:
         message = consumer.receive(min(_SLICE_SECONDS, left))
         if message is not None:
             return message
-        interrupts.check()
+        check()
     return None
 
 

@@ -43,5 +43,5 @@ def disk_bytes(directory: str) -> int:
             facts = os.statvfs(existing)
         except (OSError, ValueError):  # not there, not to be looked at, or no path at all
             continue
-        return facts.f_blocks * facts.f_frsize
+        return facts.f_blocks * facts.f_frsize or _UNKNOWN_DISK_BYTES  # /proc and the like have no size
     return _UNKNOWN_DISK_BYTES

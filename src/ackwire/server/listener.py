@@ -86,7 +86,7 @@ class Listener:
         factory = self._peer_factory()
         missing: OSError | None = None
         try:
-            for family, address in await self._resolve():
+            for family, address in await _resolve(self.uri):
                 try:
                     await self._bind(family, address, factory)
                 except OSError as error:
@@ -114,13 +114,6 @@ class Listener:
         """
         if self._context is not None:
             load_files(self._context, self.uri)
-
-    async def _resolve(self) -> "list[tuple[int, _SocketAddress]]":
-        """Address family and address, for each address of the host."""
-        found = await asyncio.get_running_loop().getaddrinfo(
-            self.uri.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
 
     async def _bind(self, family: int, address: "_SocketAddress", factory: Callable[[], asyncio.BaseProtocol]) -> None:
         host, _, *scope = address
@@ -155,6 +148,36 @@ class Listener:
             )
 
         return start_tls
+
+
+async def check_address(uri: ListenerUri) -> None:
+    """Raise `ConfigError`, as `Listener.start` would, if *uri* cannot be bound now. Leaves nothing open."""
+    missing: OSError | None = None
+    is_bound = False
+    try:
+        for family, address in await _resolve(uri):
+            host, _, *scope = address
+            try:
+                with socket.socket(family, socket.SOCK_STREAM) as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind((host, uri.port, *scope))  # and does not listen: nobody can connect to it
+                is_bound = True
+            except OSError as error:
+                if error.errno not in _NO_SUCH_ADDRESS:
+                    raise
+                missing = error
+        if missing is not None and not is_bound:
+            raise missing
+    except OSError as error:
+        raise ConfigError(f"{uri}: {_reason(uri, error)}") from None
+
+
+async def _resolve(uri: ListenerUri) -> "list[tuple[int, _SocketAddress]]":
+    """Address family and address, for each address of the host."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        uri.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
 
 
 def _reason(uri: ListenerUri, error: OSError) -> str:

@@ -232,6 +232,11 @@ class JournalStore:
             self.abandon()
             raise
 
+    @property
+    def is_first_start(self) -> bool:
+        """Whether nobody has ever opened this store before."""
+        return self._writer.epoch == 1
+
     def _take_lock(self, holder: str) -> Lock:
         try:
             return self._files.lock(self._data / "lock", holder)
@@ -865,9 +870,12 @@ class JournalStore:
     def _fail(self, what: str, error: Exception | None) -> StoreFailed:
         """Promise nothing any more (K7): what is on the medium, only a new start can tell."""
         if self.failure is None:
+            is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+            reason = "the disk is full: " if is_full else ""
+            remedy = "there is space" if is_full else "the disk is in order"
             self.failure = StoreFailed(
-                f"the store in {self._data} has failed: it could not {what} the journal: {error}. Nothing more is "
-                "acknowledged; start the broker again when the disk is in order"
+                f"the store in {self._data} has failed: {reason}it could not {what} the journal: {error}. Nothing more "
+                f"is acknowledged; start the broker again when {remedy}"
             )
             _log.critical("%s", self.failure)
         self._on_failed(self.failure)
@@ -1272,13 +1280,13 @@ class JournalStore:
                 self.is_awaited = False
                 self._call_all([callback for callback, _ in self._take_waiters()])
 
-    def abandon(self) -> None:
-        """Let go of everything, and vouch for nothing."""
+    def abandon(self, remove: Callable[[], None] | None = None) -> None:
+        """Let go of everything, and vouch for nothing; *remove* takes the files away while the lock is still held."""
         if not self._is_closed:
             self._finish_background()
-            self._let_go(clean=False)
+            self._let_go(clean=False, remove=remove)
 
-    def _let_go(self, *, clean: bool) -> None:
+    def _let_go(self, *, clean: bool, remove: Callable[[], None] | None = None) -> None:
         self._is_closed = True
         for timer in (self._flush_timer, self._urgent_flush, self._moment_timer):
             if timer is not None:
@@ -1288,6 +1296,8 @@ class JournalStore:
         else:
             self._catalog.index.abandon()
         self._writer.close()
+        if remove is not None:
+            remove()
         self._lock.release()
 
 

@@ -179,9 +179,12 @@ class Producer:
         self._session = session
         self.destination = destination
 
-    def send(self, body: Message, **options: Any) -> Message:
+    def send(self, body: Message | None, **options: Any) -> Message | None:
         self._session.broker.check("send", body)
-        self._session.open_sends.append((body, options))
+        if "reply_to" in options:
+            self._session.broker.queue("ID:reply").extend(self._session.broker.replies)
+        if body is not None:
+            self._session.open_sends.append((body, options))
         return body
 
     def submit(self, body: Message, **options: Any) -> "Future[Message]":

@@ -147,11 +147,27 @@ def test_send_ends_when_nothing_is_confirmed_for_too_long(
     broker: Broker, run: Run, monkeypatch: pytest.MonkeyPatch, is_connected: bool, reason: str
 ) -> None:
     monkeypatch.setattr("ackwire.cli.send._FAREWELL_SECONDS", 0.0)
+    monkeypatch.setattr("ackwire.cli.send._WHY_SECONDS", 0.0)
     broker.is_silent, broker.is_connected = True, is_connected
     outcome = run("send", URL, "orders", "a", "b", "--timeout", "10ms")
     assert outcome.code == 1
     assert reason in outcome.err
     assert "0 of 2 messages confirmed, 2 without an answer" in outcome.err
+
+
+def test_send_tells_what_the_broker_says_about_a_producer_that_waits(
+    broker: Broker, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ackwire.cli.send._FAREWELL_SECONDS", 0.0)
+    answer = TextMessage("")
+    answer.properties["answer"] = "producer ID:x is blocked for 0.0 s: the disk of data has no space"
+    broker.is_silent, broker.replies = True, [message_from_command(answer.to_command())]
+    outcome = run("send", URL, "orders", "a", "--timeout", "10ms", "--client-id", "me")
+    assert outcome.code == 1
+    assert outcome.err.endswith(
+        "ackwire: the broker says: producer ID:x is blocked for 0.0 s: the disk of data has no space\n"
+    )
+    assert [client_id for _, _, client_id in broker.logins] == ["me", None], "the question has a connection of its own"
 
 
 @pytest.mark.parametrize(
