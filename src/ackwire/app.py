@@ -17,6 +17,7 @@ from ackwire.clock import Clock, SystemClock
 from ackwire.config import Reload, Settings, plan_reload
 from ackwire.errors import ConfigError, StoreFailed
 from ackwire.listener_uri import ClientAuth, ListenerUri, parse_address, parse_listener_uri
+from ackwire.plurals import counted
 from ackwire.policy import Policies
 from ackwire.selector import prepare as prepare_selectors
 from ackwire.server.asyncio_end import AsyncioEnd
@@ -375,7 +376,7 @@ async def drain(peers: set[Peer], *, clock: Clock, timeout_seconds: float) -> No
             break
         await asyncio.sleep(_DRAIN_POLL_SECONDS)
     if peers:
-        _log.warning("%d peers did not take their last messages in %g s", len(peers), timeout_seconds)
+        _log.warning("%s did not take the last messages in %g s", counted(len(peers), "peer"), timeout_seconds)
     for peer in tuple(peers):
         peer.abort()
     await asyncio.sleep(0)  # lets the aborted sockets close before the loop does

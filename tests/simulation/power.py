@@ -37,7 +37,7 @@ _CRASHES: Final = (
     tuple(Crash),
 )
 
-_NEVER_PROMISED: Final = "were never promised, and are cut off"
+_NEVER_PROMISED: Final = "never promised, and cut off"
 """What the store says of whole records behind a torn one, where a cache was written back in any order."""
 
 

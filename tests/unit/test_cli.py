@@ -106,6 +106,11 @@ def test_every_command_explains_itself(run: Run, command: tuple[str, ...]) -> No
         (("config", "show", "--listen", "tcp://:1"), "host is missing"),
         (("config", "check", "/nowhere/x.toml"), "/nowhere/x.toml: cannot be read: no such file"),
         (("config", "check"), "there is no ackwire.toml here; name the file to check"),
+        (
+            ("browse", "nowhere", "q"),
+            '"nowhere" is no broker URL like tcp://host:port, and there is no ackwire.toml here',
+        ),
+        (("audit", "run", "/nowhere", "--out", "x"), "/nowhere is not a directory; give the one that"),
         (("serve", "a\nb"), r"unrecognized arguments: a\nb"),
     ],
 )
@@ -113,6 +118,17 @@ def test_mistake_on_the_command_line_is_one_line_and_exit_code_2(
     run: Run, arguments: tuple[str, ...], said: str
 ) -> None:
     assert_one_line(run(*arguments), said)
+
+
+@pytest.mark.parametrize(("package", "extra"), [("lmdb", "broker"), ("h11", "http"), ("pyspark", "spark")])
+def test_missing_package_is_told_with_the_extra_that_brings_it(
+    run: Run, replace_app: Callable[[object], None], package: str, extra: str
+) -> None:
+    async def missing(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    replace_app(missing)
+    assert_one_line(run("serve"), f"{package} is not installed: pip install 'ackwire[{extra}]'")
 
 
 def test_mistake_in_the_file_is_one_line_that_says_where_and_how_to_see_the_rest(run: Run, tmp_path: Path) -> None:

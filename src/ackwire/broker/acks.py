@@ -12,6 +12,7 @@ from typing import Final, final
 
 from ackwire.errors import BrokerError
 from ackwire.message import Message
+from ackwire.plurals import agree, counted
 
 _COMPACT_FROM: Final = 64
 """Free slots are given back when there are more of them than this, and more than messages."""
@@ -132,7 +133,10 @@ class InFlight:
         begin, end = self._range(first, last)
         found = self._count(begin, end)
         if count != found:
-            raise UnmatchedAck(f"an ack says it covers {count} messages, but {found} are in flight in its range")
+            raise UnmatchedAck(
+                f"an ack says it covers {counted(count, 'message')}, but {found} {agree(found, 'is', 'are')} in flight "
+                "in its range"
+            )
         start, stop = begin - self._base, end - self._base + 1
         messages = [message for message in self._slots[start:stop] if message is not None]
         for message in messages:

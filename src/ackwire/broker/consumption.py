@@ -35,6 +35,7 @@ from ackwire.broker.transactions import AckedMessages, Transaction
 from ackwire.destinations import Destination, is_unicode
 from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised, ResourceLimit
 from ackwire.message import Message
+from ackwire.plurals import counted
 from ackwire.selector import Selector, compile_selector
 from ackwire.store.contract import DurableKey, DurableRecord, Store
 from ackwire.values import Long, Value
@@ -302,7 +303,7 @@ class Consumption:
             for topic in self._topics.pop(subscription):
                 topic.remove(subscription)
             if subscription.dropped:
-                _log.warning("%r missed %d messages: it was too slow", subscription, subscription.dropped)
+                _log.warning("%r missed %s: it was too slow", subscription, counted(subscription.dropped, "message"))
         self._broker.advisories.consumer_removed(subscription)
 
     def _take_off_queues(self, subscription: QueueSubscription, seen: Callable[[Message], bool]) -> None:

@@ -20,6 +20,7 @@ from ackwire.errors import (
     NotAuthorised,
     ResourceLimit,
 )
+from ackwire.plurals import counted
 from ackwire.policy import DestinationPolicy, Policies
 from ackwire.question import QUESTIONS
 from ackwire.selector import Selector, compile_selector
@@ -192,7 +193,7 @@ class Registry:
         self.attaching.forget_leaving(destination)
         if existing.consumer_count:
             raise BrokerError(
-                f"{destination!r} still has an active subscription ({existing.consumer_count} consumers) "
+                f"{destination!r} still has an active subscription ({counted(existing.consumer_count, 'consumer')}) "
                 "and cannot be removed"
             )
         if isinstance(existing, Queue) and existing.holders:

@@ -21,6 +21,7 @@ from ackwire.broker.scheduler import mentions_scheduler
 from ackwire.destinations import Destination
 from ackwire.errors import BrokerError, Conflict, InvalidDestination, ResourceLimit, StoreFailed, UnknownResource
 from ackwire.message import Message
+from ackwire.plurals import agree, counted
 from ackwire.runs import pairs, runs_of, sequences_of
 from ackwire.store.contract import BatchNote, Place, StagedNote, Store, WaitingMessage
 
@@ -163,7 +164,8 @@ class Staging:
         limit = self._broker.settings.limits.staged_messages_max
         if self.count + len(messages) > limit:
             raise ResourceLimit(
-                f"{self.count} messages are staged and not committed, and the limit is {limit} "
+                f"{counted(self.count, 'message')} {agree(self.count, 'is', 'are')} staged and not "
+                f"committed, and the limit is {limit} "
                 "(limits.staged_messages_max): commit, or wait until parts that were left behind are dropped"
             )
         full = self._broker.flow.store_is_full() or (None if self._store.pages else self._broker.flow.memory_is_full())

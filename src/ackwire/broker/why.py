@@ -19,6 +19,7 @@ from ackwire.broker.transactions import Transaction
 from ackwire.destinations import Destination
 from ackwire.errors import NotHere
 from ackwire.message import Message
+from ackwire.plurals import agree, counted
 from ackwire.selector import Selector
 
 if TYPE_CHECKING:
@@ -58,9 +59,9 @@ def _about_queue(broker: "Broker", queue: Queue) -> list[str]:
     holders = [(transaction, messages) for transaction, messages in in_transactions if messages]
     acked = sum(len(messages) for _, messages in holders)
     lines = [
-        f"{queue!r}: {_count(queue.pending_count, 'message')} waiting{_on_disk(queue)}, "
+        f"{queue!r}: {counted(queue.pending_count, 'message')} waiting{_on_disk(queue)}, "
         f"{queue.in_flight_count} in flight to "
-        f"{_count(queue.consumer_count, 'consumer')}, {acked} acknowledged in open transactions; "
+        f"{counted(queue.consumer_count, 'consumer')}, {acked} acknowledged in open transactions; "
         f"{queue.size_bytes} bytes"
     ]
     consumers = list(queue.subscriptions())
@@ -80,8 +81,8 @@ def _about_queue(broker: "Broker", queue: Queue) -> list[str]:
 
 def _about_topic(broker: "Broker", topic: Topic) -> list[str]:
     lines = [
-        f"{topic!r}: {_count(len(topic.subscriptions), 'subscriber')}, "
-        f"{_count(len(topic.durables), 'durable subscription')}"
+        f"{topic!r}: {counted(len(topic.subscriptions), 'subscriber')}, "
+        f"{counted(len(topic.durables), 'durable subscription')}"
     ]
     lines += [_idle(broker, subscription, []) for subscription in topic.subscriptions[:_LINES_MAX]]
     for durable in topic.durables[:_LINES_MAX]:
@@ -95,11 +96,11 @@ def _held_by(broker: "Broker", holder: object) -> str:
         facts = broker.cursors.facts(holder.name)
         since = "" if facts.oldest_ms is None else f"; the oldest was sent {_since(broker, facts.oldest_ms)} ago"
         return (
-            f"{holder!r} has {facts.assigned - facts.committed} messages that it has not committed "
+            f"{holder!r} has {counted(facts.assigned - facts.committed, 'message')} that it has not committed "
             f"(numbers {facts.committed + 1} to {facts.assigned}){since}; {facts.waiting} more wait in its queue"
         )
     assert isinstance(holder, Part)
-    return f"{holder!r} has {holder.count} messages staged that nobody sees before the batch is committed"
+    return f"{holder!r} has {counted(holder.count, 'message')} staged that nobody sees before the batch is committed"
 
 
 # ---- messages --------------------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ def _reason(broker: "Broker", queue: Queue, message: Message) -> str:
         return f"the queue has an exclusive consumer {exclusive.consumer_id}, {_which(broker, exclusive, message)}"
     takers = [consumer for consumer in consumers if _matches(broker, consumer.selector, message)]
     if not takers:
-        return f"no consumer's selector matches ({_count(len(consumers), 'consumer')}: {_selectors(consumers)})"
+        return f"no consumer's selector matches ({counted(len(consumers), 'consumer')}: {_selectors(consumers)})"
     owner = None if message.group_id is None else queue.group_owner(message.group_id)
     if owner is not None:
         return (
@@ -234,7 +235,7 @@ def _none_has_room(broker: "Broker", takers: list[QueueSubscription], total: int
     of_all = "" if len(takers) == total else f" of {total} have a selector that matches"
     free = sum(1 for consumer in takers if consumer.has_room)
     if free:
-        return f"{_count(len(takers), 'consumer')}{of_all}, {free} with room: its turn comes"
+        return f"{counted(len(takers), 'consumer')}{of_all}, {free} with room: its turn comes"
     everyone = {1: "", 2: "both "}.get(len(takers), "all ")
     figures = {(c.prefetch, c.extension, c.dispatched) for c in takers}
     if len(figures) == 1 and all(_is_full(consumer) for consumer in takers):
@@ -242,11 +243,11 @@ def _none_has_room(broker: "Broker", takers: list[QueueSubscription], total: int
         each = " each" if len(takers) > 1 else ""
         oldest = min(_oldest_ms(broker, consumer) for consumer in takers)
         return (
-            f"{_count(len(takers), 'consumer')}{of_all}, {everyone}full (prefetch {prefetch} + extension {extension}, "
+            f"{counted(len(takers), 'consumer')}{of_all}, {everyone}full (prefetch {prefetch} + extension {extension}, "
             f"{dispatched} in flight{each}; oldest for {_since(broker, oldest)})"
         )
     named = "; ".join(f"{c.consumer_id} {_no_room(broker, c)}" for c in takers[:_NAMED_MAX])
-    return f"{_count(len(takers), 'consumer')}{of_all}, none with room: {named}{_and_more(takers)}"
+    return f"{counted(len(takers), 'consumer')}{of_all}, none with room: {named}{_and_more(takers)}"
 
 
 def _kept_for(broker: "Broker", message: Message, consumer: QueueSubscription) -> str:
@@ -276,8 +277,10 @@ def _idle(broker: "Broker", subscription: Subscription, queues: list[Queue]) -> 
     if isinstance(subscription, QueueSubscription):
         return f"{who} gets nothing: {_nothing_for(broker, subscription, queues)}"
     if isinstance(subscription, TopicSubscription):
-        dropped = f"; it missed {subscription.dropped} messages" if subscription.dropped else ""
-        return f"{who} waits for what is published next: {len(subscription.pending)} messages wait for it{dropped}"
+        dropped = f"; it missed {counted(subscription.dropped, 'message')}" if subscription.dropped else ""
+        count = len(subscription.pending)
+        waiting = f"{counted(count, 'message')} {agree(count, 'waits', 'wait')} for it"
+        return f"{who} waits for what is published next: {waiting}{dropped}"
     assert isinstance(subscription, BrowserSubscription)
     return f"{who} has been shown everything"
 
@@ -299,10 +302,11 @@ def _nothing_in(broker: "Broker", consumer: QueueSubscription, queue: Queue) -> 
     mine = [message for message in examined if _matches(broker, consumer.selector, message)]
     if not mine:
         assert consumer.selector is not None
-        return f"none of the first {len(examined)} messages of {queue!r} match its selector: {consumer.selector.text}"
+        first = counted(len(examined), "message")
+        return f"none of the first {first} of {queue!r} match its selector: {consumer.selector.text}"
     owners = [queue.group_owner(m.group_id) if m.group_id is not None else None for m in mine]
     if all(owner is not None and owner is not consumer for owner in owners):
-        return f"the first {_count(len(mine), 'message')} for it in {queue!r} belong to groups of other consumers"
+        return f"the first {counted(len(mine), 'message')} for it in {queue!r} belong to groups of other consumers"
     return f"its turn in {queue!r} comes"
 
 
@@ -366,7 +370,7 @@ def _blocked(broker: "Broker", connection: Connection, producer_id: str | None) 
     unread = "" if sum(s.message.size_bytes for s in of_connection) <= limits.held_bytes_max else ", no more is read"
     return (
         f"{who} is blocked for {_since(broker, first.since_ms)}: {reason}; {_largest_holder(broker)}; "
-        f"{_count(len(sends), 'send')} waiting ({size_bytes} bytes){unread}"
+        f"{counted(len(sends), 'send')} waiting ({size_bytes} bytes){unread}"
     )
 
 
@@ -410,8 +414,8 @@ def _open(broker: "Broker", transaction: Transaction) -> str:
     for acks in transaction.acks:
         for message in acks.messages:
             acked[message.destination] = acked.get(message.destination, 0) + 1
-    holds = [f"{_count(len(transaction.sends), 'send')} ({size_bytes} bytes)"] if transaction.sends else []
-    holds += [f"{_count(count, 'acknowledged message')} of {where!r}" for where, count in acked.items()]
+    holds = [f"{counted(len(transaction.sends), 'send')} ({size_bytes} bytes)"] if transaction.sends else []
+    holds += [f"{counted(count, 'acknowledged message')} of {where!r}" for where, count in acked.items()]
     owner = repr(transaction.connection) if transaction.connection else "an earlier run of the broker"
     failure = "" if transaction.failure is None else f"; it can only roll back: {transaction.failure}"
     return (
@@ -441,7 +445,7 @@ def why_file(broker: "Broker", name: str | None = None) -> list[str]:
     if name is None:
         more = len(files) - _FILES_MAX
         lines = [file.why for file in files[:_FILES_MAX]]
-        return [*lines, f"and {_count(more, 'more file')}"] if more > 0 else lines
+        return [*lines, f"and {counted(more, 'more file')}"] if more > 0 else lines
     number = name.removesuffix(".log")
     found = [file.why for file in files if number.isdecimal() and file.number == int(number[:_DIGITS_MAX])]
     if not found:
@@ -465,7 +469,7 @@ def _on_disk(queue: Queue) -> str:
 
 
 def _redeliveries(message: Message) -> str:
-    return f", redelivered {message.redelivery_counter} times" if message.redelivery_counter else ""
+    return f", redelivered {counted(message.redelivery_counter, 'time')}" if message.redelivery_counter else ""
 
 
 def _matches(broker: "Broker", selector: Selector | None, message: Message) -> bool:
@@ -510,7 +514,3 @@ def _duration(time_ms: int) -> str:
     if days:
         return f"{days} d {hours} h"
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

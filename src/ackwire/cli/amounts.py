@@ -9,6 +9,7 @@ import re
 from typing import Final
 
 from ackwire.listener_uri import did_you_mean
+from ackwire.plurals import counted
 
 _SECONDS_PER_UNIT: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _PER_SECOND: Final = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -88,4 +89,4 @@ def rate_text(count: int, elapsed_seconds: float) -> str:
 
 
 def messages_text(count: int) -> str:
-    return "1 message" if count == 1 else f"{count} messages"
+    return counted(count, "message")

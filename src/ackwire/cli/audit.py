@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ackwire.cli.audit_common import add_command_to, add_master, date_of, duration, progress, spark_session
 from ackwire.cli.audit_follow import add_follow
 from ackwire.cli.audit_report import add_report
+from ackwire.errors import ConfigError
 from ackwire.logs import escape
+from ackwire.plurals import counted
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
@@ -67,6 +69,8 @@ def _add_run(commands: "Commands") -> None:
 
 
 def _run_run(args: argparse.Namespace) -> int:
+    if not args.events.is_dir():  # before Spark, which takes its time
+        raise ConfigError(f"{args.events} is not a directory; give the one that ackwire serve --audit writes to")
     with spark_session(args.master) as spark:
         from ackwire.spark.audit.job import run_job
 
@@ -85,7 +89,7 @@ def _report(result: "JobResult") -> Iterator[str]:
     if not result.days:
         yield "nothing new since the last run; by that " + ("all adds up" if result.adds_up else "not all adds up")
     for day in result.days:
-        yield f"{day.date}: {day.events:,} events, {len(day.places)} places"
+        yield f"{day.date}: {counted(day.events, 'event', ',')}, {counted(len(day.places), 'place')}"
         yield from _table(day.places)
         yield from _problems(day)
         yield f"{day.date}: adds up" if day.adds_up else f"{day.date}: DOES NOT ADD UP"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ackwire.cli.audit_common import add_command_to, date_of, say_progress
 from ackwire.errors import ConfigError
 from ackwire.logs import escape
+from ackwire.plurals import counted
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
@@ -59,7 +60,7 @@ def _write(path: Path, page: str) -> None:
 def _lines(report: "Report") -> Iterator[str]:
     from ackwire.spark.audit.plots import duration
 
-    yield f"{report.date}: {report.events:,} events, {len(report.places)} places"
+    yield f"{report.date}: {counted(report.events, 'event', ',')}, {counted(len(report.places), 'place')}"
     shown = [it for it in _SUMS if it not in _SOMETIMES or any(row[it] for row in report.places)]
     head = ["place", *(_SUMS[it] for it in shown), "", "stored-dispatched p50 / p95 / p99", "dispatched-acked"]
     yield from _table(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ackwire import logs
+from ackwire import logs, settings_file
 from ackwire.cli import amounts
 from ackwire.cli.interrupts import Interrupts
 from ackwire.client import Connection, ConnectionFactory, errors
@@ -255,6 +255,11 @@ def _factory(args: argparse.Namespace, *, is_warned: bool = False) -> Connection
                 "warning: the password in the URL can be seen by every user of this machine; use --password-file or "
                 f"{PASSWORD_VARIABLE}"
             )
+    elif settings_file.find(args.config) is None:
+        raise ConfigError(
+            f'"{args.url}" is no broker URL like tcp://host:port, and there is no {settings_file.NAME} here that would '
+            "explain the name"
+        )
     else:
         factory = ConnectionFactory.lookup(args.url, args.config)
     factory.url = _with_end(factory.url, args.connect_timeout)

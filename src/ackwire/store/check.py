@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from ackwire.plurals import counted
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
 from ackwire.store.compare import Differences, Located, compare, state_text
@@ -362,10 +363,11 @@ def _at(entry: Entry) -> str:
 
 def _notes(look: StoreLook, started: Judgement) -> Iterator[str]:
     if look.index_is_trusted and not look.is_sealed and look.segments:
-        yield f"the last stop was not a clean one: a start replays {started.recovery.report.replayed} records"
+        replayed = counted(started.recovery.report.replayed, "record")
+        yield f"the last stop was not a clean one: a start replays {replayed}"
     names = set(look.files.names(look.data / "journal"))
     for name in sorted(names - {f"{number:010}.log" for number in look.segments} - {"spare"}):
         yield f"journal/{name} is not a file of the journal"
     lines = sum(1 for _ in read_damages(look.files, look.data / QUARANTINE))
     if lines:
-        yield f"quarantine/report.jsonl has {lines} lines about earlier damage"
+        yield f"quarantine/report.jsonl has {counted(lines, 'line')} about earlier damage"

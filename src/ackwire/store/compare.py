@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ackwire.plurals import agree, counted
 from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog, PlaceFacts, StateKey, StateValue
@@ -181,14 +182,17 @@ def _compare_memories(alone: Catalog, started: Catalog, found: Differences) -> N
     said = {producer: count for producer, (count, _) in started.counts.items()}
     if counts != said and max(len(counts), len(said)) < PRODUCERS_REMEMBERED:
         wrong = sum(1 for it in {*counts, *said} if counts.get(it) != said.get(it))
-        found.counters.append(f"the journal and the index know different last counts of {wrong} producers")
+        found.counters.append(f"the journal and the index know different last counts of {counted(wrong, 'producer')}")
     segments = {it: segment for it, (_, segment) in alone.counts.items()}
     named = {it: segment for it, (_, segment) in started.counts.items()}
     found.counters += _elsewhere("producers", segments, named)
     found.counters += _elsewhere("committed transactions", dict(alone.commits.items()), dict(started.commits.items()))
     commits = set(alone.commits) ^ set(started.commits)
     if commits and max(len(alone.commits), len(started.commits)) < COMMITS_REMEMBERED:
-        found.counters.append(f"only one of journal and index knows that {len(commits)} transactions have committed")
+        found.counters.append(
+            f"only one of journal and index knows that {counted(len(commits), 'transaction')} "
+            f"{agree(len(commits), 'has', 'have')} committed"
+        )
 
 
 def _elsewhere(what: str, here: Mapping[bytes, int], there: Mapping[bytes, int]) -> Iterator[str]:

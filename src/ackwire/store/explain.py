@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, NamedTuple
 
+from ackwire.plurals import counted
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog, SegmentFacts
 from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, FileFacts, Place, ScheduledJob, StagedNote
@@ -54,7 +55,7 @@ def explain(
         _facts(
             segment,
             tuple(held.get(number, ())),
-            _counted(state.get(number, [])),
+            _tallied(state.get(number, [])),
             _sent(oldest.get(number), sent_ms),
             _fate(number, active, is_running=is_running),
         )
@@ -103,7 +104,7 @@ def _noun(value: object) -> str:
     return "list of removed files"
 
 
-def _counted(nouns: list[str]) -> tuple[tuple[str, int], ...]:
+def _tallied(nouns: list[str]) -> tuple[tuple[str, int], ...]:
     return tuple((noun, nouns.count(noun)) for noun in dict.fromkeys(nouns))
 
 
@@ -144,10 +145,10 @@ def _facts(
 
 
 def _kept_by(places: tuple[tuple[Place, int, int], ...], segment: SegmentFacts, oldest_ms: int | None) -> str:
-    named = [f"{count_text(messages, 'message')} of {place!r}" for place, messages, _ in places[:_NAMED_MAX]]
+    named = [f"{counted(messages, 'message')} of {place!r}" for place, messages, _ in places[:_NAMED_MAX]]
     if len(places) > _NAMED_MAX:
         more = sum(messages for _, messages, _ in places[_NAMED_MAX:])
-        named.append(f"{count_text(more, 'message')} of {count_text(len(places) - _NAMED_MAX, 'other place')}")
+        named.append(f"{counted(more, 'message')} of {counted(len(places) - _NAMED_MAX, 'other place')}")
     if oldest_ms is None:
         return _joined(named)
     return f"{_joined(named)}, {'sent' if segment.live_messages == 1 else 'the oldest sent'} {time_text(oldest_ms)}"
@@ -161,12 +162,12 @@ def _tells(state: tuple[tuple[str, int], ...], removals: tuple[tuple[int, int], 
         count = sum(removed for _, removed in removals)
         files = [file_name(about) for about, _ in removals[:_NAMED_MAX]]
         if len(removals) > _NAMED_MAX:
-            files.append(count_text(len(removals) - _NAMED_MAX, "other file"))
-        yield f"it says that {count_text(count, 'message')} of {_joined(files)} {'is' if count == 1 else 'are'} gone"
+            files.append(counted(len(removals) - _NAMED_MAX, "other file"))
+        yield f"it says that {counted(count, 'message')} of {_joined(files)} {'is' if count == 1 else 'are'} gone"
 
 
 def _state_text(noun: str, count: int) -> str:
-    return "the list of removed files" if noun.startswith("list") else count_text(count, noun)
+    return "the list of removed files" if noun.startswith("list") else counted(count, noun)
 
 
 def _joined(parts: list[str]) -> str:
@@ -175,10 +176,6 @@ def _joined(parts: list[str]) -> str:
 
 def file_name(number: int) -> str:
     return f"{number:010}.log"
-
-
-def count_text(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def size_text(size_bytes: int) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, final
 from ackwire.destinations import parse_destination
 from ackwire.errors import AckwireError
 from ackwire.message import Message, Origin
+from ackwire.plurals import counted
 from ackwire.runs import Runs, runs_of, sequences_of
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
@@ -234,13 +235,13 @@ class RowReader:
                 elif row.get("kind") == END_KIND:
                     ended = True
                     if row.get("rows") != number - 2:
-                        raise BadRow(f"{row.get('rows')} rows were written before it, and {number - 2} are here")
+                        raise BadRow(f"{row.get('rows')} rows were written before it, and here are {number - 2}")
                 else:
                     yield self._given(row)
             except BadRow as error:
                 raise BadRow(f"row {number}: {error}") from None
         if not ended:
-            raise BadRow(f"it was cut off: after {number} rows there is no end")
+            raise BadRow(f"it was cut off: after {counted(number, 'row')} there is no end")
 
     def _header(self, row: Row) -> Iterator[Given]:
         if row.get("kind") != HEADER_KIND:

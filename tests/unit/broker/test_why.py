@@ -184,7 +184,7 @@ def test_A6_time_in_flight_counts_from_the_last_dispatch(rig: BrokerRig, produce
     rig.clock.advance(5)
     rig.consumer("queue://orders")
     rig.clock.advance(2)
-    assert _why(rig, message).endswith("for 2.0 s, redelivered 1 times")
+    assert _why(rig, message).endswith("for 2.0 s, redelivered 1 time")
 
 
 def test_A6_a_message_was_acknowledged_in_an_open_transaction(rig: BrokerRig, producer: RigClient) -> None:
@@ -315,7 +315,7 @@ def test_C5_why_a_consumer_is_idle(rig: BrokerRig, producer: RigClient) -> None:
 
     consumer = rig.consumer("queue://red", selector="colour = 'red'")
     producer.send("queue://red")
-    assert why() == "gets nothing: none of the first 1 messages of queue://red match its selector: colour = 'red'"
+    assert why() == "gets nothing: none of the first 1 message of queue://red match its selector: colour = 'red'"
 
     alone = rig.consumer("queue://alone", exclusive=True, prefetch=1)
     consumer = rig.consumer("queue://alone")

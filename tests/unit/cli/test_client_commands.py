@@ -43,6 +43,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     broker = Broker()
     monkeypatch.setattr("ackwire.cli.connecting.ConnectionFactory", broker.factory())
     monkeypatch.setattr("ackwire.cli.taking.time.sleep", lambda _: None)
+    monkeypatch.setattr("ackwire.cli.send._WHY_SECONDS", 0.05)
     monkeypatch.delenv("ACKWIRE_PASSWORD", raising=False)
     return broker
 
@@ -104,7 +105,7 @@ def test_send_keeps_what_is_left_of_a_time_to_live_and_leaves_out_what_is_over(b
     ]
     outcome = run("send", URL, "orders", "--jsonl", stdin="\n".join(map(json.dumps, lines)).encode())
     assert outcome.code == 1
-    assert "1 of 2 messages confirmed, 1 not sent because their time to live is over" in outcome.err
+    assert "1 of 2 messages confirmed, 1 not sent because its time to live is over" in outcome.err
     assert texts(broker) == ["new"]
     assert 0 < broker.sent[0][1]["time_to_live_ms"] < 1 << 45
 
@@ -133,7 +134,7 @@ def test_send_without_an_answer_says_that_nobody_knows(broker: Broker, run: Run,
     broker.refuse = fails("submit", error)
     outcome = run("send", URL, "orders", "a")
     assert outcome.code == 1
-    assert "0 of 1 message confirmed, 1 without an answer: they may be there or not" in outcome.err
+    assert "0 of 1 message confirmed, 1 without an answer: it may be there or not" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,6 @@ def test_send_ends_when_nothing_is_confirmed_for_too_long(
     broker: Broker, run: Run, monkeypatch: pytest.MonkeyPatch, is_connected: bool, reason: str
 ) -> None:
     monkeypatch.setattr("ackwire.cli.send._FAREWELL_SECONDS", 0.0)
-    monkeypatch.setattr("ackwire.cli.send._WHY_SECONDS", 0.0)
     broker.is_silent, broker.is_connected = True, is_connected
     outcome = run("send", URL, "orders", "a", "b", "--timeout", "10ms")
     assert outcome.code == 1
@@ -262,6 +262,12 @@ def test_receive_takes_no_more_than_it_was_asked_for(broker: Broker, run: Run) -
         "".join(message.text or "" for message in broker.queue("orders") if isinstance(message, TextMessage)) == "wxyz"
     )
     assert len(broker.acked) == 22
+
+
+def test_receive_of_none_where_one_was_asked_for_ends_with_3(broker: Broker, run: Run) -> None:  # noqa: ARG001
+    outcome = run("receive", URL, "orders", "--count", "1")
+    assert outcome.code == 3
+    assert outcome.err.endswith("; 1 was asked for\n")
 
 
 @pytest.mark.parametrize("how", [(), ("--timeout", "0")])

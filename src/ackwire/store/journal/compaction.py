@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.clock import Clock
+from ackwire.plurals import counted
 from ackwire.store.background import Background
 from ackwire.store.catalog import Catalog, PlaceFacts, SegmentFacts, StateValue
 from ackwire.store.checkpoint import GAPS_KEY, job_key, note_key, pack_state_payload, prepared_key
@@ -248,7 +249,9 @@ class Compaction:
         if self._is_stopped:
             return
         if victim.live_messages:
-            self._store.report_damage(f"segment {victim.number}: {victim.live_messages} messages in it cannot be read")
+            self._store.report_damage(
+                f"segment {victim.number}: {counted(victim.live_messages, 'message')} in it cannot be read"
+            )
         numbers = {it for it in self._catalog.segments if it != victim.number}
         gaps = tuple(it for it in range(min(numbers), max(numbers)) if it not in numbers)
         known = self._catalog.state.get(GAPS_KEY)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
+from ackwire.plurals import agree, counted
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog, PlaceFacts, StateKey
 from ackwire.store.checkpoint import (
@@ -94,7 +95,8 @@ class Report:
 
     def __str__(self) -> str:
         source = "the index made anew from the whole journal" if self.is_rebuilt else "the index was good"
-        return f"{source}, {self.replayed} records replayed, {self.cut_bytes} unfinished bytes cut off"
+        cut = counted(self.cut_bytes, "unfinished byte")
+        return f"{source}, {counted(self.replayed, 'record')} replayed, {cut} cut off"
 
 
 @final
@@ -491,7 +493,9 @@ class Recovery:
         if not self._headers:
             return
         if self._held:
-            what = f"{len(self._held)} records behind a missing one were never promised, and are cut off"
+            count = len(self._held)
+            were = agree(count, "was", "were")
+            what = f"{counted(count, 'record')} behind a missing one {were} never promised, and cut off"
             self.quarantine.put(what, f"{self.segment:010}-{self.offset}-tail.bin", b"".join(map(_payload, doubtful)))
         if (
             self.segment in self._headers
@@ -584,7 +588,7 @@ class Recovery:
         for place_id, facts in list(self.catalog.place_by_id.items()):
             if isinstance(facts.place, DurableKey) and durable_key(place_id) not in self.catalog.state:
                 self.quarantine.put(
-                    f"the terms of {facts!r} are lost, and with them {facts.message_count} messages", ""
+                    f"the terms of {facts!r} are lost, and with them {counted(facts.message_count, 'message')}", ""
                 )
                 self.catalog.end_place(place_id)
 
@@ -602,7 +606,8 @@ class Recovery:
             for sequence in lost:
                 self.catalog.take(facts, sequence)
             if lost:
-                what = f"{len(lost)} messages of {facts!r} are lost with the segments that held them"
+                are = agree(len(lost), "is", "are")
+                what = f"{counted(len(lost), 'message')} of {facts!r} {are} lost with the segments that held them"
                 self.quarantine.put(what, "")
 
     def _is_lost(self, entry: Entry) -> bool:
@@ -618,10 +623,16 @@ class Recovery:
             count = 0 if facts is None else facts.message_count
             if facts is None or self.catalog.places.get(facts.place) is facts:
                 if count:
-                    self.quarantine.put(f"the record of place {place_id} is lost; {count} messages say {facts!r}", "")
+                    self.quarantine.put(
+                        f"the record of place {place_id} is lost; {counted(count, 'message')} "
+                        f"{agree(count, 'says', 'say')} {facts!r}",
+                        "",
+                    )
                 continue
             if count:
-                self.quarantine.put(f"the record of place {place_id} is lost, and with it {count} messages", "")
+                self.quarantine.put(
+                    f"the record of place {place_id} is lost, and with it {counted(count, 'message')}", ""
+                )
             self.catalog.end_place(place_id)
 
     # ---- applying ----------------------------------------------------------------------------------------------
