@@ -117,10 +117,13 @@ class DestinationPolicy:
         0,
         lowest=0,
         highest=1_000_000,
-        reason="Messages a topic keeps for retroactive consumers (consumer.retroactive=true) that come later.",
+        reason="Messages a topic keeps for retroactive consumers (consumer.retroactive=true) that come later. A durable "
+        "one gets them when nothing else waits for it.",
     )
     retroactive_by_default: bool = rules.switch(
-        False, reason="Every consumer of a topic is retroactive, as if it had asked with consumer.retroactive=true."
+        False,
+        reason="Every consumer of a topic that is not durable is retroactive, as if it had asked with "
+        "consumer.retroactive=true.",
     )
     expiration_default_seconds: float = rules.seconds(
         0,

@@ -237,6 +237,25 @@ def test_A3_a_no_local_subscriber_does_not_hear_its_own_connection(
     assert subscriber.receive_no_wait() is None
 
 
+def test_A3_no_local_of_a_durable_subscription_is_about_the_connection_not_the_client_id(
+    jms: Jms, tcp: str, topic: str
+) -> None:
+    """A3: what other connections of the same client published while it was away is for it; what the connection of its
+    last consumer published is not."""
+    with named_client(jms, tcp, topic) as connection:
+        session = connection.session()
+        session.durable(topic, "durable", no_local=True).close()
+        session.producer(topic).send(text("its own, away"))
+    with named_client(jms, tcp, topic) as connection:
+        connection.session().producer(topic).send(text("another connection's"))
+    session = named_client(jms, tcp, topic).session()
+    session.producer(topic).send(text("before it subscribed"))
+    subscriber = session.durable(topic, "durable", no_local=True)
+    session.producer(topic).send(text("its own"))
+    jms.send(tcp, topic, text("end"))
+    assert bodies(subscriber.receive_expected(3)) == ["another connection's", "before it subscribed", "end"]
+
+
 def test_A3_without_no_local_a_connection_hears_itself(jms: Jms, tcp: str, topic: str) -> None:
     """A3: the default."""
     session = jms.connect(tcp).session()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conformance.jms import NON_PERSISTENT, AckMode, Jms, bodies, text, texts
-from tests.conformance.scenarios import numbered, under
+from tests.conformance.jms import ABSENCE_MS, NON_PERSISTENT, AckMode, Jms, bodies, text, texts
+from tests.conformance.scenarios import named_client, numbered, under
 
 BROKER_VARIANT = "policies"
 
@@ -79,3 +79,60 @@ def test_A3_A7_recovered_messages_pass_the_selector(jms: Jms, tcp: str, topic: s
     subscriber = jms.connect(tcp).session().consumer(f"{topic}?consumer.retroactive=true", selector="JMSType = '0'")
     jms.send(tcp, topic, text("live", type="0"))
     assert bodies(subscriber.receive_expected(3)) == ["m2", "m4", "live"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "option", "expected"),
+    [
+        ("recover-count", "?consumer.retroactive=true", ["m2", "m3", "m4"]),
+        ("recover-count", "", []),
+        ("recover-last", "?consumer.retroactive=true", ["m4"]),
+        ("always-retroactive", "", []),
+        ("no-policy", "?consumer.retroactive=true", []),
+    ],
+)
+def test_A3_a_retroactive_durable_subscriber_gets_them_too(
+    jms: Jms, tcp: str, topic: str, policy: str, option: str, expected: list[str]
+) -> None:
+    """A3: when it is new, and when it comes back and nothing else waits for it; only if it asks."""
+    topic = under(policy, topic)
+    jms.send(tcp, topic, *texts(5))
+    session = named_client(jms, tcp, topic).session()
+    for name in ("durable", "another"):
+        for _ in range(2):
+            subscriber = session.durable(topic + option, name)
+            assert bodies(subscriber.receive_up_to(5, timeout_ms=ABSENCE_MS)) == expected
+            subscriber.close()
+    jms.send(tcp, topic, text("away"))
+    assert session.durable(topic + option, "durable").receive_one().body == "away"
+
+
+def test_A3_a_new_retroactive_durable_subscriber_gets_what_waits_for_another(jms: Jms, tcp: str, topic: str) -> None:
+    """A3: the persistent messages that the topic's store still has, and then what comes."""
+    with named_client(jms, tcp, topic, "-other") as connection:
+        connection.session().durable(topic, "other")
+    jms.send(tcp, topic, text("volatile"), delivery_mode=NON_PERSISTENT)
+    jms.send(tcp, topic, *texts(3))
+    session = named_client(jms, tcp, topic).session()
+    subscriber = session.durable(f"{topic}?consumer.retroactive=true", "durable")
+    jms.send(tcp, topic, text("live"))
+    assert bodies(subscriber.receive_expected(4)) == [*numbered(range(3)), "live"]
+    ordinary = session.durable(topic, "ordinary")
+    jms.send(tcp, topic, text("later"))
+    assert ordinary.receive_one().body == "later"
+
+
+@pytest.mark.parametrize("durable", [True, False], ids=["durable", "non-durable"])
+def test_A3_a_retroactive_no_local_subscriber_does_not_get_its_own_messages(
+    jms: Jms, tcp: str, topic: str, durable: bool
+) -> None:
+    """A3: those of its own connection that the topic has kept."""
+    topic = under("recover-count", topic)
+    session = named_client(jms, tcp, topic).session()
+    session.producer(topic).send(text("own"))
+    jms.send(tcp, topic, text("another's"))
+    session.producer(topic).send(text("own"))
+    name = f"{topic}?consumer.retroactive=true"
+    subscriber = session.durable(name, "d", no_local=True) if durable else session.consumer(name, no_local=True)
+    jms.send(tcp, topic, text("live"))
+    assert bodies(subscriber.receive_expected(2)) == ["another's", "live"]

@@ -171,6 +171,8 @@ VARIANTS = {
         ),
         ackwire=_POLICIES,
     ),
+    # Messages and durable subscriptions are on disk, in KahaDB and in our journal.
+    "stored": Variant(activemq=("broker;persistent=true",)),
     # Ours knows no passwords yet.
     "users": Variant(activemq=("users;alice=her-password",)),
     "scheduler": Variant(activemq=("broker;schedulerSupport=true",)),

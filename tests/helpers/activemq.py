@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.helpers.java import BROKER_JARS, JVM_OPTIONS, classpath
+from tests.helpers.java import JVM_OPTIONS, KAHADB_JARS, classpath
 from tests.helpers.processes import ManagedProcess, RunningBroker, wait_until_ready
 
 
@@ -27,7 +27,8 @@ def running_activemq(
     """
     prefix = "-Djavax.net.ssl.keyStore"
     tls = [f"{prefix}={key_store}", f"{prefix}Type=PKCS12", f"{prefix}Password={password}"]
-    argv = ["java", *JVM_OPTIONS, *tls, "-cp", classpath(BROKER_JARS, classes), "ActiveMqBroker"]
+    argv = ["java", *JVM_OPTIONS, *tls, "-cp", classpath(KAHADB_JARS, classes), "ActiveMqBroker"]
+    argv += [f"--broker;dataDirectory={log_path.parent / 'activemq-data'}"]  # for those with a store
     argv += [*(f"--{setting}" for setting in settings), *listeners]
     with ManagedProcess(argv, log_path=log_path) as process:
         yield wait_until_ready(process, len(listeners))

@@ -181,12 +181,18 @@ class RigConsumer:
 class RigClient:
     """A client: one connection, one session, one producer, any number of consumers and transactions."""
 
-    def __init__(self, rig: "BrokerRig", name: str, *, is_reconnect: bool = False) -> None:
+    def __init__(
+        self, rig: "BrokerRig", name: str, *, is_reconnect: bool = False, connection_id: str | None = None
+    ) -> None:
         self._rig = rig
         self._broker = rig.broker
         self.port = FakeClientPort()
         self.connection: Connection = rig.broker.connect(
-            connection_id=f"ID:{name}", client_id=name, user=None, port=self.port, is_reconnect=is_reconnect
+            connection_id=connection_id or f"ID:{name}",
+            client_id=name,
+            user=None,
+            port=self.port,
+            is_reconnect=is_reconnect,
         )
         self.connection.add_session(SESSION)
         self._numbers = count(1)
@@ -311,9 +317,12 @@ class BrokerRig:
         self._names = count(1)
         RIGS.append(self)
 
-    def connect(self, name: str | None = None, *, is_reconnect: bool = False) -> RigClient:
-        """A client of its own."""
-        return RigClient(self, name or f"client-{next(self._names)}", is_reconnect=is_reconnect)
+    def connect(
+        self, name: str | None = None, *, is_reconnect: bool = False, connection_id: str | None = None
+    ) -> RigClient:
+        """A client of its own; *name* is its client id, from which its connection id is made unless given."""
+        name = name or f"client-{next(self._names)}"
+        return RigClient(self, name, is_reconnect=is_reconnect, connection_id=connection_id)
 
     def consumer(self, where: Where, *, prefetch: int = 1000, **request: Any) -> RigConsumer:
         """A consumer on a connection of its own."""

@@ -34,6 +34,7 @@ CLIENT_JARS = (
     "slf4j-simple.jar",
 )
 BROKER_JARS = (*CLIENT_JARS, "activemq-broker.jar")
+KAHADB_JARS = (*BROKER_JARS, "activemq-kahadb-store.jar", "activemq-protobuf.jar")
 DEBIAN_PACKAGES = "openjdk-17-jdk-headless libactivemq-java"
 JVM_OPTIONS = (
     "-Xmx512m",

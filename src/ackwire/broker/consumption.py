@@ -21,6 +21,7 @@ from ackwire.broker.redelivery import (
     redelivery_delay_seconds,
 )
 from ackwire.broker.reserved import is_reserved, refuse_reserved
+from ackwire.broker.retroactive import Recall
 from ackwire.broker.session import Connection, ConsumerPort
 from ackwire.broker.slices import Budget
 from ackwire.broker.subscription import (
@@ -266,6 +267,9 @@ class Consumption:
             )
         record = DurableRecord(key, parts[0], request.selector or None, request.no_local)
         durable = self._broker.registry.durable(record)
+        durable.local_connection_id = connection.connection_id
+        if request.retroactive:
+            self._recall(durable, is_new=durable is not existing)
         # The selector was applied when the messages were kept; the consumer takes all that is there.
         subscription = QueueSubscription(request, connection, port, None)
         durable.consumer = subscription
@@ -274,6 +278,16 @@ class Consumption:
         self._attached[subscription] = {key: durable.queue}
         durable.queue.add(subscription)
         return subscription
+
+    def _recall(self, durable: DurableSubscription, *, is_new: bool) -> None:
+        recall = Recall(
+            durable,
+            store=self._store,
+            clock=self._broker.clock,
+            editor=self._broker.editor,
+            take_sequences=self._broker.intake.take_sequences,
+        )
+        recall.begin(is_new=is_new)
 
     def remove_durable(self, client_id: str, name: str) -> None:
         """End a durable subscription. Refused while its consumer is connected."""

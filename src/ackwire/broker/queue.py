@@ -314,6 +314,15 @@ class Queue:
         elif self.size_bytes - pending.paged_bytes > KEPT_BYTES:
             self._let_go(message, spill=False)
 
+    def accept_in_place(self, messages: list[Message]) -> None:
+        """Take new messages whose sequences were reserved before others came: each goes to its place in the order."""
+        for message in messages:
+            self.enqueued += 1
+            self.count_restored(message)
+            if self.audit is not None:
+                self.audit.stored(self, message)
+        self._return(messages)
+
     def _let_go(self, message: Message, *, spill: bool = True) -> None:
         """Memory is tight, or the queue long: if *message* still waits, for nobody in particular, it leaves memory."""
         pending = self._levels[self._level_of(message)]

@@ -38,7 +38,16 @@ class TopicEvents(Protocol):
 class DurableSubscription:
     """A durable subscription: its terms, what waits for it, and its consumer if one is connected."""
 
-    __slots__ = ("consumer", "no_local", "queue", "record", "selector", "stop_watching", "topics")
+    __slots__ = (
+        "consumer",
+        "local_connection_id",
+        "no_local",
+        "queue",
+        "record",
+        "selector",
+        "stop_watching",
+        "topics",
+    )
 
     def __init__(self, record: DurableRecord, selector: Selector | None, queue: Queue) -> None:
         self.record = record
@@ -46,6 +55,9 @@ class DurableSubscription:
         self.no_local = record.no_local
         self.queue = queue
         self.consumer: QueueSubscription | None = None
+        self.local_connection_id: str | None = None
+        """The connection of its consumer, or of the last one since the broker started: `noLocal` leaves out what this
+        connection publishes. Another connection with the same client id is heard."""
         self.topics: dict[Topic, None] = {}
         self.stop_watching: Callable[[], None] = _nothing
         """Ends the wait for topics that its pattern may still match."""
@@ -63,6 +75,12 @@ class DurableSubscription:
     @property
     def key(self) -> DurableKey:
         return self.record.key
+
+    def wants(self, connection_id: str | None, lookup: Lookup) -> bool:
+        """Whether a message that this connection published is for it; None: the broker's own."""
+        if self.no_local and connection_id is not None and connection_id == self.local_connection_id:
+            return False
+        return self.selector is None or self.selector.matches(lookup)
 
 
 @final
@@ -88,7 +106,8 @@ class Topic:
         self._events = events
         self.subscriptions: list[TopicSubscription] = []
         self.durables: list[DurableSubscription] = []
-        self._retained: deque[Message] = deque(maxlen=policy.retained_messages_max)
+        self._retained: deque[tuple[Message, str | None]] = deque(maxlen=policy.retained_messages_max)
+        """For retroactive subscribers: the last messages, each with the connection that published it."""
         self.enqueued = 0
 
     def use(self, policy: DestinationPolicy) -> None:
@@ -117,7 +136,7 @@ class Topic:
         """Publish *message*. One that has expired is kept for durable subscriptions, where it becomes a dead letter."""
         self.enqueued += 1
         if self.policy.retained_messages_max:
-            self._retained.append(message)
+            self._retained.append((message, None if sender is None else sender.connection_id))
         lookup = _LazyLookup(self._editor, message)
         if self.durables:
             self._keep_for_durables(message, sender, lookup)
@@ -134,27 +153,30 @@ class Topic:
                     self._events.on_slow_subscriber(self, subscription)
 
     def _keep_for_durables(self, message: Message, sender: Connection | None, lookup: "_LazyLookup") -> None:
-        takers = [durable for durable in self.durables if self._durable_wants(durable, sender, lookup)]
+        connection_id = None if sender is None else sender.connection_id
+        takers = [durable for durable in self.durables if durable.wants(connection_id, lookup)]
         copies = [(durable, message.copy()) for durable in takers]
         if message.persistent and takers:
             self._store.append(message, [durable.key for durable in takers])
         for durable, copy in copies:
             durable.queue.accept(copy)
 
-    def _durable_wants(self, durable: DurableSubscription, sender: Connection | None, lookup: "_LazyLookup") -> bool:
-        if durable.no_local and sender is not None and sender.client_id == durable.key.client_id:
-            return False
-        return durable.selector is None or durable.selector.matches(lookup)
-
     def add(self, subscription: TopicSubscription) -> None:
         self.subscriptions.append(subscription)
         if subscription.request.retroactive or self.policy.retroactive_by_default:
-            for message in list(self._retained):
-                if _wants(subscription, False, subscription.connection, None, _LazyLookup(self._editor, message)):
+            local = subscription.connection.connection_id if subscription.no_local else None
+            for message, connection_id in list(self._retained):
+                if local is not None and connection_id == local:
+                    continue
+                if subscription.selector is None or subscription.selector.matches(self._editor.lookup(message)):
                     subscription.publish(message)
 
     def remove(self, subscription: TopicSubscription) -> None:
         self.subscriptions.remove(subscription)
+
+    def retained(self) -> list[tuple[Message, str | None]]:
+        """What is kept for retroactive subscribers, each with the connection that published it."""
+        return list(self._retained)
 
 
 def _nothing() -> None:

@@ -83,6 +83,33 @@ def test_A3_selector_and_no_local_apply_while_it_is_away(rig: BrokerRig) -> None
     assert consumer.texts == ["1"]
 
 
+def test_A3_no_local_leaves_out_the_consumers_connection_and_not_its_client_id(rig: BrokerRig) -> None:
+    """Another connection of the same client is heard; the last consumer's connection is left out while it is away."""
+    first = rig.connect("c")
+    first.consumer("topic://t", subscription_name="s", no_local=True).close()
+    first.send("topic://t", "own, away")
+    first.disconnect()
+    second = rig.connect("c", connection_id="ID:second")
+    second.send("topic://t", "of the same client id")
+    second.disconnect()
+    third = rig.connect("c", connection_id="ID:third")
+    third.send("topic://t", "before it subscribed")
+    consumer = third.consumer("topic://t", subscription_name="s", no_local=True)
+    third.send("topic://t", "own")
+    assert consumer.texts == ["of the same client id", "before it subscribed"]
+
+
+def test_A3_no_local_hears_everything_after_a_restart_until_its_consumer_is_back(rig: BrokerRig) -> None:
+    client = rig.connect("c")
+    client.consumer("topic://t", subscription_name="s", no_local=True).close()
+    again = rig.restarted()
+    client = again.connect("c")
+    client.send("topic://t", "published while it is away")
+    consumer = client.consumer("topic://t", subscription_name="s", no_local=True)
+    client.send("topic://t", "own")
+    assert consumer.texts == ["published while it is away"]
+
+
 def test_A3_each_durable_counts_redeliveries_for_itself(rig: BrokerRig) -> None:
     clients = [rig.connect(name) for name in ("c", "d")]
     consumers = [client.consumer("topic://t", subscription_name="s") for client in clients]

@@ -1,0 +1,137 @@
+"""The past of a retroactive durable subscription (SEMANTICS A3): messages published before its consumer came.
+
+As in ActiveMQ, a new one (`consumer.retroactive=true`) gets the persistent messages that still wait for other durable
+subscriptions of its topics. Where there are none, and each time that its consumer comes back and nothing waits for it,
+it gets what the topic retains by policy (`retained_messages_max`). Selector and `noLocal` apply.
+
+The work is cut into slices of the loop. Nothing is sent to the consumer before the last slice, and the copies have
+sequences that were reserved when the consumer came: what is published meanwhile stands behind them. A crash before the
+last slice leaves the subscription without the rest.
+"""
+
+from collections.abc import Callable, Iterator
+from heapq import merge
+from typing import Final, final
+
+from ackwire.broker.queue import Queue
+from ackwire.broker.topic import DurableSubscription
+from ackwire.clock import Clock
+from ackwire.destinations import matches_pattern
+from ackwire.editing import MessageEditor
+from ackwire.message import Message
+from ackwire.store.contract import Store
+
+_EXAMINED_PER_SLICE: Final = 256
+"""Messages examined in one turn of the loop."""
+
+
+@final
+class Recall:
+    """Brings the past of one durable subscription into its queue."""
+
+    def __init__(
+        self,
+        durable: DurableSubscription,
+        *,
+        store: Store,
+        clock: Clock,
+        editor: MessageEditor,
+        take_sequences: Callable[[int], int],
+    ) -> None:
+        self._durable = durable
+        self._store = store
+        self._clock = clock
+        self._lookup = editor.lookup
+        self._stamper = editor.stamper
+        self._take_sequences = take_sequences
+        self._past: Iterator[Message | None] = iter(())
+        self._next_sequence = 0
+
+    def begin(self, *, is_new: bool) -> None:
+        """Start, before the consumer is added to the queue; only a new subscription gets what waits for others."""
+        others = self._others() if is_new else []
+        retained = [] if self._durable.queue.pending_count else self._retained()
+        count = sum(queue.held_count for queue in others) + len(retained)
+        if count == 0:
+            return
+        self._next_sequence = self._take_sequences(count)
+        self._past = self._wanted(others, retained)
+        self._durable.queue.begin_change()
+        self._slice()
+
+    def _others(self) -> list[Queue]:
+        """The queues of the other durable subscriptions that hear a topic of this one."""
+        heard = (other for topic in self._durable.topics for other in topic.durables)
+        return list({other.queue: None for other in heard if other is not self._durable})
+
+    def _retained(self) -> list[tuple[Message, str | None]]:
+        found = [it for topic in self._durable.topics for it in topic.retained()]
+        return sorted(found, key=lambda it: it[0].sequence)
+
+    def _wanted(self, others: list[Queue], retained: list[tuple[Message, str | None]]) -> Iterator[Message | None]:
+        """What it is to have, in order; None for each message examined that it is not to have."""
+        durable = self._durable
+        found = False
+        for message in _once(others):
+            wanted = message.persistent and self._is_heard(message)
+            wanted = wanted and durable.wants(message.origin.connection_id, self._lookup(message))
+            found = found or wanted
+            yield message if wanted else None
+        for message, sender in () if found else retained:
+            yield message if durable.wants(sender, self._lookup(message)) else None
+
+    def _is_heard(self, message: Message) -> bool:
+        return matches_pattern(self._durable.record.destination.name, message.destination.name)
+
+    def _slice(self) -> None:
+        queue = self._durable.queue
+        if queue.is_gone:
+            return
+        now_ms = self._clock.now_ms()
+        copies: list[Message] = []
+        left = _EXAMINED_PER_SLICE
+        for message in self._past:
+            if message is not None and not 0 < message.expiration <= now_ms:
+                copies.append(self._copy(message, now_ms))
+            left -= 1
+            if left == 0:
+                break
+        queue.accept_in_place(copies)
+        if left == 0:
+            self._clock.call_later(0, self._slice)
+        else:
+            queue.end_change()
+
+    def _copy(self, message: Message, now_ms: int) -> Message:
+        copy = message.copy()
+        self._stamper.stamp(copy, self._next_sequence, now_ms)
+        self._next_sequence += 1
+        if copy.persistent:
+            self._store.append(copy, [self._durable.key])
+        return copy
+
+
+def _once(queues: list[Queue]) -> Iterator[Message]:
+    """The messages of all *queues* in order, each once."""
+    is_prioritized = any(queue.policy.prioritized for queue in queues)
+    seen: set[int] = set()  # only with priorities: otherwise equal sequences are neighbours
+    last = 0
+    for message in merge(*map(_of, queues), key=_by_priority if is_prioritized else _by_sequence):
+        if message.sequence != last and message.sequence not in seen:
+            yield message
+            last = message.sequence
+            if is_prioritized:
+                seen.add(last)
+
+
+def _by_sequence(message: Message) -> tuple[int, int]:
+    return 0, message.sequence
+
+
+def _by_priority(message: Message) -> tuple[int, int]:
+    return -message.priority, message.sequence
+
+
+def _of(queue: Queue) -> Iterator[Message]:
+    for batch in queue.browse():
+        yield from batch
