@@ -117,8 +117,8 @@ class DestinationPolicy:
         0,
         lowest=0,
         highest=1_000_000,
-        reason="Messages a topic keeps for retroactive consumers (consumer.retroactive=true) that come later. A durable "
-        "one gets them when nothing else waits for it.",
+        reason="Messages a topic keeps for retroactive consumers (consumer.retroactive=true) that come later. A "
+        "durable one gets them when nothing else waits for it.",
     )
     retroactive_by_default: bool = rules.switch(
         False,

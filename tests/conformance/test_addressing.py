@@ -141,6 +141,41 @@ def test_A8_a_virtual_topics_queue_keeps_messages_while_its_group_is_away(jms: J
     assert bodies(received) == numbered(range(3))
 
 
+def test_A8_a_wildcard_queue_of_virtual_topics_is_a_queue_of_its_own(jms: Jms, tcp: str, topic: str) -> None:
+    """A8: online and offline it gets what is published on every topic that its name stands for."""
+    name = f"VirtualTopic.{topic.removeprefix('topic://')}"
+    pattern = f"queue://Consumer.1.{name}.>"
+    with jms.connect(tcp) as connection:
+        consumer = connection.session().consumer(pattern)
+        for part in ("", ".a", ".a.b"):
+            jms.send(tcp, f"topic://{name}{part}", text(part))
+        jms.send(tcp, f"topic://{name}x", text("another"))
+        received = consumer.receive_expected(3)
+        assert bodies(received) == ["", ".a", ".a.b"]
+        assert {message.destination for message in received} == {pattern}
+        assert [message.original_destination for message in received] == [
+            f"topic://{name}{part}" for part in ("", ".a", ".a.b")
+        ]
+        consumer.assert_nothing_comes()
+    jms.send(tcp, f"topic://{name}.c", *texts(3))
+    assert bodies(jms.connect(tcp).session().consumer(pattern).receive_expected(3)) == numbered(range(3))
+
+
+def test_A8_a_wildcard_and_a_plain_queue_of_a_virtual_topic_have_a_copy_each(jms: Jms, tcp: str, topic: str) -> None:
+    """A8: a consumer of the wildcard also takes from the plain queue, as any wildcard consumer does."""
+    name = f"VirtualTopic.{topic.removeprefix('topic://')}"
+    with jms.connect(tcp) as connection:
+        session = connection.session()
+        session.consumer(f"queue://Consumer.1.{name}.>").close()
+        plain = session.consumer(f"queue://Consumer.1.{name}.a")
+        jms.send(tcp, f"topic://{name}.a", *texts(3))
+        assert bodies(plain.receive_expected(3)) == numbered(range(3))
+    wild = jms.connect(tcp).session().consumer(f"queue://Consumer.1.{name}.>")
+    assert bodies(wild.receive_expected(3)) == numbered(range(3))
+    jms.send(tcp, f"topic://{name}.a", text("m"))
+    assert bodies(wild.receive_expected(2)) == ["m", "m"]
+
+
 def test_A8_options_in_a_name_do_not_change_the_name(jms: Jms, tcp: str, queue: str) -> None:
     """A8: with and without options it is the same queue."""
     jms.send(tcp, f"{queue}?producer.windowSize=1024", text("m"))

@@ -22,6 +22,7 @@ from ackwire.broker.redelivery import (
 )
 from ackwire.broker.reserved import is_reserved, refuse_reserved
 from ackwire.broker.retroactive import Recall
+from ackwire.broker.router import is_virtual_pattern
 from ackwire.broker.session import Connection, ConsumerPort
 from ackwire.broker.slices import Budget
 from ackwire.broker.subscription import (
@@ -130,16 +131,16 @@ class Consumption:
         parts: tuple[Destination, ...],
     ) -> QueueSubscription:
         for part in parts:
-            if not part.is_wildcard:
+            if not part.is_wildcard or is_virtual_pattern(part):
                 self._broker.registry.get_or_make(part)  # may raise, before anything is registered
         subscription = QueueSubscription(request, connection, port, selector)
         connection.subscriptions[request.consumer_id] = subscription
         self._attached[subscription] = {}
         for part in parts:
+            if not part.is_wildcard or is_virtual_pattern(part):
+                self._attach_queue(subscription, part, self._broker.registry.get_or_make(part))
             if part.is_wildcard:
                 self._attach_pattern(subscription, part)
-            else:
-                self._attach_queue(subscription, part, self._broker.registry.get_or_make(part))
         return subscription
 
     def capped_prefetch(self, subscription: Subscription, prefetch: int) -> int:
@@ -280,6 +281,8 @@ class Consumption:
         return subscription
 
     def _recall(self, durable: DurableSubscription, *, is_new: bool) -> None:
+        """Bring back what was published before its consumer came; only a new one gets what waits for others."""
+        registry = self._broker.registry
         recall = Recall(
             durable,
             store=self._store,
@@ -287,7 +290,8 @@ class Consumption:
             editor=self._broker.editor,
             take_sequences=self._broker.intake.take_sequences,
         )
-        recall.begin(is_new=is_new)
+        others = registry.durables_beside(durable.record.destination) if is_new else ()
+        recall.begin(others, registry.retaining, self._broker.slices)
 
     def remove_durable(self, client_id: str, name: str) -> None:
         """End a durable subscription. Refused while its consumer is connected."""

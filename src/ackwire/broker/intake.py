@@ -8,7 +8,7 @@ from ackwire.broker.advisory import is_advisory
 from ackwire.broker.limits import HeldSend
 from ackwire.broker.queue import Queue
 from ackwire.broker.repetitions import Repetitions
-from ackwire.broker.router import VIRTUAL_TOPIC_PREFIX
+from ackwire.broker.router import is_virtual_topic
 from ackwire.broker.scheduler import LATEST_MS, SCHEDULER_MARK, mentions_scheduler
 from ackwire.broker.session import Connection
 from ackwire.broker.topic import Topic
@@ -292,14 +292,18 @@ class Intake:
         if self._attaching.is_busy:
             self._attaching.complete(target)
         self.tell_sent(message)
-        if where.kind is not Kind.TOPIC or not where.name.startswith(VIRTUAL_TOPIC_PREFIX):
-            self._publish(target, message, connection)
+        self._publish_to_all(target, message, connection)
+
+    def _publish_to_all(self, topic: Topic, message: Message, sender: Connection | None) -> None:
+        """Publish *message* on *topic*, and on the queues behind it if it is a virtual topic (A8)."""
+        where = topic.destination
+        if not is_virtual_topic(where):
+            self._publish(topic, message, sender)
             return
         with self._store.atomically():
-            self._publish(target, message, connection)
+            self._publish(topic, message, sender)
             for queue_name in self._broker.registry.router.virtual_queues(where):
-                copy = self.copy_for(message, queue_name, original=where)
-                self._put(connection, copy, queue_name)
+                self._put(sender, self.copy_for(message, queue_name, original=where), queue_name)
 
     def publish_staged(self, message: Message) -> None:
         """Publish *message*, which has its expiration, on its topic; in the order of now, because others came since."""
@@ -310,7 +314,7 @@ class Intake:
         self.stamp(message)
         if self._audit is not None:
             self._audit.sent(message)
-        self._publish(topic, message, None)
+        self._publish_to_all(topic, message, None)
 
     def publish(self, topic: Topic, message: Message) -> None:
         """Publish *message*, which the broker made."""

@@ -8,10 +8,10 @@ from ackwire.broker.advisory import is_advisory
 from ackwire.broker.attaching import Attaching
 from ackwire.broker.queue import Queue
 from ackwire.broker.reserved import refuse_reserved, refuse_unknown_reserved
-from ackwire.broker.router import Router
+from ackwire.broker.router import Router, is_virtual_pattern
 from ackwire.broker.session import Connection
 from ackwire.broker.topic import DurableSubscription, Topic
-from ackwire.destinations import Destination, Kind
+from ackwire.destinations import Destination, Kind, matches_pattern
 from ackwire.errors import (
     BrokerError,
     DestinationGone,
@@ -50,6 +50,8 @@ class Registry:
         self.router: Router[Queue | Topic] = Router()
         self.attaching = Attaching(self.router, broker.slices)
         self.durables: dict[DurableKey, DurableSubscription] = {}
+        self.retaining: dict[Topic, None] = {}
+        """The topics that keep messages for retroactive subscribers."""
 
     # ---- finding -----------------------------------------------------------------------------------------------
 
@@ -139,7 +141,7 @@ class Registry:
             self._make(destination, owner if is_temporary else None)
 
     def _make(self, destination: Destination, owner: Connection | None, *, is_limited: bool = True) -> Queue | Topic:
-        if destination.is_wildcard:
+        if destination.is_wildcard and not is_virtual_pattern(destination):
             raise InvalidDestination(f"{destination!r} is a pattern, not a destination")
         if is_limited:
             refuse_unknown_reserved(destination)
@@ -151,6 +153,8 @@ class Registry:
         if owner is not None:
             self._owners[destination] = owner
             owner.temporary.add(destination)
+        if isinstance(made, Topic) and made.policy.retained_messages_max:
+            self.retaining[made] = None
         self.router.add(destination, made)
         if not is_advisory(destination):
             self._broker.advisories.destination_added(destination, owner)
@@ -214,6 +218,8 @@ class Registry:
         if isinstance(existing, Queue):
             existing.close()
             self._store.remove_place(destination)
+        else:
+            self.retaining.pop(existing, None)
         self.router.remove(destination)
         owner = self._owners.pop(destination, None)
         if owner is not None:
@@ -251,6 +257,19 @@ class Registry:
         self._attach_durable(durable)
         self.durables[record.key] = durable
         return durable
+
+    def durables_beside(self, name: Destination) -> list[DurableSubscription]:
+        """The durable subscriptions that may hear a topic which *name*, a topic or a pattern, stands for."""
+        if not name.is_wildcard:
+            topic = self.get_or_make(name)
+            assert isinstance(topic, Topic)
+            self.attaching.complete(topic)
+            return list(topic.durables)
+        return [
+            durable
+            for durable in self.durables.values()
+            if durable.record.destination.is_wildcard or matches_pattern(name.name, durable.record.destination.name)
+        ]
 
     def _attach_durable(self, durable: DurableSubscription) -> None:
         """Let it hear of its topic; of all topics there are and will be, if its name is a pattern."""

@@ -9,20 +9,21 @@ sequences that were reserved when the consumer came: what is published meanwhile
 last slice leaves the subscription without the rest.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from typing import Final, final
 
 from ackwire.broker.queue import Queue
-from ackwire.broker.topic import DurableSubscription
+from ackwire.broker.slices import Budget, Slices
+from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.clock import Clock
-from ackwire.destinations import matches_pattern
+from ackwire.destinations import Destination, matches_pattern
 from ackwire.editing import MessageEditor
 from ackwire.message import Message
 from ackwire.store.contract import Store
 
-_EXAMINED_PER_SLICE: Final = 256
-"""Messages examined in one turn of the loop."""
+_UNITS: Final = 5
+"""Units of a slice that one message takes: it is examined, copied and recorded."""
 
 
 @final
@@ -47,60 +48,57 @@ class Recall:
         self._past: Iterator[Message | None] = iter(())
         self._next_sequence = 0
 
-    def begin(self, *, is_new: bool) -> None:
-        """Start, before the consumer is added to the queue; only a new subscription gets what waits for others."""
-        others = self._others() if is_new else []
-        retained = [] if self._durable.queue.pending_count else self._retained()
-        count = sum(queue.held_count for queue in others) + len(retained)
+    def begin(self, others: Iterable[DurableSubscription], retaining: Iterable[Topic], slices: Slices) -> None:
+        """Start, before the consumer is added to the queue, with what waits for *others* or else what topics retain."""
+        queue = self._durable.queue
+        kept = [other.queue for other in others if other is not self._durable]
+        retained = [] if queue.pending_count else self._retained(retaining)
+        count = sum(other.held_count for other in kept) + len(retained)
         if count == 0:
             return
         self._next_sequence = self._take_sequences(count)
-        self._past = self._wanted(others, retained)
-        self._durable.queue.begin_change()
-        self._slice()
+        self._past = self._wanted(kept, retained)
+        queue.begin_change()
+        if self._work(slices.budget()):
+            slices.start(self._work)
 
-    def _others(self) -> list[Queue]:
-        """The queues of the other durable subscriptions that hear a topic of this one."""
-        heard = (other for topic in self._durable.topics for other in topic.durables)
-        return list({other.queue: None for other in heard if other is not self._durable})
-
-    def _retained(self) -> list[tuple[Message, str | None]]:
-        found = [it for topic in self._durable.topics for it in topic.retained()]
+    def _retained(self, topics: Iterable[Topic]) -> list[tuple[Message, str | None]]:
+        found = [it for topic in topics if self._is_heard(topic.destination) for it in topic.retained()]
         return sorted(found, key=lambda it: it[0].sequence)
 
-    def _wanted(self, others: list[Queue], retained: list[tuple[Message, str | None]]) -> Iterator[Message | None]:
+    def _wanted(self, kept: list[Queue], retained: list[tuple[Message, str | None]]) -> Iterator[Message | None]:
         """What it is to have, in order; None for each message examined that it is not to have."""
         durable = self._durable
         found = False
-        for message in _once(others):
-            wanted = message.persistent and self._is_heard(message)
+        for message in _once(kept):
+            wanted = message.persistent and self._is_heard(message.destination)
             wanted = wanted and durable.wants(message.origin.connection_id, self._lookup(message))
             found = found or wanted
             yield message if wanted else None
         for message, sender in () if found else retained:
             yield message if durable.wants(sender, self._lookup(message)) else None
 
-    def _is_heard(self, message: Message) -> bool:
-        return matches_pattern(self._durable.record.destination.name, message.destination.name)
+    def _is_heard(self, topic: Destination) -> bool:
+        return matches_pattern(self._durable.record.destination.name, topic.name)
 
-    def _slice(self) -> None:
+    def _work(self, budget: Budget) -> bool:
+        """One slice; True if there is more."""
         queue = self._durable.queue
         if queue.is_gone:
-            return
+            return False
         now_ms = self._clock.now_ms()
         copies: list[Message] = []
-        left = _EXAMINED_PER_SLICE
+        has_more = False
         for message in self._past:
             if message is not None and not 0 < message.expiration <= now_ms:
                 copies.append(self._copy(message, now_ms))
-            left -= 1
-            if left == 0:
+            has_more = budget.spend(_UNITS)
+            if has_more:
                 break
         queue.accept_in_place(copies)
-        if left == 0:
-            self._clock.call_later(0, self._slice)
-        else:
+        if not has_more:
             queue.end_change()
+        return has_more
 
     def _copy(self, message: Message, now_ms: int) -> Message:
         copy = message.copy()

@@ -6,7 +6,8 @@ from typing import Final, Generic, TypeVar, final
 from ackwire.broker.patterns import PatternTree
 from ackwire.destinations import Destination, Kind, matches_pattern
 
-VIRTUAL_TOPIC_PREFIX: Final = "VirtualTopic."
+_VIRTUAL_TOPIC: Final = "VirtualTopic"
+_VIRTUAL_TOPIC_PREFIX: Final = "VirtualTopic."
 _CONSUMER_PREFIX: Final = "Consumer."
 
 _LOOKS: Final = 8
@@ -23,6 +24,11 @@ class Router(Generic[T]):
         self._known: dict[Destination, T] = {}
         self._watchers: dict[Kind, PatternTree[Callable[[Destination, T], None]]] = {it: PatternTree() for it in Kind}
         self._virtual_queues: dict[str, list[Destination]] = {}
+        """For each virtual topic, the queues that name it."""
+        self._virtual_patterns: PatternTree[Destination] = PatternTree()
+        """The queues that name virtual topics by a pattern, such as `Consumer.A.VirtualTopic.X.>`."""
+        self._pattern_numbers: dict[Destination, int] = {}
+        """Of those queues, where the tree has them."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -39,20 +45,28 @@ class Router(Generic[T]):
     def add(self, destination: Destination, made: T) -> None:
         """Make *made* known, and tell those whose pattern it matches."""
         self._known[destination] = made
-        topic_name = _virtual_topic_of(destination)
-        if topic_name is not None:
-            self._virtual_queues.setdefault(topic_name, []).append(destination)
+        topics = _virtual_topics_of(destination)
+        if topics is not None and destination.is_wildcard:
+            # A queue of its own, though its name is a pattern: it is for consumers of this very name.
+            self._pattern_numbers[destination] = self._virtual_patterns.add(topics, destination)
+            return
+        if topics is not None:
+            self._virtual_queues.setdefault(topics, []).append(destination)
         for on_match in self._watchers[destination.kind].matching(destination.name):
             on_match(destination, made)
 
     def remove(self, destination: Destination) -> None:
         del self._known[destination]
-        topic_name = _virtual_topic_of(destination)
-        if topic_name is not None:
-            queues = self._virtual_queues[topic_name]
-            queues.remove(destination)
-            if not queues:
-                del self._virtual_queues[topic_name]
+        topics = _virtual_topics_of(destination)
+        if topics is None:
+            return
+        if destination in self._pattern_numbers:
+            self._virtual_patterns.remove(topics, self._pattern_numbers.pop(destination))
+            return
+        queues = self._virtual_queues[topics]
+        queues.remove(destination)
+        if not queues:
+            del self._virtual_queues[topics]
 
     def matching(self, pattern: Destination) -> Iterator[tuple[Destination, T] | None]:
         """The known destinations that *pattern* stands for, as they are found; None after a look at others.
@@ -61,7 +75,7 @@ class Router(Generic[T]):
         that is made meanwhile is not either (`watch` tells of it).
         """
         for number, (known, made) in enumerate(list(self._known.items())):
-            if _stands_for(pattern, known):
+            if _stands_for(pattern, known) and known not in self._pattern_numbers:
                 if self._known.get(known) is made:
                     yield known, made
             elif number % _LOOKS == 0:
@@ -78,17 +92,37 @@ class Router(Generic[T]):
         return self._watchers[destination.kind].has_match(destination.name)
 
     def virtual_queues(self, topic: Destination) -> list[Destination]:
-        """The queues behind a virtual topic: `Consumer.NAME.VirtualTopic.X` for `VirtualTopic.X`."""
-        return list(self._virtual_queues.get(topic.name, ()))
+        """The queues behind a virtual topic: `Consumer.NAME.VirtualTopic.X` for `VirtualTopic.X`, and those whose name
+        is a pattern for it."""
+        queues = list(self._virtual_queues.get(topic.name, ()))
+        if self._pattern_numbers:
+            queues += self._virtual_patterns.matching(topic.name)
+        return queues
+
+
+def is_virtual_topic(topic: Destination) -> bool:
+    """Whether what is published on *topic* goes to queues as well (A8)."""
+    name = topic.name
+    return topic.kind is Kind.TOPIC and (name.startswith(_VIRTUAL_TOPIC_PREFIX) or name == _VIRTUAL_TOPIC)
+
+
+def is_virtual_pattern(where: Destination) -> bool:
+    """Whether *where*, though its name is a pattern, is a queue: of consumers of several virtual topics.
+
+    As in ActiveMQ, `Consumer.A.VirtualTopic.X.>` has a copy of all that is published on `VirtualTopic.X` and below.
+    """
+    return where.is_wildcard and _virtual_topics_of(where) is not None
 
 
 def _stands_for(pattern: Destination, destination: Destination) -> bool:
     return pattern.kind is destination.kind and matches_pattern(pattern.name, destination.name)
 
 
-def _virtual_topic_of(destination: Destination) -> str | None:
-    """The virtual topic that *destination* is a consumer queue of, if its name says so."""
-    if destination.kind is not Kind.QUEUE or not destination.name.startswith(_CONSUMER_PREFIX):
+def _virtual_topics_of(queue: Destination) -> str | None:
+    """The virtual topic, or the pattern for some, that *queue* is a consumer queue of, if its name says so."""
+    if queue.kind is not Kind.QUEUE or not queue.name.startswith(_CONSUMER_PREFIX):
         return None
-    topic_name = destination.name[len(_CONSUMER_PREFIX) :].partition(".")[2]
-    return topic_name if topic_name.startswith(VIRTUAL_TOPIC_PREFIX) else None
+    group, _, topics = queue.name[len(_CONSUMER_PREFIX) :].partition(".")
+    if group == ">":
+        return ">"
+    return topics if topics.partition(".")[0] in (_VIRTUAL_TOPIC, "*", ">") else None

@@ -225,3 +225,15 @@ def test_space_is_given_back_when_all_is_consumed(rig: BrokerRig) -> None:
     assert rig.broker.flow.used_bytes == 0
     assert rig.broker.registry.needed_queue(named(Q)).size_bytes == 0
     assert list(rig.store.waiting(named(Q))) == []
+
+
+def test_A8_batch_for_a_virtual_topic_reaches_the_queues_behind_it(rig: BrokerRig) -> None:
+    plain, pattern = (
+        rig.consumer("queue://Consumer.1.VirtualTopic.t"),
+        rig.consumer("queue://Consumer.2.VirtualTopic.>"),
+    )
+    writer = Writer(rig)
+    writer.stage(["a", "b"], where="topic://VirtualTopic.t")
+    writer.commit()
+    rig.clock.advance(0)
+    assert (plain.texts, pattern.texts) == (["a", "b"], ["a", "b"])
