@@ -204,6 +204,20 @@ def test_H3_new_consumers_take_new_groups(jms: Jms, tcp: str, queue: str) -> Non
     assert all(message.group_first for message in heard_second)
 
 
+def test_H3_a_new_group_goes_to_the_consumer_that_owns_the_fewest(jms: Jms, tcp: str, queue: str) -> None:
+    """H3: one that comes late gets the next groups, until it has as many as the others."""
+    first = jms.connect(tcp).session().consumer(queue, listen=True)
+    producer = jms.connect(tcp).session().producer(queue)
+    producer.send(*(m for number in range(6) for m in in_group(f"early{number}.", 1)))
+    first.hear_expected(6)
+    late = jms.connect(tcp).session().consumer(queue, listen=True)
+    producer.send(*(m for number in range(6) for m in in_group(f"late{number}.", 1)))
+    late.hear_expected(6)
+    producer.send(*(m for number in range(6) for m in in_group(f"then{number}.", 1)))
+    assert len(first.hear_expected(3)) == 3
+    assert len(late.hear_expected(3)) == 3
+
+
 def test_H3_a_rolled_back_group_message_stays_with_its_consumer(jms: Jms, tcp: str, queue: str) -> None:
     """H3, F1: order inside the group holds."""
     session = jms.connect(with_redelivery(tcp)).transacted_session()

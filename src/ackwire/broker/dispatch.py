@@ -1,4 +1,4 @@
-"""Who gets the next message (SEMANTICS A2, C5, H2).
+"""Who gets the next message (SEMANTICS A2, C5, H2, H3).
 
 Consumers with the same selector form a lane: they want the same messages, so one scan serves them all. Inside a lane
 the ones with the highest priority come first, and equals take turns. Only consumers that may have room take part in the
@@ -7,14 +7,19 @@ does not cost a look at every consumer that is full.
 """
 
 from collections import deque
+from itertools import islice
 from typing import Final, final
 
+from ackwire.broker.groups import MessageGroups
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.selector import Selector
 from ackwire.store.contract import Place
 
 _NO_PRIORITY: Final = 1 << 16
 """Beyond all priorities, which are bytes."""
+
+_COMPARED_MAX: Final = 64
+"""Consumers that are compared for a new message group: more make no message wait for the search."""
 
 
 @final
@@ -81,6 +86,22 @@ class Rotation:
                 if subscription.has_several_queues:
                     subscription.passed_over[place] = None
         return None
+
+    def for_new_group(self, chosen: QueueSubscription, place: Place, groups: MessageGroups) -> QueueSubscription:
+        """Of those with room and the priority of *chosen*, whose turn it is, the one that owns the fewest groups (H3).
+
+        Beyond a number of consumers only those are compared whose turn comes next.
+        """
+        fewest = groups.count_of(chosen)
+        if fewest == 0:
+            return chosen
+        for other in islice(self._rounds[chosen.priority], _COMPARED_MAX):
+            count = groups.count_of(other)
+            if count < fewest and other.has_room and place not in other.waiting_in:
+                chosen, fewest = other, count
+                if count == 0:
+                    break
+        return chosen
 
     def take_full(self) -> dict[QueueSubscription, None]:
         """Those that dropped out of the round since the last call, because they were full."""

@@ -452,7 +452,7 @@ class Queue:
                     self._pages.page_out(pending, position, message)
                 continue
             pending.take(position)
-            self._hand_over(message, subscription, now_ms)
+            self._hand_over(message, lane, subscription, now_ms)
             handed_over += 1
         self._close_gaps(level)
         return budget, handed_over
@@ -489,14 +489,16 @@ class Queue:
             self._last_looked_up, self._last_frame = message, message.frame
         return self._lookup
 
-    def _hand_over(self, message: Message, subscription: QueueSubscription, now_ms: int) -> None:
-        """Send *message* to *subscription*, or to the owner of its group (H3)."""
+    def _hand_over(self, message: Message, lane: Lane, subscription: QueueSubscription, now_ms: int) -> None:
+        """Send *message* to *subscription*, whose turn it is in *lane*, or to the owner of its group (H3)."""
         owner, first = subscription, False
         if message.group_id is not None:
             holder = self._groups.owner(message.group_id)
             if holder is None:
                 first = True
-                self._assign_group(message.group_id, subscription)
+                if subscription is not self._exclusive:
+                    owner = lane.rotation.for_new_group(subscription, self.place, self._groups)
+                self._assign_group(message.group_id, owner)
             else:
                 owner = holder
         # A copy of a message that it holds from another queue waits: acks could not tell the two apart.

@@ -25,6 +25,53 @@ def test_H3_a_group_stays_with_one_consumer(rig: BrokerRig) -> None:
     assert (first.texts, second.texts) == (["0", "2", "4"], ["1", "3", "5"])
 
 
+def _open_groups(producer: RigClient, numbers: range) -> None:
+    for n in numbers:
+        _send(producer, f"{n}", f"g{n}")
+
+
+def test_H3_a_new_group_goes_to_the_consumer_that_owns_the_fewest(rig: BrokerRig) -> None:
+    first, producer = rig.consumer("queue://q"), rig.connect()
+    _open_groups(producer, range(10))
+    late = rig.consumer("queue://q")
+    _open_groups(producer, range(10, 20))
+    assert (len(first.texts), len(late.texts)) == (10, 10), "until it has its share"
+    _open_groups(producer, range(20, 26))
+    assert (len(first.texts), len(late.texts)) == (13, 13), "then they take turns"
+
+
+def test_H3_groups_that_end_no_longer_count_for_their_owner(rig: BrokerRig) -> None:
+    first, second, producer = rig.consumer("queue://q"), rig.consumer("queue://q"), rig.connect()
+    _open_groups(producer, range(6))
+    for n in (0, 2, 4):
+        _send(producer, "end", f"g{n}", group_sequence=-1)
+    before = len(second.texts)
+    _open_groups(producer, range(10, 13))
+    assert first.texts[-3:] == ["10", "11", "12"]
+    assert len(second.texts) == before
+
+
+def test_H3_the_groups_of_one_that_leaves_are_shared_by_those_that_stay(rig: BrokerRig) -> None:
+    leaving, producer = rig.consumer("queue://q"), rig.connect()
+    _open_groups(producer, range(4))
+    leaving.ack_each()
+    staying = [rig.consumer("queue://q") for _ in range(2)]
+    leaving.client.disconnect()
+    _open_groups(producer, range(4))
+    assert [len(consumer.texts) for consumer in staying] == [2, 2]
+    audit(rig.broker, rig.store)
+
+
+def test_H3_a_consumer_without_room_or_of_lower_priority_gets_no_new_group(rig: BrokerRig) -> None:
+    full, low, busy = (
+        rig.consumer("queue://q", prefetch=0),
+        rig.consumer("queue://q", priority=-1),
+        rig.consumer("queue://q"),
+    )
+    _open_groups(rig.connect(), range(5))
+    assert (full.texts, low.texts, len(busy.texts)) == ([], [], 5)
+
+
 def test_H3_the_first_of_a_new_assignment_says_so(rig: BrokerRig) -> None:
     consumer = rig.consumer("queue://q")
     producer = rig.connect()
