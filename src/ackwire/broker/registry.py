@@ -1,6 +1,7 @@
 """The destinations that exist, who made the temporary ones, and the durable subscriptions (SEMANTICS A3, A8)."""
 
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
@@ -10,6 +11,7 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.reserved import refuse_reserved, refuse_unknown_reserved
 from ackwire.broker.router import Router, is_virtual_pattern
 from ackwire.broker.session import Connection
+from ackwire.broker.slices import Budget
 from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.destinations import Destination, Kind, matches_pattern
 from ackwire.errors import (
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
 
 _NAMED_MAX: Final = 3
-_POLICIES_PER_TURN: Final = 500
-"""Destinations that get another policy in one turn of the loop, each held against every pattern: some 2 ms."""
 
 _log = logging.getLogger(__name__)
 
@@ -113,15 +113,19 @@ class Registry:
         self.has_memory_limits = policies.limit_memory
         existing = list(zip(self.router, self.router.names(), strict=True))
         existing += [(durable.queue, durable.record.destination) for durable in self.durables.values()]
-        self._apply(policies, existing)
+        job = partial(self._apply, policies, iter(existing))
+        if job(self._broker.slices.budget()):
+            self._broker.slices.start(job)
 
-    def _apply(self, policies: Policies, left: "list[tuple[Queue | Topic, Destination]]") -> None:
-        if policies is not self._policies:
-            return  # others came meanwhile
-        for made, where in left[:_POLICIES_PER_TURN]:
+    def _apply(self, policies: Policies, left: "Iterator[tuple[Queue | Topic, Destination]]", budget: Budget) -> bool:
+        """Give those that are *left* their policy; whether there are more."""
+        for made, where in left:
+            if policies is not self._policies:
+                return False  # others came meanwhile
             made.use(policies.for_destination(where))
-        if rest := left[_POLICIES_PER_TURN:]:
-            self._broker.clock.call_later(0, partial(self._apply, policies, rest))
+            if budget.spend():
+                return True
+        return False
 
     def owner(self, temporary: Destination) -> Connection | None:
         return self._owners.get(temporary)

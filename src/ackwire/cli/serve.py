@@ -45,6 +45,16 @@ this 0.04 and 0.6 ms, and the thread does as much."""
 SAME_SIGNAL_SECONDS: Final = 0.25
 """Signals this close together are one: nobody presses Ctrl-C twice that fast."""
 
+_EPILOG: Final = f"""\
+An option overrides the file. All settings: ackwire config show
+
+exit codes:
+  0  stopped by SIGTERM or SIGINT
+  1  a second signal ended it at once, or something unforeseen happened
+  2  it could not start, for a reason that you can put right; nothing is left behind
+ {EXIT_STORE_FAILED}  the store could not write: a full or broken disk; nothing was acknowledged after that
+"""
+
 _log = logging.getLogger(__name__)
 
 
@@ -53,9 +63,10 @@ def add_command(commands: "Commands") -> None:
     parser = commands.add_parser(
         "serve",
         help="run a broker",
-        description="Runs a broker until SIGTERM or SIGINT. Prints one line on standard output when it is "
-        "ready, and logs to standard error.",
-        epilog="An option overrides the file. All settings: ackwire config show",
+        description="Runs a broker until SIGTERM or SIGINT. Prints one line on standard output when it is\n"
+        "ready, and logs to standard error. SIGHUP reads the settings and certificates again.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add_settings_options(parser)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ackwire.broker.queue import Queue
+from ackwire.broker.slices import Slices
 from ackwire.config import Settings
 from ackwire.policy import DestinationPolicy, Policies
 from tests.helpers.broker_rig import BrokerRig, named
@@ -33,16 +34,17 @@ def test_more_memory_lets_blocked_sends_go_on() -> None:
 
 def test_policies_apply_to_destinations_that_exist_and_to_new_ones() -> None:
     rig = BrokerRig()
+    rig.broker.slices = Slices(rig.clock, units=10)
     producer = rig.connect("producer")
-    for number in range(600):
+    for number in range(30):
         producer.send(f"queue://old.{number}")
     producer.send("topic://news")
     rig.consumer("topic://news", subscription_name="d")
     policy = DestinationPolicy(match=">", redeliveries_max=3, retained_messages_max=2, advise_delivered=True)
     reload(rig, policy)
-    rig.clock.advance(0)
-    rig.clock.advance(0)
-    rig.clock.advance(0)
+    assert {queue.policy.redeliveries_max for queue in rig.broker.registry.queues()} == {3, 6}, "not all at once"
+    for _ in range(5):
+        rig.clock.advance(0)
     assert {queue.policy.redeliveries_max for queue in rig.broker.registry.queues()} == {3}
     assert queue_of(rig, "old.7").advises_arrivals
     producer.send("queue://new")
@@ -54,8 +56,9 @@ def test_policies_apply_to_destinations_that_exist_and_to_new_ones() -> None:
 
 def test_the_last_policies_win_while_earlier_ones_are_being_applied() -> None:
     rig = BrokerRig()
+    rig.broker.slices = Slices(rig.clock, units=10)
     producer = rig.connect("producer")
-    for number in range(600):
+    for number in range(30):
         producer.send(f"queue://old.{number}")
     reload(rig, DestinationPolicy(match=">", redeliveries_max=3))
     reload(rig, DestinationPolicy(match=">", redeliveries_max=4))
