@@ -96,7 +96,7 @@ def peer_destination(kind: Kind, name: str) -> Destination:
 
 def is_unicode(text: str) -> bool:
     """Whether *text* can be written in UTF-8. Java's strings, and JSON's, may hold half of a surrogate pair."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or not any(0xD800 <= ord(character) <= 0xDFFF for character in text)
 
 
 def derived_destination(kind: Kind, name: str) -> Destination:
