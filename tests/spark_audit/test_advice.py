@@ -64,7 +64,7 @@ def test_each_rule_gives_its_prefetch_and_optimize_acknowledge(spark: "SparkSess
         "the dispatch; 0 came back; 2 consumers on this destination, 20.0 messages a second stored, half of them "
         "dispatched within 500.0 ms"
     )
-    assert rows["few acks"]["why"] == "19 acks are too few to judge by"
+    assert rows["few acks"]["why"] == "19 acks: too few to judge by"
 
 
 def test_consumers_that_hold_messages_long_or_never_acknowledge_are_slow(spark: "SparkSession") -> None:

@@ -64,7 +64,7 @@ def test_the_terminal_shows_sums_latencies_dead_letters_slow_consumers_and_advic
     report = read_report(day)
     orders = next(it for it in report.places if it["place"] == "queue://orders")
     line = next(it for it in lines if it.startswith("queue://orders "))
-    assert line.split()[1:3] == [str(orders["stored"]), str(orders["acked"])]
+    assert line.split()[1:4] == [str(orders[it]) for it in ("stored", "found", "acked")]
     assert "adds up" in line
     assert re.search(r"[\d.]+ m?s / [\d.]+ m?s / [\d.]+ m?s", line)
     assert {"dead letters by cause", "slow consumers", "advice"} <= set(lines)
@@ -102,6 +102,7 @@ class Tables:
         self.adds_up = adds_up
         self.places: list[dict[str, Any]] = []
         self.minutes: list[dict[str, Any]] = []
+        self.slots: list[dict[str, Any]] = []
         self.problems: list[dict[str, Any]] = []
         self.dead_letters: list[dict[str, Any]] = []
 
@@ -124,6 +125,10 @@ class Tables:
         days = {"2026-03-01": {"files": {}, "adds_up": self.adds_up, "events": 1}}
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "manifest.json").write_text(json.dumps({"version": 1, "days": days}))
+        if self.slots:
+            (self.folder / "destinations_fine" / "date=2026-03-01").mkdir(parents=True)
+            fine = self.folder / "destinations_fine" / "date=2026-03-01" / "part-0.parquet"
+            pq.write_table(pa.Table.from_pylist(self.slots), fine)
         tables = {
             "reconciliation": self.places, "destinations_minute": self.minutes, "problems": self.problems,
             "dead_letters": self.dead_letters,
@@ -170,6 +175,78 @@ def test_steps_keep_flow_the_highest_latency_and_the_last_backlog(tmp_path: Path
     assert series.stored[:5] == pytest.approx([1.0, 1.0, 0.0, 0.0, 1.0])
     assert series.backlog[:5] == [5, 11, 11, 11, 29]
     assert series.latency_ms["dispatch_to_ack_p99"][:3] == [5000.0, 9.9, None]
+
+
+def test_a_queue_in_which_nothing_happens_is_drawn_with_what_waits_there(tmp_path: Path) -> None:
+    tables = Tables(tmp_path / "out")
+    tables.place("queue://busy", 30)
+    tables.place("queue://idle", 0)
+    tables.places[-1] |= {"carried": 60_000, "pending": 60_000}
+    report = read_report(tables.write())
+    assert set(report.series["b", "queue://idle"].backlog) == {60_000.0}
+    backlog = render(report).partition("<h2>Backlog</h2>")[2].partition("<h2>")[0]
+    assert "queue://idle" in Seen(backlog).text
+
+
+def test_what_was_carried_over_waits_from_the_beginning_of_the_day(tmp_path: Path) -> None:
+    tables = Tables(tmp_path / "out")
+    tables.place("queue://early", 10)
+    tables.place("queue://late", 10)
+    del tables.minutes[10:17]  # of the first minutes of the second place
+    tables.places[-1]["carried"] = 500
+    report = read_report(tables.write())
+    assert report.series["b", "queue://late"].backlog == [500.0] * 7 + [7.0, 8.0, 9.0]
+
+
+def test_a_day_on_which_nothing_happened_to_what_waits_is_drawn_whole(tmp_path: Path) -> None:
+    tables = Tables(tmp_path / "out")
+    tables.place("queue://idle", 0)
+    tables.places[-1] |= {"carried": 3, "pending": 3}
+    report = read_report(tables.write())
+    assert report.times is not None
+    assert (report.times.begin.hour, report.times.count * report.times.step_seconds) == (0, 86_400)
+    assert set(report.series["b", "queue://idle"].backlog) == {3.0}
+
+
+def test_a_run_of_five_minutes_has_steps_of_seconds(tmp_path: Path) -> None:
+    tables = Tables(tmp_path / "out")
+    tables.place("queue://q", 5)
+    latency = {key: value for key, value in tables.minutes[0].items() if key.endswith("_ms")}
+    begin = datetime(2026, 3, 1, tzinfo=UTC)
+    for number in range(60):
+        slot = {"slot": begin + timedelta(seconds=5 * number), "stored": 10, "acked": 5, "backlog": 5 * number}
+        tables.slots.append({"broker": "b", "destination": "queue://q", **slot, **latency})
+    report = read_report(tables.write())
+    assert report.times is not None
+    assert (report.times.step_seconds, report.times.count) == (5, 60)
+    assert report.series["b", "queue://q"].stored == [2.0] * 60
+    assert "steps of 5 seconds" in Seen(render(report)).text
+
+
+def test_the_tiles_are_the_sum_that_must_be_equal(tmp_path: Path) -> None:
+    tables = Tables(tmp_path / "out")
+    tables.place("queue://q", 10)
+    tables.places[-1] |= {"carried": 7, "found": 3, "pending": 8, "lost_in_crash": 2, "redelivered": 1}
+    tables.place("queue://other", 5)
+    page = render(read_report(tables.write()))
+    tiles = page.partition('<div class="tiles sum">')[2].partition("</div><p")[0]
+    left, _, right = tiles.partition('<span class="sign">=</span>')
+    amounts = [[int(it) for it in re.findall(r"<b>(-?[\d,]+)</b>", side)] for side in (left, right)]
+    assert sum(amounts[0]) == sum(amounts[1]) == 160
+    assert all(word in left for word in ("carried over", "stored", "found"))
+    assert all(word in right for word in ("acked", "pending", "lost in crash"))
+    assert "1 redelivery besides" in Seen(page).text
+
+
+def test_eight_places_have_eight_lines_that_differ(tmp_path: Path) -> None:
+    tables = Tables(tmp_path / "out")
+    for number in range(9):
+        tables.place(f"queue://q{number}", 10, stored=100 - number)
+    page = render(read_report(tables.write()))
+    colours = re.findall(r"--s\d: (#[0-9a-f]{6})", page)
+    assert len(set(colours)) == len(colours) == 16, "eight for light and eight for dark"
+    flow = page.partition("<h2>Flow</h2>")[2].partition("<h2>")[0].partition("</ul>")[0]
+    assert re.findall(r'<li><i class="(\w+)">', flow) == [*(f"s{n}" for n in range(8)), "other"]
 
 
 def test_what_does_not_add_up_is_on_top_with_its_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -330,7 +407,8 @@ def test_axes_have_few_round_ticks() -> None:
     assert log_ticks(3, 4000) == [1, 10, 100, 1000, 10_000]
     assert len(log_ticks(0.01, 3_600_000)) <= 7
     assert time_step(86_400, 17) == 7200
-    assert time_step(300, 17) == 60
+    assert time_step(300, 17) == 30
+    assert time_step(600, 17) == 60
 
 
 def test_a_line_has_gaps_where_nothing_was_measured_and_dots_where_a_point_is_alone() -> None:

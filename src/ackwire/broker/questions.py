@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import is_advisory
+from ackwire.broker.queue import Queue
 from ackwire.broker.reserved import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection
 from ackwire.broker.subscription import SubscriptionRequest
 from ackwire.broker.why import why_consumer, why_file, why_message, why_producer, why_queue, why_transaction
 from ackwire.broker.why_broker import why_broker
-from ackwire.destinations import Kind, parse_destination
+from ackwire.destinations import Destination, Kind, parse_destination
 from ackwire.errors import AckwireError, BrokerError, NotHere
 from ackwire.logs import escape
 from ackwire.message import Message
@@ -96,7 +97,14 @@ class Questions:
         properties = editor.properties(message)
         found, text = self._text(str(properties.get(SUBJECT)), str(properties.get(NAME, "")))
         answer = editor.readdressed(message, where, properties={ANSWER: text, FOUND: found}, new_id=True)
+        self._leave_out_of_audit(where)
         self._broker.intake.put(None, answer)
+
+    def _leave_out_of_audit(self, where: Destination) -> None:
+        """A temporary queue that was made for an answer is no place at which messages of users live."""
+        queue = self._broker.registry.router.get(where)
+        if where.kind is Kind.TEMP_QUEUE and isinstance(queue, Queue) and not queue.enqueued:
+            queue.audit = None
 
     def _text(self, subject: str, name: str) -> tuple[bool, str]:
         """Whether what is asked about exists, and the answer."""

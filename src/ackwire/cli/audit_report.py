@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 _ROWS_MAX: Final = 50
 _PROBLEMS_MAX: Final = 20
 _SUMS: Final = {
-    "stored": "stored", "acked": "acked", "dead_lettered": "dead", "expired": "expired", "purged": "purged",
+    "carried": "carried", "stored": "stored", "found": "found",
+    "acked": "acked", "dead_lettered": "dead", "expired": "expired", "purged": "purged",
     "discarded": "discarded", "pending": "pending", "lost_in_crash": "crash", "difference": "difference",
 }  # fmt: skip
-_SOMETIMES: Final = ("discarded", "lost_in_crash", "difference")
+_SOMETIMES: Final = ("carried", "found", "discarded", "lost_in_crash", "difference")
 
 
 def add_report(commands: "Commands") -> None:

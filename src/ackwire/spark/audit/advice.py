@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
+from ackwire.spark.audit.wording import amount
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -52,10 +54,11 @@ def advice(figures: "DataFrame") -> "DataFrame":
 def _why(rule: "Column") -> "Column":
     zero = F.lit(0.0)
     measured = F.format_string(
-        "%d acks, %.1f a second, half within %.1f ms and 95 %% within %.1f ms of the dispatch; %d came back; "
-        "%d consumers on this destination, %.1f messages a second stored, half of them dispatched within %.1f ms",
-        "acked", "acked_per_second", F.coalesce("ack_p50_ms", zero), F.coalesce("ack_p95_ms", zero), "redelivered",
-        "place_consumers", "stored_per_second", F.coalesce("wait_p50_ms", zero),
+        "%s, %.1f a second, half within %.1f ms and 95 %% within %.1f ms of the dispatch; %d came back; "
+        "%s on this destination, %.1f messages a second stored, half of them dispatched within %.1f ms",
+        amount("acked", "ack"), "acked_per_second", F.coalesce("ack_p50_ms", zero), F.coalesce("ack_p95_ms", zero),
+        "redelivered",
+        amount("place_consumers", "consumer"), "stored_per_second", F.coalesce("wait_p50_ms", zero),
     )  # fmt: skip
-    few = F.format_string("%d acks are too few to judge by", "acked")
+    few = F.format_string("%s: too few to judge by", amount("acked", "ack"))
     return F.when(F.col("acked") < ACKED_MIN, few).otherwise(F.concat(rule, F.lit(": "), measured))

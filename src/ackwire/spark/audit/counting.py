@@ -1,7 +1,7 @@
 """The first look at files of events: which numbers of which run each holds, and how often what happened where.
 
-Counts are per broker, place (or destination sent to), consumer and minute. Like `folding` this is numpy over columns,
-in Spark's workers: counts are left in files, because there may be many; the spans come back with them.
+Counts are per broker, place (or destination sent to), consumer and slot of time (`slots`). Like `folding` this is numpy
+over columns, in Spark's workers: counts are left in files, because there may be many; the spans come back with them.
 """
 
 import uuid
@@ -21,12 +21,11 @@ from ackwire.spark.audit.runs import Span
 COUNTED: Final = ("sent", "stored", "dispatched", "redelivered", *ENDS)
 """Events that are counted; each has a column of its name."""
 SUMMED: Final = (*COUNTED, "bytes_in", "bytes_out")
-COLUMNS: Final = "broker string, place string, consumer string, minute bigint, " + ", ".join(
+COLUMNS: Final = "broker string, place string, consumer string, slot bigint, " + ", ".join(
     f"{it} bigint" for it in SUMMED
 )
 """A row of counts, as Spark says it. Some count nothing: they name a place at which other things happened to copies."""
 
-_US_PER_MINUTE: Final = 60_000_000
 _OTHER: Final = len(COUNTED)
 _RESTORING: Final = ("started", "restored", "durable")
 _SPANNED: Final = ("event", "run", "broker", "time", "number", "count")
@@ -35,9 +34,10 @@ _READ: Final = (*_SPANNED, "place", "destination", "consumer", "size")
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """A worker's tools: where the counts go."""
+    """A worker's tools: where the counts go, and how long a slot is."""
 
     work: Path
+    slot_seconds: int
 
     def count(self, files: Sequence[str]) -> list[tuple[str, list[Span]]]:
         """Count what is in these files; says where the counts are, and what spans the files have."""
@@ -49,7 +49,7 @@ class Counting:
         for table in batches_of(file, _READ):
             _add(spans, file, table)
             path = self.work / f"{uuid.uuid4().hex}.parquet"
-            pq.write_table(_counts(table), path, store_schema=False)
+            pq.write_table(_counts(table, self.slot_seconds), path, store_schema=False)
             paths.append(str(path))
         return [(path, list(spans.values()) if path == paths[-1] else []) for path in paths]
 
@@ -105,10 +105,10 @@ def _merged(one: Span, other: Span) -> Span:
     )  # fmt: skip
 
 
-def _counts(table: pa.Table) -> pa.Table:
+def _counts(table: pa.Table, slot_seconds: int) -> pa.Table:
     place = pc.coalesce(as_texts(table["place"]), as_texts(table["destination"]))
-    minute = table["time"].cast(pa.int64()).to_numpy() // _US_PER_MINUTE
-    first, group = _groups(table["broker"], place, table["consumer"], minute)
+    slot = table["time"].cast(pa.int64()).to_numpy() // (slot_seconds * 1_000_000)
+    first, group = _groups(table["broker"], place, table["consumer"], slot)
     kind = mapped(table["event"], {it: n + 1 for n, it in enumerate(COUNTED)}) - 1
     kind = np.where(kind < 0, _OTHER, kind)
     cells = np.bincount(group * (_OTHER + 1) + kind, minlength=len(first) * (_OTHER + 1))
@@ -122,15 +122,15 @@ def _counts(table: pa.Table) -> pa.Table:
     at = pa.array(first)
     columns: dict[str, Any] = {
         "broker": table["broker"].take(at), "place": place.take(at), "consumer": table["consumer"].take(at),
-        "minute": minute[first], **{it: counts[:, n] for n, it in enumerate(COUNTED)},
+        "slot": slot[first], **{it: counts[:, n] for n, it in enumerate(COUNTED)},
         "bytes_in": bytes_of("stored"), "bytes_out": bytes_of("acked"),
     }  # fmt: skip
     return pa.table(columns)
 
 
-def _groups(broker: Any, place: Any, consumer: Any, minute: Numbers) -> tuple[Numbers, Numbers]:
+def _groups(broker: Any, place: Any, consumer: Any, slot: Numbers) -> tuple[Numbers, Numbers]:
     """The first row of each group of equal values, and the group of each row."""
-    code = minute - minute.min()
+    code = slot - slot.min()
     for it in (broker, place, consumer):
         column = as_codes(it)
         code = code * (len(column.dictionary) + 1) + column.indices.fill_null(len(column.dictionary)).to_numpy()

@@ -27,6 +27,7 @@ from ackwire.spark.audit.judging import COLUMNS
 from ackwire.spark.audit.lifecycles import write_lives
 from ackwire.spark.audit.local import SHARES_MAX, in_workers, shares
 from ackwire.spark.audit.runs import Span
+from ackwire.spark.audit.slots import FINE_SLOT_SECONDS, slot_seconds_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -176,6 +177,7 @@ class _DayJob:
         self._files = files
         self._pending_after = int(pending_after.total_seconds())
         self._progress = progress
+        self._slot_seconds = slot_seconds_for(list(files))
         self._computed = books.fresh(date)
         self._scratch = books.scratch(date)
 
@@ -199,7 +201,7 @@ class _DayJob:
 
     def _count(self, files: list[str]) -> tuple[list[str], list[Span]]:
         """Files of counts, and the spans."""
-        found = in_workers(self._spark, Counting(self._scratch).count, shares(files, SHARES_MAX))
+        found = in_workers(self._spark, Counting(self._scratch, self._slot_seconds).count, shares(files, SHARES_MAX))
         return [it for it, _ in found], [span for _, spans in found for span in spans]
 
     def _compute(self, cleaned: Clean, count_files: list[str]) -> DayResult:
@@ -210,19 +212,19 @@ class _DayJob:
             cleaned.events.write.parquet(str(self._scratch / "clean"))
             files = [str(it) for it in (self._scratch / "clean").glob("*.parquet")]
             count_files, _ = self._count(files)
-        all_counts = tables.event_counts(self._spark, count_files).persist()
+        all_counts = tables.event_counts(self._spark, count_files, self._slot_seconds).persist()
         spots = tables.spots(all_counts, opened)
         counts = tables.counted(all_counts)
         lives = self._lives(cleaned, files, spots)
         self._tell("writing the tables")
-        changes = tables.moved(lives).persist()
+        changes = tables.moved(lives, self._slot_seconds).persist()
         figures = tables.consumer_figures(counts, lives, cleaned.newest_us).persist()
         # Small tables are mostly planning, which keeps one core busy: several at once use all of them.
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             writing = [
                 pool.submit(self._write_tables, its)
                 for its in (
-                    {"destinations_minute": tables.destinations_minute(counts, lives, changes)},
+                    self._destinations(counts, lives, changes),
                     {"slow_consumers": tables.slow_consumers(figures), "advice": advice.advice(figures)},
                     {
                         "consumers_minute": tables.consumers_minute(counts, lives),
@@ -241,6 +243,12 @@ class _DayJob:
         for kept in (all_counts, changes, figures, census):
             kept.unpersist()
         return result
+
+    def _destinations(self, counts: "DataFrame", lives: "DataFrame", changes: "DataFrame") -> "dict[str, DataFrame]":
+        found = {"destinations_minute": tables.destinations_minute(counts, lives, changes)}
+        if self._slot_seconds == FINE_SLOT_SECONDS:
+            found["destinations_fine"] = tables.destinations_fine(counts, lives, changes, self._slot_seconds)
+        return found
 
     def _opened(self) -> "DataFrame | None":
         folder = self._books.open_before(self._date)

@@ -4,12 +4,12 @@ Names of queues, causes, ids and consumers come from outside: every one of them 
 security policy inside the page forbids scripts and requests all the same.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from ackwire.spark.audit.plots import COLOURS, Line, Plot, bar, duration, short, spark, text
-from ackwire.spark.audit.report import LATENCIES, PERCENTS, ROWS_MAX, Key, Report, Row, Series, Times
+from ackwire.spark.audit.report import ADDED, ENDED, LATENCIES, PERCENTS, ROWS_MAX, Key, Report, Row, Series, Times
 
 _WIDTH, _HEIGHT = 1080, 240
 _PANEL_WIDTH, _PANEL_HEIGHT = 530, 150
@@ -21,11 +21,12 @@ _NAME_LENGTH_MAX: Final = 120
 _LEGEND_LENGTH_MAX: Final = 60
 
 _LATENCY_WORDS: Final = {"store_to_dispatch": "stored to dispatched", "dispatch_to_ack": "dispatched to acknowledged"}
-_SUMS: Final = {
+_WORDS: Final = {
     "carried": "carried over", "stored": "stored", "found": "found", "acked": "acked", "dead_lettered": "dead-lettered",
     "expired": "expired", "purged": "purged", "discarded": "discarded", "pending": "pending",
     "lost_in_crash": "lost in crash", "difference": "difference",
 }  # fmt: skip
+_SIGN: Final = '<span class="sign">{}</span>'
 _ALWAYS: Final = ("stored", "acked", "dead_lettered", "expired", "purged", "pending")
 
 _STYLE: Final = Path(__file__).with_name("page.css")
@@ -57,7 +58,7 @@ def render(report: Report) -> str:
 
 
 def _series_style() -> Iterator[str]:
-    for name in [*(f"s{n}" for n in range(COLOURS)), "other", *(f"p{it}" for it in PERCENTS)]:
+    for name in [*(f"s{n}" for n in range(COLOURS)), "other", "flow", "wait", *(f"p{it}" for it in PERCENTS)]:
         yield f".{name} path {{ stroke: var(--{name}); }} .{name} circle {{ fill: var(--{name}); }} "
         yield f"i.{name} {{ background: var(--{name}); }}\n"
 
@@ -74,10 +75,30 @@ def _top(report: Report) -> Iterator[str]:
     wrong = sorted(date for date, adds_up in report.days.items() if not adds_up and date != report.date)
     if wrong:
         yield f'<p class="soft">Days that do not add up, besides: {text(", ".join(wrong[-20:]))}.</p>'
+    yield from _tiles(report)
+
+
+def _tiles(report: Report) -> Iterator[str]:
+    """The sum over all places as it is written: what was there and came = how it ended and what is there."""
     sums = report.sums
-    shown = ("stored", "acked", "dead_lettered", "expired", "purged", "pending", "redelivered")
-    tiles = (f'<div class="tile"><b>{sums[it]:,}</b><span>{text(_SUMS.get(it, it))}</span></div>' for it in shown)
-    yield f'<div class="tiles">{"".join(tiles)}</div>'
+    came, ended = ([it for it in side if it in _ALWAYS or sums[it]] for side in (ADDED, ENDED))
+    shown = [
+        *_joined([_tile(sums, it) for it in came], "+"),
+        _SIGN.format("="),
+        *_joined([_tile(sums, it) for it in ended], "+"),
+    ]
+    if sums["difference"]:
+        shown += [_SIGN.format("+"), _tile(sums, "difference")]
+    yield f'<div class="tiles sum">{"".join(shown)}</div>'
+    yield f'<p class="soft">{_counted(sums["redelivered"], "redelivery", "redeliveries")} besides.</p>'
+
+
+def _tile(sums: Mapping[str, int], name: str) -> str:
+    return f'<div class="tile"><b>{sums[name]:,}</b><span>{text(_WORDS[name])}</span></div>'
+
+
+def _joined(tiles: Sequence[str], sign: str) -> list[str]:
+    return [part for n, tile in enumerate(tiles) for part in ([_SIGN.format(sign)] if n else []) + [tile]]
 
 
 def _end(times: Times) -> str:
@@ -104,8 +125,8 @@ def _reconciliation(report: Report) -> Iterator[str]:
         '<p class="soft">carried over + stored + found = acked + dead-lettered + expired + purged + discarded '
         "+ pending + lost in crash.</p>"
     )
-    shown = [it for it in _SUMS if it in _ALWAYS or any(row[it] for row in report.places)]
-    head = ["place", "", *(_SUMS[it] for it in shown)]
+    shown = [it for it in _WORDS if it in _ALWAYS or any(row[it] for row in report.places)]
+    head = ["place", "", *(_WORDS[it] for it in shown)]
     rows = [_place_row(it, shown, _place_name(report, it)) for it in report.places[:ROWS_MAX]]
     # Those that do not add up come first, and all of them are in sight.
     first = max(report.wrong_places, _PLACES_IN_SIGHT)
@@ -156,7 +177,7 @@ def _sparks(series: Series | None) -> str:
     if series is None:
         return "<td></td>" * 4
     found = []
-    for points, style, words in ((series.stored, "s0", "a second"), (series.backlog, "s1", "waiting")):
+    for points, style, words in ((series.stored, "flow", "a second"), (series.backlog, "wait", "waiting")):
         high = f"up to {short(max(points))}"
         found.append(f'<td>{spark(points, style, f"{high} {words}")}</td><td class="soft n">{high}</td>')
     return "".join(found)
@@ -190,12 +211,17 @@ def _flow(report: Report) -> Iterator[str]:
     if report.times is None:
         yield '<p class="soft">Nothing happened on this day.</p>'
         return
-    minutes = report.times.step_seconds // 60
-    step = "each minute" if minutes == 1 else f"steps of {minutes} minutes"
+    step = _step_words(report.times.step_seconds)
     for title, name in (("Stored, messages a second", "stored"), ("Acknowledged, messages a second", "acked")):
         points = {key: getattr(it, name) for key, it in report.series.items()}
         yield f'<h3>{title} <span class="soft">({step})</span></h3>'
         yield from _plot_of_places(report, title, points)
+
+
+def _step_words(seconds: int) -> str:
+    if seconds < 60:
+        return f"steps of {seconds} seconds"
+    return "each minute" if seconds == 60 else f"steps of {seconds // 60} minutes"
 
 
 def _backlog(report: Report) -> Iterator[str]:
@@ -251,7 +277,7 @@ def _latency(report: Report) -> Iterator[str]:
     if report.times is None or not measured:
         return
     yield "<h2>Latency</h2>"
-    yield '<p class="soft">The highest of the minutes of each step, on a scale of powers of ten.</p>'
+    yield '<p class="soft">The highest of each step, on a scale of powers of ten.</p>'
     yield _legend([Line(f"{it} of 100 messages are faster", f"p{it}", []) for it in PERCENTS])
     names = _names(report.series)
     busiest = sorted(measured, key=lambda it: (-sum(measured[it].stored) - sum(measured[it].acked), it))
@@ -359,5 +385,5 @@ def _name(value: object, length_max: int = _NAME_LENGTH_MAX) -> str:
     return text(plain)
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str, more: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else more or f'{noun}s'}"

@@ -17,7 +17,7 @@ COLOURS: Final = 8
 """Lines that can be told apart; `--s0` to `--s7`, and `--other`."""
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 8, 24
-_TICK_MINUTES: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 720, 1440)
+_TICK_SECONDS: Final = (5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 14_400, 21_600, 43_200, 86_400)
 _LETTER_WIDTH: Final = 6.4
 """Pixels of a letter of eleven pixels height, about."""
 
@@ -28,7 +28,7 @@ class Line:
 
     name: str
     style: str
-    """A class: `s0` to `s7`, `other`, `p50`, `p95`, `p99`."""
+    """A class of page.css: `s0` to `s7`, `other`, `p50`, `p95`, `p99`."""
     points: Sequence[float | None]
 
 
@@ -123,7 +123,7 @@ class Plot:
         bottom = self._height - _BOTTOM
         while at <= end:
             x = self._x((at - begin) / self._times.step_seconds)
-            label = f"{datetime.fromtimestamp(at, UTC):%H:%M}"
+            label = datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S" if step % 60 else "%H:%M")
             found.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>')
             # A label in the middle of its tick would leave the picture at the right end.
             x = min(x, self._width - 2 - len(label) * _LETTER_WIDTH / 2)
@@ -172,8 +172,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def time_step(seconds: float, labels_max: float) -> int:
     """Seconds between two labels of the time axis."""
-    fitting = (it * 60 for it in _TICK_MINUTES if seconds / (it * 60) <= labels_max)
-    return next(fitting, _TICK_MINUTES[-1] * 60)
+    return next((it for it in _TICK_SECONDS if seconds / it <= labels_max), _TICK_SECONDS[-1])
 
 
 # ---- small lines and bars --------------------------------------------------------------------------------------

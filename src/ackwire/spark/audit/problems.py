@@ -16,6 +16,7 @@ from ackwire.spark.audit.folding import ENDS
 from ackwire.spark.audit.judging import LOST, PENDING
 from ackwire.spark.audit.lifecycles import KEY, copy_events
 from ackwire.spark.audit.local import local_rows
+from ackwire.spark.audit.wording import amount
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -79,14 +80,14 @@ def in_lives(lives: "DataFrame", newest_us: int, pending_after_seconds: int) -> 
     twice = _problem(
         lives.where(F.col("store_count") > 1).withColumn("time", F.col("stored_time")),
         "stored_twice",
-        F.format_string("stored %d times under the same sequence", "store_count"),
+        F.format_string("stored %s under the same sequence", amount("store_count", "time")),
     )
     waits = F.lit(newest_us) - F.unix_micros(F.coalesce("stored_time", "restored_time"))
     is_late = (kind == PENDING) & (F.col("subscriber") == "") & (waits > pending_after_seconds * 1_000_000)
     never = _problem(
         lives.where(is_late).withColumn("time", F.col("stored_time")),
         "never_acked",
-        F.format_string("waits since %.0f s, dispatched %d times", waits / 1_000_000, "dispatch_count"),
+        F.format_string("has waited for %.0f s, dispatched %s", waits / 1_000_000, amount("dispatch_count", "time")),
         breaks=False,
     )
     return all_of([lost, twice, never])
@@ -182,7 +183,9 @@ def never_stored(events: "DataFrame", lives: "DataFrame", earlier: "DataFrame | 
 def in_census(census: "DataFrame") -> "DataFrame":
     """Censuses that do not agree with the events."""
     wrong = census.where(F.col("count") != F.col("expected"))
-    detail = F.format_string("the broker counted %d messages, and by its events there were %d", "count", "expected")
+    detail = F.format_string(
+        "the broker counted %s, and by its events there were %d", amount("count", "message"), "expected"
+    )
     return _problem(wrong, "census_mismatch", detail)
 
 
@@ -199,7 +202,7 @@ def lost_by_census(census: "DataFrame", lives: "DataFrame") -> "DataFrame":
     rows = rows.where(F.col("first_order") < F.col("census_order")).withColumn("rank", F.row_number().over(oldest))
     rows = rows.where(F.col("rank") <= F.col("expected") - F.col("count"))
     detail = F.format_string(
-        "never ended, and the census has %d messages where there must be %d: the oldest are taken to be those gone",
-        "count", "expected",
+        "never ended, and the census has %s where there must be %d: the oldest are taken to be those gone",
+        amount("count", "message"), "expected",
     )  # fmt: skip
     return _problem(rows, "lost", detail)

@@ -1,8 +1,8 @@
 """What `ackwire audit report` tells of one day: the tables of `ackwire audit run`, read and made small enough to show.
 
-All the work was done by the job; this reads finished tables with pyarrow and needs no Spark. Minutes are put together
-into steps so that a plot has a few hundred points at most: flow is an average, a latency the highest of its minutes, a
-backlog the one at the end of the step.
+All the work was done by the job; this reads finished tables with pyarrow and needs no Spark. Slots (minutes, or a few
+seconds on a day with events of few hours) are put together into steps so that a plot has a few hundred points at most:
+flow is an average, a latency the highest of its slots, a backlog the one at the end of the step.
 """
 
 import json
@@ -14,16 +14,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from ackwire.errors import ConfigError
+from ackwire.spark.audit.slots import FINE_SLOT_SECONDS, SLOT_SECONDS
 
 POINTS_MAX: Final = 240
 """Points of a plot: six minutes each for a day."""
 STEPS_MIN: Final = 5
-"""A plot of fewer minutes than this would be a dot."""
+"""A plot of fewer slots than this would be a dot."""
 PROBLEMS_MAX: Final = 200
 ROWS_MAX: Final = 1000
 """Rows of any other table that are shown."""
-_MINUTE: Final = 60
-_STEP_MINUTES: Final = (1, 2, 3, 5, 6, 10, 15, 20, 30, 60)
+_DAY_SECONDS: Final = 86_400
+_STEP_SECONDS: Final = (5, 10, 15, 20, 30, 60, 120, 180, 300, 360, 600, 900, 1200, 1800, 3600)
+
+ADDED: Final = ("carried", "stored", "found")
+ENDED: Final = ("acked", "dead_lettered", "expired", "purged", "discarded", "pending", "lost_in_crash")
+"""The two sides of the sum that every place must show; `difference` is what one has more than the other."""
 
 LATENCIES: Final = ("store_to_dispatch", "dispatch_to_ack")
 PERCENTS: Final = (50, 95, 99)
@@ -91,7 +96,7 @@ class Report:
     @property
     def sums(self) -> Counter[str]:
         """Over all places."""
-        names = ("stored", "acked", "dead_lettered", "expired", "purged", "discarded", "pending", "redelivered")
+        names = (*ADDED, *ENDED, "difference", "redelivered")
         return Counter({name: sum(it[name] or 0 for it in self.places) for name in names})
 
 
@@ -115,11 +120,23 @@ def read_report(out: Path, date: str | None = None) -> Report:
         slow_consumers=_rows(out, "slow_consumers", date, key=lambda it: -(it["ack_p50_ms"] or float("inf"))),
         advice=_rows(out, "advice", date, key=lambda it: (it["prefetch"] is None, it["destination"], it["consumer"])),
     )
-    minutes = _read(out, "destinations_minute", date)
-    if minutes:
-        report.times = _times([it["minute"] for it in minutes])
-        report.series = _series(minutes, report.times)
+    slots, slot_seconds = _slots(out, date)
+    held = {_key(it["broker"], it["place"]): float(it["carried"]) for it in places if it["carried"]}
+    if slots:
+        report.times = _times([it["slot"] for it in slots], slot_seconds)
+    elif held:  # nothing happened all day to what has waited since before
+        report.times = Times(datetime.fromisoformat(date).replace(tzinfo=UTC), _DAY_SECONDS // STEPS_MIN, STEPS_MIN)
+    if report.times is not None:
+        report.series = _series(slots, report.times, held)
     return report
+
+
+def _slots(out: Path, date: str) -> tuple[list[Row], int]:
+    """What happened at each place in each slot, and how long that is: the finest table there is."""
+    fine = _read(out, "destinations_fine", date)
+    if fine:
+        return fine, FINE_SLOT_SECONDS
+    return [{**it, "slot": it["minute"]} for it in _read(out, "destinations_minute", date)], SLOT_SECONDS
 
 
 def _days(out: Path) -> dict[str, Row]:
@@ -178,29 +195,35 @@ def _problems(out: Path, date: str) -> tuple[dict[str, int], list[Row]]:
     return dict(sorted(counts.items())), [_utc(it) for it in first.to_pylist()]
 
 
-# ---- minutes become steps ----------------------------------------------------------------------------------------
+# ---- slots become steps ------------------------------------------------------------------------------------------
 
 
-def _times(minutes: Iterable[datetime]) -> Times:
-    seconds = [int(it.timestamp()) for it in minutes]
-    begin, end = min(seconds), max(seconds) + _MINUTE
-    span = max((end - begin) // _MINUTE, STEPS_MIN)
-    step = next((it for it in _STEP_MINUTES if span <= it * POINTS_MAX), 0) or -(-span // POINTS_MAX)
-    begin -= begin % (step * _MINUTE)
-    count = max(-(-(end - begin) // (step * _MINUTE)), STEPS_MIN)
-    return Times(datetime.fromtimestamp(begin, UTC), step * _MINUTE, count)
+def _times(slots: Iterable[datetime], slot_seconds: int) -> Times:
+    seconds = [int(it.timestamp()) for it in slots]
+    begin, end = min(seconds), max(seconds) + slot_seconds
+    fitting = (it for it in _STEP_SECONDS if it >= slot_seconds and end - begin <= it * POINTS_MAX)
+    step = next(fitting, _STEP_SECONDS[-1])
+    begin -= begin % step
+    count = max(-(-(end - begin) // step), STEPS_MIN)
+    return Times(datetime.fromtimestamp(begin, UTC), step, count)
 
 
-def _series(minutes: Sequence[Row], times: Times) -> dict[Key, Series]:
-    by_place: dict[Key, list[Row]] = {}
-    for row in minutes:
-        by_place.setdefault((row["broker"] or "", row["destination"] or ""), []).append(row)
+def _key(broker: str | None, place: str | None) -> Key:
+    return broker or "", place or ""
+
+
+def _series(slots: Sequence[Row], times: Times, held: dict[Key, float]) -> dict[Key, Series]:
+    """A series for each place to which something happened, or which *held* messages when the day began."""
+    by_place: dict[Key, list[Row]] = {key: [] for key in held}
+    for row in slots:
+        by_place.setdefault(_key(row["broker"], row["destination"]), []).append(row)
     return {
-        key: _one_series(sorted(rows, key=lambda it: it["minute"]), times) for key, rows in sorted(by_place.items())
+        key: _one_series(sorted(rows, key=lambda it: it["slot"]), times, held.get(key, 0.0))
+        for key, rows in sorted(by_place.items())
     }
 
 
-def _one_series(rows: Sequence[Row], times: Times) -> Series:
+def _one_series(rows: Sequence[Row], times: Times, held: float) -> Series:
     names = [f"{it}_p{percent}" for it in LATENCIES for percent in PERCENTS]
     found = Series(
         stored=[0.0] * times.count,
@@ -208,14 +231,14 @@ def _one_series(rows: Sequence[Row], times: Times) -> Series:
         backlog=[0.0] * times.count,
         latency_ms={it: [None] * times.count for it in names},
     )
-    reached, backlog = 0, 0.0
+    reached, backlog = 0, held
     for row in rows:
-        step = times.index(row["minute"])
+        step = times.index(row["slot"])
         found.stored[step] += (row["stored"] or 0) / times.step_seconds
         found.acked[step] += (row["acked"] or 0) / times.step_seconds
         for name in names:
             found.latency_ms[name][step] = _higher(found.latency_ms[name][step], row.get(f"{name}_ms"))
-        # A minute without a row changes nothing.
+        # A slot without a row changes nothing.
         found.backlog[reached:step] = [backlog] * (step - reached)
         reached, backlog = step, float(row["backlog"] or 0)
     found.backlog[reached:] = [backlog] * (times.count - reached)

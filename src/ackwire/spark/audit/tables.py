@@ -3,7 +3,7 @@
 Counts are of events, each in the minute in which it happened; latencies are of copies, in the minute in which the
 later of the two events happened; the backlog is what a place held at the end of the minute. A minute in which nothing
 happened to a place has no row. Percentiles are exact for up to ten thousand messages a minute and place, and beyond
-that within a ten-thousandth of the rank.
+that within a ten-thousandth of the rank. A day with events of few hours has a table of finer slots as well (`slots`).
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from ackwire.spark.audit import counting
 from ackwire.spark.audit.counting import COUNTED, SUMMED
 from ackwire.spark.audit.folding import Spot
 from ackwire.spark.audit.lifecycles import subscriber
+from ackwire.spark.audit.wording import amount
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,10 +32,15 @@ SLOW_ACK_MS: Final = 1000.0
 """A consumer half of whose messages wait this long for their ack is slow."""
 
 
-def event_counts(spark: "SparkSession", files: Sequence[str]) -> "DataFrame":
-    """How many events of each kind, per broker, place, consumer and minute; *files* are of `counting`."""
+def event_counts(spark: "SparkSession", files: Sequence[str], slot_seconds: int) -> "DataFrame":
+    """How many events of each kind, per broker, place, consumer and slot; *files* are of `counting`."""
     counts = spark.read.schema(counting.COLUMNS).parquet(*files)
-    return counts.groupBy("broker", "place", "consumer", "minute").agg(*(F.sum(it).alias(it) for it in SUMMED))
+    sums = counts.groupBy("broker", "place", "consumer", "slot").agg(*(F.sum(it).alias(it) for it in SUMMED))
+    return _with_minutes(sums, slot_seconds)
+
+
+def _with_minutes(rows: "DataFrame", slot_seconds: int) -> "DataFrame":
+    return rows.withColumn("minute", F.floor(F.col("slot") * slot_seconds / _MINUTE_SECONDS))
 
 
 def spots(all_counts: "DataFrame", opened: "DataFrame | None") -> list[Spot]:
@@ -51,9 +57,9 @@ def counted(all_counts: "DataFrame") -> "DataFrame":
     return all_counts.where(F.greatest(*COUNTED) > 0)
 
 
-def _minute(time: "Column") -> "Column":
-    """The minute as a number: cheaper to group by than a time."""
-    return F.floor(F.unix_seconds(time) / _MINUTE_SECONDS)
+def _step(time: "Column", seconds: int) -> "Column":
+    """The step of so many *seconds* as a number: cheaper to group by than a time."""
+    return F.floor(F.unix_seconds(time) / seconds)
 
 
 def destinations_minute(counts: "DataFrame", lives: "DataFrame", changes: "DataFrame") -> "DataFrame":
@@ -61,21 +67,33 @@ def destinations_minute(counts: "DataFrame", lives: "DataFrame", changes: "DataF
 
     *changes* is `moved`.
     """
-    key = ["broker", "place", "minute"]
+    return _destinations(counts, lives, changes, "minute", _MINUTE_SECONDS)
+
+
+def destinations_fine(counts: "DataFrame", lives: "DataFrame", changes: "DataFrame", slot_seconds: int) -> "DataFrame":
+    """The same in slots of *slot_seconds*; the column `slot` is when each began."""
+    return _destinations(counts, lives, changes, "slot", slot_seconds)
+
+
+def _destinations(
+    counts: "DataFrame", lives: "DataFrame", changes: "DataFrame", step: str, seconds: int
+) -> "DataFrame":
+    """A row for each step of so many *seconds*; *step* is the column that numbers them."""
+    key = ["broker", "place", step]
     sums = counts.groupBy(*key).agg(*(F.sum(it).alias(it) for it in SUMMED))
     out = _percentiles(
         lives.where(F.col("first_dispatch_time").isNotNull() & ~F.col("dispatched_before")),
-        "first_dispatch_time", "dispatch_latency_ms", "store_to_dispatch", ["broker", "place"],
+        "first_dispatch_time", "dispatch_latency_ms", "store_to_dispatch", key, seconds,
     )  # fmt: skip
     acked = _percentiles(
-        lives.where(F.col("end_kind") == "acked"), "end_time", "ack_latency_ms", "dispatch_to_ack", ["broker", "place"]
+        lives.where(F.col("end_kind") == "acked"), "end_time", "ack_latency_ms", "dispatch_to_ack", key, seconds
     )
     changes = changes.groupBy(*key).agg(F.sum("change").alias("change"))
     joined = sums.join(out, key, "left").join(acked, key, "left").join(changes, key, "full")
-    up_to_now = Window.partitionBy("broker", "place").orderBy("minute").rowsBetween(Window.unboundedPreceding, 0)
+    up_to_now = Window.partitionBy("broker", "place").orderBy(step).rowsBetween(Window.unboundedPreceding, 0)
     backlog = F.sum(F.coalesce("change", F.lit(0))).over(up_to_now)
-    rows = joined.withColumn("backlog", backlog).where(F.col("minute") >= 0)
-    return _with_rates(rows, list(SUMMED)).withColumnRenamed("place", "destination")
+    rows = joined.withColumn("backlog", backlog).where(F.col(step) >= 0)
+    return _with_rates(rows, list(SUMMED), step, seconds).withColumnRenamed("place", "destination")
 
 
 def held(lives: "DataFrame") -> "DataFrame":
@@ -106,11 +124,12 @@ def _move(order: "Column", time: "Column", change: int, condition: "Column") -> 
     return F.when(condition, move)
 
 
-def moved(lives: "DataFrame") -> "DataFrame":
-    """By how much each place changed per minute and bucket of orders; what was carried over is in minute -1."""
-    minute = F.coalesce(_minute(F.col("time")), F.lit(-1)).alias("minute")
+def moved(lives: "DataFrame", slot_seconds: int) -> "DataFrame":
+    """By how much each place changed per slot and bucket of orders; what was carried over is in slot and minute -1."""
+    slot = F.coalesce(_step(F.col("time"), slot_seconds), F.lit(-1)).alias("slot")
     bucket = F.shiftright("order", BUCKET_BITS).alias("bucket")
-    return held(lives).groupBy("broker", "place", minute, bucket).agg(F.sum("change").alias("change"))
+    changes = held(lives).groupBy("broker", "place", slot, bucket).agg(F.sum("change").alias("change"))
+    return _with_minutes(changes, slot_seconds)
 
 
 def consumers_minute(counts: "DataFrame", lives: "DataFrame") -> "DataFrame":
@@ -119,26 +138,27 @@ def consumers_minute(counts: "DataFrame", lives: "DataFrame") -> "DataFrame":
     shown = ("dispatched", "acked", "redelivered", "dead_lettered", "bytes_out")
     sums = counts.where(F.col("consumer").isNotNull()).groupBy(*key).agg(*(F.sum(it).alias(it) for it in shown))
     acked = lives.where((F.col("end_kind") == "acked") & F.col("consumer").isNotNull())
-    latency = _percentiles(acked, "end_time", "ack_latency_ms", "dispatch_to_ack", key[:3])
+    latency = _percentiles(acked, "end_time", "ack_latency_ms", "dispatch_to_ack", key, _MINUTE_SECONDS)
     rows = sums.where(F.greatest(*shown) > 0).join(latency, key, "left")
-    return _with_rates(rows, list(shown)).withColumnRenamed("place", "destination")
+    return _with_rates(rows, list(shown), "minute", _MINUTE_SECONDS).withColumnRenamed("place", "destination")
 
 
-def _percentiles(rows: "DataFrame", time: str, value: str, name: str, key: list[str]) -> "DataFrame":
-    """p50, p95 and p99 of *value* per key and minute."""
+def _percentiles(rows: "DataFrame", time: str, value: str, name: str, key: list[str], seconds: int) -> "DataFrame":
+    """p50, p95 and p99 of *value* per key, of which the last is the step of *time*."""
+    *where, step = key
     fractions = F.array(*(F.lit(it / 100) for it in _PERCENTS))
-    found = rows.groupBy(*key, _minute(F.col(time)).alias("minute")).agg(
+    found = rows.groupBy(*where, _step(F.col(time), seconds).alias(step)).agg(
         F.percentile_approx(value, fractions, _ACCURACY).alias("found")
     )
     columns = (F.col("found")[n].alias(f"{name}_p{it}_ms") for n, it in enumerate(_PERCENTS))
-    return found.select(*key, "minute", *columns)
+    return found.select(*key, *columns)
 
 
-def _with_rates(rows: "DataFrame", counts: list[str]) -> "DataFrame":
-    """Counts without nulls, rates per second, and the minute as a time."""
-    rows = rows.fillna(0, subset=counts).withColumn("minute", F.timestamp_seconds(F.col("minute") * _MINUTE_SECONDS))
+def _with_rates(rows: "DataFrame", counts: list[str], step: str, seconds: int) -> "DataFrame":
+    """Counts without nulls, rates per second, and the step as a time."""
+    rows = rows.fillna(0, subset=counts).withColumn(step, F.timestamp_seconds(F.col(step) * seconds))
     rated = [it for it in ("sent", "stored", "dispatched", "acked") if it in counts]
-    return rows.withColumns({f"{it}_per_second": F.col(it) / _MINUTE_SECONDS for it in rated}).drop("change")
+    return rows.withColumns({f"{it}_per_second": F.col(it) / seconds for it in rated}).drop("change")
 
 
 def dead_letters(lives: "DataFrame") -> "DataFrame":
@@ -201,7 +221,7 @@ def slow_consumers(figures: "DataFrame") -> "DataFrame":
     why = F.when(
         is_slow,
         F.format_string("half of its messages waited %.0f ms or more for their ack", F.col("ack_p50_ms")),
-    ).otherwise(F.format_string("it was given %d messages and acknowledged none", F.col("dispatched")))
+    ).otherwise(F.format_string("it was given %s and acknowledged none", amount("dispatched", "message")))
     return figures.where(is_slow | is_silent).select(
         "broker", F.col("place").alias("destination"), "consumer", "client_id", "dispatched", "acked", "redelivered",
         "acked_per_second", "ack_p50_ms", "ack_p95_ms", why.alias("why"),
