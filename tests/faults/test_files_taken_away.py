@@ -31,6 +31,8 @@ AT_ONCE: dict[str, tuple[Callable[[Path], object], str]] = {
     "last segment deleted": (lambda data: max((data / "journal").glob("*.log")).unlink(), ".log is gone"),
     "first segment deleted": (lambda data: min((data / "journal").glob("*.log")).unlink(), "0000000001.log is gone"),
     "segment replaced": (replace_segment, ".log is gone, or was renamed or replaced"),
+    "lock deleted": (lambda data: (data / "lock").unlink(), "lock is gone"),
+    "index deleted": (lambda data: shutil.rmtree(data / "index"), "data.mdb is gone, or was replaced"),
     "taken over": (replace_lock, "lock is gone, or was replaced: another broker may use the store"),
 }
 
@@ -40,8 +42,7 @@ def lost_bytes(data: Path) -> None:
 
 
 WITHIN_A_SECOND: dict[str, tuple[Callable[[Path], object], str]] = {
-    "lock deleted": (lambda data: (data / "lock").unlink(), "lock is gone"),
-    "index deleted": (lambda data: shutil.rmtree(data / "index"), "data.mdb is gone, or was replaced"),
+    "parent renamed": (lambda data: data.parent.rename(data.parent.with_name("moved")), "journal is gone"),
     "segment cut off": (lost_bytes, "was cut off: it has "),
 }
 
@@ -67,7 +68,7 @@ def test_K7_nothing_is_answered_that_the_next_start_would_not_find(
     tmp_path: Path, accident: str, policy: SyncPolicy
 ) -> None:
     happen, said = AT_ONCE[accident]
-    disk = StoreOnDisk(tmp_path / "data")
+    disk = StoreOnDisk(tmp_path / "parent" / "data")
     disk.options = JournalOptions(segment_bytes=4096, free_bytes_min=0, sync=policy)
     disk.__enter__()
     for _ in range(20):
@@ -83,7 +84,7 @@ def test_K7_nothing_is_answered_that_the_next_start_would_not_find(
 @pytest.mark.parametrize("accident", WITHIN_A_SECOND)
 def test_K7_what_costs_no_answered_message_is_noticed_within_a_second(tmp_path: Path, accident: str) -> None:
     happen, said = WITHIN_A_SECOND[accident]
-    disk = StoreOnDisk(tmp_path / "data")
+    disk = StoreOnDisk(tmp_path / "parent" / "data")
     disk.__enter__()
     disk.send("queue://a", "x" * 3000)
     happen(disk.data)
@@ -95,7 +96,7 @@ def test_K7_what_costs_no_answered_message_is_noticed_within_a_second(tmp_path: 
 
 @pytest.mark.parametrize("accident", [*AT_ONCE, *WITHIN_A_SECOND])
 def test_K7_a_store_whose_files_are_gone_is_not_closed_in_silence(tmp_path: Path, accident: str) -> None:
-    disk = StoreOnDisk(tmp_path / "data")
+    disk = StoreOnDisk(tmp_path / "parent" / "data")
     disk.__enter__()
     disk.send("queue://a", "x" * 3000)
     happen, said = (AT_ONCE | WITHIN_A_SECOND)[accident]
@@ -108,7 +109,7 @@ def test_K7_a_store_whose_files_are_gone_is_not_closed_in_silence(tmp_path: Path
 
 def test_the_stores_own_changes_of_the_directory_are_no_accident(tmp_path: Path) -> None:
     """Segments come and go; what waits is found by the next start."""
-    disk = StoreOnDisk(tmp_path / "data")
+    disk = StoreOnDisk(tmp_path / "parent" / "data")
     with disk:
         for _ in range(60):
             message = disk.send("queue://a", "x" * 1500)

@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias, final
 
-from ackwire.store.files import DataFile, Lock, LockHeld, Stamp
+from ackwire.store.files import DataFile, Directory, Identity, Lock, LockHeld
 
 SECTOR_BYTES: Final = 512
 """What a medium writes as a whole, or not at all; file systems and controllers promise less."""
@@ -117,6 +117,20 @@ class _Names(dict[Path, _Inode]):
     def pop(self, path: Path, *default: Any) -> Any:
         self.changes += 1
         return super().pop(path, *default)
+
+
+@final
+class _SimulatedDirectory:
+    """Implements `Directory`."""
+
+    def __init__(self, names: _Names) -> None:
+        self._names = names
+
+    def changed_ns(self) -> tuple[int, int]:
+        return self._names.changes, 0
+
+    def close(self) -> None:
+        """Nothing to do."""
 
 
 class SimulatedDisk:
@@ -294,12 +308,15 @@ class SimulatedDisk:
         self._refuse_if_stopped()
         return path in self._files or path in self._directories
 
-    def stamp(self, path: Path) -> Stamp | None:
+    def identity(self, path: Path) -> Identity | None:
         self._refuse_if_stopped()
         if path in self._directories:
-            return Stamp(0, 0, self._files.changes)
+            return Identity(0, 0)
         inode = self._files.get(path)
-        return None if inode is None else Stamp(0, id(inode), 0)
+        return None if inode is None else Identity(0, id(inode))
+
+    def watch(self, directory: Path) -> Directory:  # noqa: ARG002 - all of them change together
+        return _SimulatedDirectory(self._files)
 
     def inodes(self, directory: Path) -> dict[str, int]:
         self._refuse_if_stopped()

@@ -224,7 +224,14 @@ class JournalStore:
         self._full: str | None = None
         self._on_room: list[Callable[[], None]] = []
         self._is_closed = False
-        self._presence = Presence(files, data, segments=lambda: self._catalog.segments, now_ms=clock.now_ms)
+        self._presence = Presence(
+            files,
+            data,
+            segments=lambda: self._catalog.segments,
+            active=lambda: self._writer.segment,
+            index_trouble=lambda: self._catalog.index.misplaced,
+            now_ms=clock.now_ms,
+        )
         self._compaction = Compaction(self, self._catalog, self._writer, indexing, clock)
         try:
             self._open()
@@ -904,9 +911,8 @@ class JournalStore:
         """The same, with what is looked at only now and then."""
         try:
             self._presence.check_all()
-            for trouble in (self._catalog.index.misplaced, self._writer.cut_off):
-                if trouble is not None:
-                    raise Misplaced(trouble)
+            if self._writer.cut_off is not None:
+                raise Misplaced(self._writer.cut_off)
         except Misplaced as error:
             self._fail("find", error)
             return False
@@ -1296,6 +1302,7 @@ class JournalStore:
         else:
             self._catalog.index.abandon()
         self._writer.close()
+        self._presence.close()
         if remove is not None:
             remove()
         self._lock.release()

@@ -53,13 +53,22 @@ class LockHeld(Exception):
         """What the holder wrote about itself."""
 
 
-class Stamp(NamedTuple):
-    """What tells a file or directory from others, and from itself before a change."""
+class Identity(NamedTuple):
+    """What tells a file or directory from all others."""
 
     device: int
     inode: int
-    changed_ns: int
-    """For a directory: when a name was last added, removed or replaced in it."""
+
+
+class Directory(Protocol):
+    """A directory that is watched for changes of its names."""
+
+    def changed_ns(self) -> tuple[int, int]:
+        """When a name was last added, removed or replaced in it, and when it was itself renamed or removed. Cheap:
+        asked with each sync."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Files(Protocol):
@@ -93,8 +102,12 @@ class Files(Protocol):
 
     def exists(self, path: Path) -> bool: ...
 
-    def stamp(self, path: Path) -> Stamp | None:
-        """What is at *path* now; None if there is nothing, or it cannot be reached. Asked with each sync."""
+    def identity(self, path: Path) -> Identity | None:
+        """What is at *path* now; None if there is nothing, or it cannot be reached."""
+        ...
+
+    def watch(self, directory: Path) -> Directory:
+        """*directory*, to be asked whether it has changed."""
         ...
 
     def inodes(self, directory: Path) -> dict[str, int]:
@@ -146,6 +159,23 @@ class _OsFile:
     @property
     def size_bytes(self) -> int:
         return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+@final
+class _OsDirectory:
+    """Implements `Directory`: file systems set the second time when a directory is renamed or removed."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def changed_ns(self) -> tuple[int, int]:
+        facts = os.fstat(self._descriptor)
+        return facts.st_mtime_ns, facts.st_ctime_ns
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -220,12 +250,15 @@ class OsFiles:
     def exists(self, path: Path) -> bool:
         return path.exists()
 
-    def stamp(self, path: Path) -> Stamp | None:
+    def identity(self, path: Path) -> Identity | None:
         try:
             facts = os.stat(path)
         except OSError:
             return None
-        return Stamp(facts.st_dev, facts.st_ino, facts.st_mtime_ns)
+        return Identity(facts.st_dev, facts.st_ino)
+
+    def watch(self, directory: Path) -> Directory:
+        return _OsDirectory(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def inodes(self, directory: Path) -> dict[str, int]:
         with os.scandir(directory) as entries:

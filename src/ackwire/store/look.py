@@ -19,7 +19,7 @@ from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import Checkpoint, Position
 from ackwire.store.contract import StoredForm
-from ackwire.store.files import DataFile, Files, Lock, Stamp
+from ackwire.store.files import DataFile, Directory, Files, Identity, Lock
 from ackwire.store.index import DamagedIndex, Index, LmdbIndex, UnavailableIndex
 from ackwire.store.journal.record import Damaged, read_record, seed_of, unpack_message
 from ackwire.store.journal.recovery import Recovery, UnusableStore
@@ -101,8 +101,11 @@ class LookOnlyFiles:
     def exists(self, path: Path) -> bool:
         return self._files.exists(self._there(path))
 
-    def stamp(self, path: Path) -> Stamp | None:
-        return self._files.stamp(self._there(path))
+    def identity(self, path: Path) -> Identity | None:
+        return self._files.identity(self._there(path))
+
+    def watch(self, directory: Path) -> Directory:
+        return self._files.watch(directory)
 
     def inodes(self, directory: Path) -> dict[str, int]:
         return self._files.inodes(directory)

@@ -43,7 +43,8 @@ class _LockedFiles:
         self.rename = files.rename
         self.remove = files.remove
         self.exists = files.exists
-        self.stamp = files.stamp
+        self.identity = files.identity
+        self.watch = files.watch
         self.inodes = files.inodes
         self.free_bytes = files.free_bytes
 

@@ -1,24 +1,25 @@
 """Whether the files that a store writes to are the ones that its next start will find.
 
 A broker keeps its files open. If the folder or a segment is deleted, renamed or replaced meanwhile, writes and syncs go
-on without an error, to a file that no start will ever read. So the store looks before it answers: one `stat` of the
-journal's directory after each sync, whose time of change tells of every name that came or went. Only when it has
-changed are the names compared, one by one; that is so for each new segment too.
+on without an error, to a file that no start will ever read. So the store looks before it answers: the times at which
+the two directories have changed, by `fstat` after each sync, tell of every name that came or went, and of their own.
+Only when one has changed are the names compared, one by one; that is so for each new segment too.
 
-What is left out: a file that is changed in place has its name still. `check_all`, once a second, compares the size of
-the active segment; damaged bytes are found when they are read.
+What is left out: a directory further up that is renamed, and a file that is changed in place, which has its name still.
+`check_all`, once a second, looks for the names; damaged bytes are found when they are read.
 """
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, final
 
-from ackwire.store.files import Files, Stamp
-from ackwire.store.journal.segment import segment_path
+from ackwire.store.files import Files
+from ackwire.store.journal.segment import segment_name, segment_path
 
 _SETTLED_MS: Final = 50
 """File systems tell the time of a change in steps of up to 10 ms: a directory that changed a moment ago may change
-again without another time, so its names are compared again."""
+again without another time. So for a moment the active segment is looked for each time, and all names are compared
+again at the end."""
 
 
 class Misplaced(Exception):
@@ -30,55 +31,88 @@ class Presence:
     """Looks for the lock, the journal's directory and its segments, at the names that they had before."""
 
     def __init__(
-        self, files: Files, data: Path, *, segments: Callable[[], Iterable[int]], now_ms: Callable[[], int]
+        self,
+        files: Files,
+        data: Path,
+        *,
+        segments: Callable[[], Iterable[int]],
+        active: Callable[[], int],
+        index_trouble: Callable[[], str | None],
+        now_ms: Callable[[], int],
     ) -> None:
-        """*segments* are the numbers of the segments that must be there. The lock is held."""
+        """*segments* are the numbers of the segments that must be there, *active* the one that is written to.
+        *index_trouble* says if the index is not in its place. The lock is held."""
         data = data.absolute()  # as the next start will name it, wherever this process is then
         self._files = files
         self._directory = data / "journal"
         self._lock_path = data / "lock"
         self._segments = segments
+        self._active = active
+        self._index_trouble = index_trouble
         self._now_ms = now_ms
-        self._lock = _identity(files.stamp(self._lock_path))
-        self._own = _identity(files.stamp(self._directory))
+        self._lock = files.identity(self._lock_path)
+        self._own = files.identity(self._directory)
         self._inodes: dict[str, int] = {}
-        self._seen: Stamp | None = None
-        """Of the directory, when all names were in order."""
+        self._journal_changed = files.watch(self._directory)
+        self._data_changed = files.watch(data)
+        self._seen: tuple[tuple[int, int], tuple[int, int]] | None = None
+        """When the directories had changed last, and all names were in order."""
+        self._compared: tuple[tuple[int, int], tuple[int, int]] | None = None
+        """The same, when names were last compared: they may have changed again at what is called the same time."""
 
     def check(self) -> None:
         """Raise `Misplaced` unless everything is in its place. Called after each sync."""
-        stamp = self._files.stamp(self._directory)
-        if stamp is None or stamp != self._seen:
-            self._compare(stamp)
+        changed = (self._journal_changed.changed_ns(), self._data_changed.changed_ns())
+        if changed == self._seen:
+            return
+        is_settled = self._now_ms() - max(map(max, changed)) // 1_000_000 > _SETTLED_MS
+        self._check_own_names()
+        if is_settled or changed != self._compared:
+            self._check_segments()
+            self._compared = changed
+        else:
+            self._check_active()
+        self._seen = changed if is_settled else None
 
     def check_all(self) -> None:
-        """The same, and whether the lock is ours still: once in a while, also when nothing is written."""
-        self._check_lock()
+        """The same, also when nothing was written, and for what is further up: once in a while."""
+        self._check_own_names()
         self.check()
 
-    def _check_lock(self) -> None:
-        if self._lock is not None and _identity(self._files.stamp(self._lock_path)) != self._lock:
-            raise Misplaced(f"{self._lock_path} is gone, or was replaced: another broker may use the store")
-
-    def _compare(self, stamp: Stamp | None) -> None:
-        if stamp is None or _identity(stamp) != self._own:
+    def _check_own_names(self) -> None:
+        if self._files.identity(self._directory) != self._own:
             raise Misplaced(f"{self._directory} is gone, or was renamed or replaced")
-        self._check_lock()
+        if self._lock is not None and self._files.identity(self._lock_path) != self._lock:
+            raise Misplaced(f"{self._lock_path} is gone, or was replaced: another broker may use the store")
+        trouble = self._index_trouble()
+        if trouble is not None:
+            raise Misplaced(trouble)
+
+    def _check_active(self) -> None:
+        path = segment_path(self._directory, self._active())
+        found = self._files.identity(path)
+        if found is None or found.inode != self._inodes.get(path.name):
+            raise _misplaced_segment(path)
+
+    def _check_segments(self) -> None:
         try:
             inodes = self._files.inodes(self._directory)
         except OSError as error:
             raise Misplaced(f"{self._directory} cannot be read: {error}") from None
         known = {}
         for number in self._segments():
-            path = segment_path(self._directory, number)
-            inode = inodes.get(path.name)
-            if inode is None or self._inodes.get(path.name, inode) != inode:
-                raise Misplaced(f"{path} is gone, or was renamed or replaced")
-            known[path.name] = inode
+            name = segment_name(number)
+            inode = inodes.get(name)
+            if inode is None or self._inodes.get(name, inode) != inode:
+                raise _misplaced_segment(self._directory / name)
+            known[name] = inode
         self._inodes = known
-        is_settled = self._now_ms() - stamp.changed_ns // 1_000_000 > _SETTLED_MS
-        self._seen = stamp if is_settled else None
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._journal_changed.close()
+        self._data_changed.close()
 
 
-def _identity(stamp: Stamp | None) -> tuple[int, int] | None:
-    return None if stamp is None else (stamp.device, stamp.inode)
+def _misplaced_segment(path: Path) -> Misplaced:
+    return Misplaced(f"{path} is gone, or was renamed or replaced")

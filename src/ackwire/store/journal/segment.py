@@ -78,7 +78,11 @@ def read_header(data: bytes) -> SegmentHeader | None:
 
 
 def segment_path(directory: Path, number: int) -> Path:
-    return directory / f"{number:010}.log"
+    return directory / segment_name(number)
+
+
+def segment_name(number: int) -> str:
+    return f"{number:010}.log"
 
 
 def segment_numbers(files: Files, directory: Path) -> list[int]:
