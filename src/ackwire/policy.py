@@ -177,6 +177,19 @@ class DestinationPolicy:
     redelivery_delay_seconds_max: float = rules.seconds(
         3600, lowest=0, highest=86_400, reason="No delay gets longer than this, however often it was multiplied."
     )
+    remove_inactive: bool = rules.switch(
+        False,
+        reason="A queue or topic that is empty, and has neither consumers, producers nor durable subscriptions, is "
+        "removed after a while; otherwise it stays, through restarts too, until a client or an operator removes it. "
+        "Needs destinations.inactive_sweep_seconds. ActiveMQ's gcInactiveDestinations.",
+    )
+    inactive_seconds_min: float = rules.seconds(
+        60,
+        lowest=0,
+        highest=10 * 365 * 86_400,
+        reason="How long it must have been empty and unused before it is removed, counted from the first sweep that "
+        "found it so. ActiveMQ's inactiveTimeoutBeforeGC.",
+    )
     advise_slow_consumers: bool = rules.switch(
         False, reason="Publish on ActiveMQ.Advisory.SlowConsumer.* when a consumer cannot keep up."
     )

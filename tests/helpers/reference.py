@@ -3,15 +3,17 @@
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
+from ackwire.destinations import Destination
 from ackwire.message import Message
 from ackwire.store.contract import DurableKey, DurableRecord, Note, Place, PreparedTransaction, ScheduledJob
-from tests.helpers.stored import Kept, facts, job_facts, only_handed_out, prepared_facts, waiting_facts
+from tests.helpers.stored import MADE, Kept, facts, job_facts, only_handed_out, prepared_facts, waiting_facts
 
 
 class Reference:
     """Implements `Recorder`."""
 
     def __init__(self) -> None:
+        self.destinations: set[Destination] = set()
         self.messages: dict[Place, dict[int, Message]] = {}
         self.durables: dict[DurableKey, DurableRecord] = {}
         self.jobs: dict[str, ScheduledJob] = {}
@@ -24,6 +26,7 @@ class Reference:
 
     def copy(self) -> "Reference":
         twin = Reference()
+        twin.destinations = set(self.destinations)
         twin.messages = {place: dict(messages) for place, messages in self.messages.items()}
         twin.durables = dict(self.durables)
         twin.jobs = dict(self.jobs)
@@ -55,9 +58,14 @@ class Reference:
 
     def remove_place(self, place: Place) -> None:
         self.messages.pop(place, None)
+        if isinstance(place, Destination):
+            self.destinations.discard(place)
         self.handed_out.pop(place, None)
         if isinstance(place, DurableKey):
             self.durables.pop(place, None)
+
+    def add_destination(self, destination: Destination) -> None:
+        self.destinations.add(destination)
 
     def add_durable(self, record: DurableRecord) -> None:
         self.durables[record.key] = record
@@ -106,6 +114,7 @@ class Reference:
         there = {place: [m[n] for n in sorted(m)] for place, m in self.messages.items() if m}
         waiting = {place: [waiting_facts(it) for it in messages] for place, messages in there.items()}
         return Kept(
+            destinations=MADE & self.destinations,
             waiting=waiting,
             messages={place: [facts(it) for it in messages] for place, messages in there.items()},
             durables=dict(self.durables),

@@ -26,7 +26,7 @@ from ackwire.store.contract import (
     Store,
 )
 from tests.helpers.reference import Reference
-from tests.helpers.stored import D, E, Kept, Messages, Q, R, T, Verb, difference, durable, local_id, xa_id
+from tests.helpers.stored import MADE, D, E, Kept, Messages, Q, R, T, Verb, difference, durable, local_id, xa_id
 
 PLACES: tuple[Place, ...] = (Q, R, D, E)
 SIZES = (0, 10, 10, 200, 1000, 5000)
@@ -37,6 +37,8 @@ KINDS = (
     *("note", "note", "drop_note"),
 )
 """The methods of `Happenings`, more of those that are more frequent."""
+
+ALL_KINDS = (*KINDS, "add_destination", "add_destination", "remove_destination")
 
 
 NOTES: tuple[Note, ...] = (
@@ -232,6 +234,14 @@ class Happenings:
     def remove_place(self, state: Reference, random: Random) -> list[Verb]:  # noqa: ARG002 - like the others
         place = random.choice(PLACES)
         return [lambda it: it.remove_place(place)]
+
+    def add_destination(self, state: Reference, random: Random) -> list[Verb]:  # noqa: ARG002
+        destination = random.choice(sorted(MADE, key=repr))
+        return [lambda it: it.add_destination(destination)]
+
+    def remove_destination(self, state: Reference, random: Random) -> list[Verb]:  # noqa: ARG002
+        destination = random.choice(sorted(MADE, key=repr))
+        return [lambda it: it.remove_place(destination)]
 
     def add_durable(self, state: Reference, random: Random) -> list[Verb]:  # noqa: ARG002
         record = durable(random.choice((D, E)), random.choice((None, "n = 1")), no_local=random.random() < 0.5)

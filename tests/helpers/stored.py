@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from ackwire.destinations import Destination, parse_destination
 from ackwire.message import Message
@@ -121,10 +121,17 @@ def prepared_facts(transaction: PreparedTransaction, is_there: Callable[[Place, 
     )
 
 
+MADE: Final = frozenset(
+    map(parse_destination, ("queue://made.1", "queue://made.2", "topic://made.1", "topic://made.2"))
+)
+"""Destinations that are made and removed, and in which no message ever is."""
+
+
 @dataclass(frozen=True)
 class Kept:
-    """Everything that a store has kept, in a form that compares; empty places are no places."""
+    """Everything that a store has kept, in a form that compares; empty places are no places, but for `MADE`."""
 
+    destinations: frozenset[Destination]
     waiting: dict[Place, list[WaitingMessage]]
     messages: dict[Place, list[Facts | None]]
     durables: dict[DurableKey, DurableRecord]
@@ -145,6 +152,7 @@ def kept(store: Store) -> Kept:
     there = {(place, it.sequence) for place, messages in waiting.items() for it in messages}
     loaded = {place: store.load(place, [it.sequence for it in messages]) for place, messages in waiting.items()}
     return Kept(
+        destinations=MADE & set(store.places()),
         waiting=waiting,
         messages={place: [it and facts(it) for it in messages] for place, messages in loaded.items()},
         durables={record.key: record for record in _each_once(store.durables())},
@@ -204,6 +212,7 @@ class Recorder(Protocol):
     def remove(self, place: Place, message: Message, /) -> None: ...
     def purge(self, place: Place, last_sequence: int, kept: list[int], /) -> None: ...
     def remove_place(self, place: Place, /) -> None: ...
+    def add_destination(self, destination: Destination, /) -> None: ...
     def add_durable(self, record: DurableRecord, /) -> None: ...
     def add_job(self, job: ScheduledJob, /) -> None: ...
     def remove_job(self, job_id: str, /) -> None: ...

@@ -12,6 +12,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from ackwire.destinations import Destination
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.store.background import Background
@@ -164,6 +165,9 @@ class ToyStore:
 
     def remove_place(self, place: Place) -> None:
         self._record(lambda memory: memory.remove_place(place))
+
+    def add_destination(self, destination: Destination) -> None:
+        self._record(lambda memory: memory.add_destination(destination))
 
     def add_durable(self, record: DurableRecord) -> None:
         self._record(lambda memory: memory.add_durable(record))

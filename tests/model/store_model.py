@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from ackwire.message import Message
 from ackwire.store.contract import Place, Store
 from tests.helpers.simulated_disk import Stopped
-from tests.helpers.store_history import KINDS, PLACES, Happenings, History
+from tests.helpers.store_history import ALL_KINDS, PLACES, Happenings, History
 from tests.helpers.stored import Kept, facts, kept
 from tests.helpers.stores import Crash, StoreFactory
 
@@ -37,7 +37,7 @@ class StoreModel(RuleBasedStateMachine):
 
     # ---- what happens ------------------------------------------------------------------------------------------
 
-    @rule(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=8), choice=st.integers(0, 2**16))
+    @rule(kinds=st.lists(st.sampled_from(ALL_KINDS), min_size=1, max_size=8), choice=st.integers(0, 2**16))
     def record(self, kinds: list[str], choice: int) -> None:
         random = Random(choice)
         for kind in kinds:
@@ -46,7 +46,7 @@ class StoreModel(RuleBasedStateMachine):
         if random.random() < 0.5:
             self.ask()
 
-    @rule(kinds=st.lists(st.sampled_from(KINDS), min_size=2, max_size=6), choice=st.integers(0, 2**16))
+    @rule(kinds=st.lists(st.sampled_from(ALL_KINDS), min_size=2, max_size=6), choice=st.integers(0, 2**16))
     def group(self, kinds: list[str], choice: int) -> None:
         random = Random(choice)
         verbs = self.happenings.make_several(kinds, self.history.state, random)
@@ -169,7 +169,7 @@ def actions_of(seed: int, steps: int) -> list[Action]:
 
 
 def _action(random: Random) -> Action:
-    kinds = random.choices(KINDS, k=random.randrange(1, 9))
+    kinds = random.choices(ALL_KINDS, k=random.randrange(1, 9))
     number = random.getrandbits(16)
     actions: list[Action] = [
         ("record", (kinds, number)),

@@ -19,6 +19,7 @@ from ackwire.broker.census import Census
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.cursors import CURSOR_CLIENT_ID, Cursors, Row
 from ackwire.broker.handover import Desk
+from ackwire.broker.inactive import InactiveDestinations
 from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.loop_report import LoopReport
@@ -95,6 +96,7 @@ class Broker:
         self.scheduler = Scheduler(self, store)
         self.cursors = Cursors(self, store)
         self.staging = Staging(self, store)
+        self._inactive = InactiveDestinations(self, settings.destinations.inactive_sweep_seconds)
         self._questions = Questions(self)
         self._census = Census(self)
 
@@ -342,6 +344,7 @@ class Broker:
         self.scheduler.start()
         self.cursors.start()
         self.staging.start()
+        self._inactive.start()
         if self.audit is not None:
             self._census.begin(self.audit)
         self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 
 _NAMED_MAX: Final = 3
 
+
+def is_durable(where: Destination) -> bool:
+    """Whether a destination is there after a restart: all that clients and operators make, but for what is temporary.
+    What the broker tells and answers itself, it makes anew."""
+    return not where.kind.is_temporary and not is_advisory(where) and where != QUESTIONS
+
+
 _log = logging.getLogger(__name__)
 
 
@@ -152,6 +159,8 @@ class Registry:
         limit = self._broker.settings.destinations.count_max
         if is_limited and len(self.router) >= limit:
             raise ResourceLimit(f"{destination!r} cannot be created: {limit} destinations exist, the limit")
+        if owner is None and is_durable(destination):
+            self._store.add_destination(destination)
         made: Queue | Topic
         made = self._queue(destination, destination) if destination.kind.is_queue else self._topic(destination)
         if owner is not None:
@@ -189,7 +198,7 @@ class Registry:
 
     # ---- removing ----------------------------------------------------------------------------------------------
 
-    def remove(self, destination: Destination, connection: Connection) -> None:
+    def remove(self, destination: Destination, connection: Connection | None) -> None:
         """Delete *destination* and all that is on it. Refused while it has consumers, or to other than its owner."""
         refuse_reserved(destination, "delete")
         existing = self.router.get(destination)
@@ -209,6 +218,8 @@ class Registry:
             raise BrokerError(f"{destination!r} cannot be removed: messages in it belong to {holders}")
         if isinstance(existing, Topic) and existing.durables:
             raise BrokerError(f"{destination!r} still has {len(existing.durables)} durable subscriptions")
+        if isinstance(existing, Topic) and (parts := self._broker.staging.parts_for(destination)):
+            raise BrokerError(f"{destination!r} cannot be removed: messages for it are staged in {parts[0]!r}")
         self._forget(destination, existing)
 
     def remove_temporary(self, destination: Destination) -> None:
@@ -221,9 +232,9 @@ class Registry:
     def _forget(self, destination: Destination, existing: Queue | Topic) -> None:
         if isinstance(existing, Queue):
             existing.close()
-            self._store.remove_place(destination)
         else:
             self.retaining.pop(existing, None)
+        self._store.remove_place(destination)
         self.router.remove(destination)
         owner = self._owners.pop(destination, None)
         if owner is not None:
@@ -232,6 +243,10 @@ class Registry:
             self._broker.advisories.destination_removed(destination, owner)
 
     # ---- durable subscriptions ---------------------------------------------------------------------------------
+
+    def restore_destination(self, where: Destination) -> None:
+        """A destination of an earlier run, whatever the limits are today."""
+        self._needed(where)
 
     def restore_durable(self, record: DurableRecord) -> None:
         """A durable subscription of an earlier run, whatever the limits are today."""

@@ -131,6 +131,7 @@ class Restoring:
         if mine := self._reserved.get(place):
             portions = map(partial(_without_kept, mine, self._kept.setdefault(place, {})), portions)
         if isinstance(place, Destination) and not place.kind.is_queue:
+            broker.registry.restore_destination(place)
             deque(portions, maxlen=0)  # staged for a topic: nobody else waits there
             return
         queue = _queue_at(broker, place)

@@ -351,6 +351,10 @@ class Staging:
             producer, None if last is None else last.batch, tuple((it.name, it.batch, it.count) for it in parts)
         )
 
+    def parts_for(self, place: Place) -> list[Part]:
+        """The parts that have messages for *place*."""
+        return [part for part in self._parts.values() if place in part.messages]
+
     @property
     def part_count(self) -> int:
         return len(self._parts)

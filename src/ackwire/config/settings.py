@@ -225,6 +225,13 @@ class DestinationSettings:
         reason="How often queues are looked through for messages whose time is over; ActiveMQ's figure. An expired "
         "message is never dispatched, however long the sweep is away.",
     )
+    inactive_sweep_seconds: float = rules.seconds(
+        0,
+        lowest=0,
+        highest=86_400,
+        reason="How often destinations are looked through for those that are empty and unused, and are to be removed "
+        "by their policy (remove_inactive); 0: never. ActiveMQ's schedulePeriodForDestinationPurge and its default.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,10 +144,6 @@ class PlaceFacts:
         """Of its own record."""
         return pack_place(self.place_id, self.place, self.handed_out)
 
-    def moved_to(self, segment: int) -> None:
-        """Its own record is in *segment* now."""
-        self.segment = segment
-
     @property
     def message_count(self) -> int:
         return sum(count for count, _ in self.held.values()) + sum(1 for it in self.active.fresh.values() if it is None)
@@ -197,6 +193,8 @@ class Catalog:
         self.index = index
         self.places: dict[Place, PlaceFacts] = {}
         self.place_by_id: dict[int, PlaceFacts] = {}
+        self.place_records: Counter[int] = Counter()
+        """For each segment how many places have their own record in it."""
         self.segments: dict[int, SegmentFacts] = {}
         self.state: dict[StateKey, StateItem] = {}
         self.forgotten_counts: set[bytes] = set()
@@ -241,13 +239,29 @@ class Catalog:
         facts = self.place_by_id.get(place_id)
         if facts is None:
             facts = PlaceFacts(place_id, place, segment)
-        elif self.places.get(facts.place) is facts:  # perhaps known under a name that was only guessed
-            del self.places[facts.place]
+        else:
+            self.place_records[facts.segment] -= 1
+            if self.places.get(facts.place) is facts:  # perhaps known under a name that was only guessed
+                del self.places[facts.place]
+        self.place_records[segment] += 1
         facts.place, facts.segment, facts.handed_out = place, segment, handed_out
         self.places[place] = self.place_by_id[place_id] = facts
         self.next_place_id = max(self.next_place_id, place_id + 1)
         self.changed_places.add(place_id)
         return facts
+
+    def add_nameless_place(self, place_id: int, place: Place, segment: int) -> PlaceFacts:
+        """A place whose own record was not seen; *place* is only what its messages say."""
+        facts = self.place_by_id[place_id] = PlaceFacts(place_id, place, segment)
+        self.place_records[segment] += 1
+        return facts
+
+    def place_moved(self, facts: PlaceFacts, segment: int) -> None:
+        """The record of a place is in *segment* now; the place may have ended meanwhile."""
+        if self.place_by_id.get(facts.place_id) is facts:
+            self.place_records[facts.segment] -= 1
+            self.place_records[segment] += 1
+        facts.segment = segment
 
     def place_of(self, place_id: int) -> Place | None:
         facts = self.place_by_id.get(place_id)
@@ -259,6 +273,7 @@ class Catalog:
         if facts is None:
             return
         self._release_all(facts)
+        self.place_records[facts.segment] -= 1
         if self.places.get(facts.place) is facts:
             del self.places[facts.place]
         self.ended_places.add(place_id)

@@ -20,13 +20,14 @@ from ackwire.store.catalog import (
     StateKey,
     StateValue,
 )
-from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, ScheduledJob, StagedNote, StoredForm
+from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, Place, ScheduledJob, StagedNote, StoredForm
 from ackwire.store.index import Changes, DamagedIndex, Edit, Table
 from ackwire.store.journal.record import (
     Damaged,
     RecordKind,
     pack_durable,
     pack_numbers,
+    pack_place,
     unpack_durable,
     unpack_numbers,
     unpack_place,
@@ -78,12 +79,12 @@ class Checkpoint:
         self.position = position
         self._next_place_id = catalog.next_place_id
         self._puts = {
-            Table.PLACES: list(_places(catalog)),
             Table.COUNTERS: list(_counters(catalog)),
             Table.REMOVALS: list(_removals(catalog)),
             Table.COUNTS: list(_counts(catalog)),
             Table.COMMITS: list(_commits(catalog)),
         }
+        self._places = list(_places(catalog))
         known = set(_known_removals(catalog))
         self._deletes = {
             Table.PLACES: [_PLACE_ID.pack(it) for it in catalog.ended_places],
@@ -115,6 +116,10 @@ class Checkpoint:
                 first, last = block_key(place_id, 0), block_key(place_id, delta.purged_to - BLOCK_MESSAGES)
                 changes.ranges.append((Table.MESSAGES, first, last, kept))
         changes.edits[Table.MESSAGES] = self._block_edits()
+        changes.puts[Table.PLACES] = [
+            (_PLACE_ID.pack(place_id), _NUMBER.pack(segment) + pack_place(place_id, place, handed_out))
+            for place_id, segment, place, handed_out in self._places
+        ]
         changes.deletes[Table.STATE] = [_state_key(key) for key, item in self._state if item is None]
         changes.puts[Table.STATE] = [(_state_key(key), data) for key, data in self._state_payloads.items()]
         changes.puts[Table.META] = [(_META_KEY, self._meta())]
@@ -143,11 +148,12 @@ class Checkpoint:
                 facts.frozen = None
 
 
-def _places(catalog: Catalog) -> Iterator[tuple[bytes, bytes]]:
+def _places(catalog: Catalog) -> Iterator[tuple[int, int, Place, int]]:
+    """Id, segment of the record, place, and how far it was handed out; packed beside the loop: there may be many."""
     for place_id in catalog.changed_places:
         facts = catalog.place_by_id.get(place_id)
         if facts is not None:
-            yield _PLACE_ID.pack(place_id), _NUMBER.pack(facts.segment) + facts.payload()
+            yield place_id, facts.segment, facts.place, facts.handed_out
 
 
 def _counters(catalog: Catalog) -> Iterator[tuple[bytes, bytes]]:

@@ -236,6 +236,10 @@ class Store(Protocol):
         """Record that *place* and all that is in it are gone: a deleted queue, an ended subscription."""
         ...
 
+    def add_destination(self, destination: Destination) -> None:
+        """Record that a queue or topic exists, until `remove_place`; one that is known changes nothing."""
+        ...
+
     def add_durable(self, record: DurableRecord) -> None:
         """Record a durable subscription, or its new terms."""
         ...
@@ -335,7 +339,7 @@ class Store(Protocol):
         ...
 
     def places(self) -> Iterable[Place]:
-        """Where messages wait."""
+        """The destinations that exist, and wherever else messages wait."""
         ...
 
     def waiting(self, place: Place) -> Iterable[WaitingMessage]:

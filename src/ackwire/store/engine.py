@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, final
 
 from ackwire.clock import Clock, Timer
+from ackwire.destinations import Destination
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.store.background import Background
@@ -181,8 +182,6 @@ class JournalStore:
         self._groups = count(1)
         self._unwritten: dict[int, list[UnwrittenMessage | MovedMessage]] = {}
         """Messages in the buffer, by sequence."""
-        self._handed_out: dict[Place, int] = {}
-        """Of places that have ended because nothing was in them."""
         self._depth = 0
         self._group = 0
         self._group_started_at = 0
@@ -339,14 +338,14 @@ class JournalStore:
     def _place(self, place: Place) -> PlaceFacts:
         facts = self._catalog.places.get(place)
         if facts is None:
-            handed_out = self._handed_out.pop(place, 0)
-            facts = self._catalog.add_place(self._catalog.next_place_id, place, 0, handed_out)
+            facts = self._catalog.add_place(self._catalog.next_place_id, place, 0)
             self.record_place(facts)
         return facts
 
     def record_place(self, facts: PlaceFacts) -> None:
         """Record a place, or what is new about it."""
-        self._record(UnwrittenPayload(RecordKind.PLACE, facts.payload(), facts.moved_to))
+        written = partial(self._catalog.place_moved, facts)
+        self._record(UnwrittenPayload(RecordKind.PLACE, facts.payload(), written))
         self._catalog.changed_places.add(facts.place_id)
 
     def hand_out(self, place: Place, sequence: int) -> None:
@@ -473,17 +472,8 @@ class JournalStore:
     def remove_place(self, place: Place) -> None:
         self._require_good()
         facts = self._catalog.places.get(place)
-        self._handed_out.pop(place, None)
-        if facts is not None:
-            self.end_place(facts)
-
-    def end_idle_place(self, facts: PlaceFacts) -> None:
-        """Record that a place is gone for now, with nothing in it; it is made again when a message comes."""
-        self._handed_out[facts.place] = facts.handed_out  # who hands out does not know that it was gone
-        self.end_place(facts)
-
-    def end_place(self, facts: PlaceFacts) -> None:
-        """Record that a place is gone with all that is in it."""
+        if facts is None:
+            return
         self._keep_for_group(facts)
         for sequence, records in list(self._unwritten.items()):
             for record in [it for it in records if facts in it.places]:
@@ -491,6 +481,10 @@ class JournalStore:
         self._catalog.end_place(facts.place_id)
         self._catalog.end_state(durable_key(facts.place_id))
         self._record(UnwrittenPayload(RecordKind.PLACE_GONE, pack_place_gone(facts.place_id)))
+
+    def add_destination(self, destination: Destination) -> None:
+        self._require_good()
+        self._place(destination)
 
     def add_durable(self, record: DurableRecord) -> None:
         with self.atomically():  # the place of a subscription is nothing without its terms

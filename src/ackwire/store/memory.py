@@ -6,6 +6,7 @@ It keeps what the contract says must be kept, so it is also the reference that o
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from ackwire.destinations import Destination
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
@@ -74,6 +75,9 @@ class MemoryStore:
         self._handed_out.pop(place, None)
         if isinstance(place, DurableKey):
             self._durables.pop(place, None)
+
+    def add_destination(self, destination: Destination) -> None:
+        self._places.setdefault(destination, {})
 
     def add_durable(self, record: DurableRecord) -> None:
         self._durables[record.key] = record

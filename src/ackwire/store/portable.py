@@ -410,7 +410,7 @@ class Import:
             case Dispatched(place, sequence):
                 self._dispatched[place] = sequence
                 if not isinstance(place, DurableKey):  # which exists by its own row
-                    self._store.hand_out(place, 0)
+                    self._store.add_destination(place)
             case Counted(producer, count):
                 self._counts.counts[producer] = count
             case Sequenced(sequence):

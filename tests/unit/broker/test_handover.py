@@ -9,7 +9,7 @@ from ackwire.broker.handover import BLOCK_SEQUENCES
 from ackwire.errors import StoreFailed
 from ackwire.store.contract import Place
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named
-from tests.helpers.journal import JournalFactory
+from tests.helpers.journal import DATA, JournalFactory
 from tests.helpers.slow_store import SlowStore
 from tests.helpers.stores import Crash
 
@@ -268,7 +268,7 @@ def test_A2_it_is_still_redelivered_when_nobody_came_for_all_of_it_in_between() 
     assert [it.redelivery_counter for it in consumer.delivered] == [1, 1]
 
 
-def test_A2_an_idle_queue_whose_file_has_gone_keeps_its_mark() -> None:
+def test_A2_an_idle_queue_outlives_the_file_that_named_it_with_its_mark() -> None:
     factory = JournalFactory()
     rig = journal_rig(factory)
     producer, consumer = rig.connect(), rig.consumer(Q)
@@ -276,13 +276,15 @@ def test_A2_an_idle_queue_whose_file_has_gone_keeps_its_mark() -> None:
     producer.send(Q, "consumed")
     factory.settle()
     consumer.ack()
+    named_by = min(_segments(factory))
     for _ in range(50):  # fills files, until the one that names the queue goes
         filler.send("queue://other", "x" * 3000)
         factory.settle()
         emptier.ack()
         factory.clock.advance(2)
         factory.settle()
-    assert named(Q) not in _places(factory)
+    assert named_by not in _segments(factory)
+    assert named(Q) in _places(factory)
     producer.send(Q, "seen")
     factory.settle()
     assert consumer.texts == ["consumed", "seen"]
@@ -290,6 +292,10 @@ def test_A2_an_idle_queue_whose_file_has_gone_keeps_its_mark() -> None:
     again = journal_rig(factory).consumer(Q)
     factory.settle()
     assert [it.redelivery_counter for it in again.delivered] == [1]
+
+
+def _segments(factory: JournalFactory) -> list[str]:
+    return [name for name in factory.disk.names(DATA / "journal") if name.endswith(".log")]
 
 
 def _places(factory: JournalFactory) -> list[Place]:

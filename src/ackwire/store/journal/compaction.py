@@ -14,6 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.clock import Clock
@@ -21,7 +22,7 @@ from ackwire.plurals import counted
 from ackwire.store.background import Background
 from ackwire.store.catalog import Catalog, PlaceFacts, SegmentFacts, StateValue
 from ackwire.store.checkpoint import GAPS_KEY, job_key, note_key, pack_state_payload, prepared_key
-from ackwire.store.contract import CursorNote, DurableKey, ScheduledJob
+from ackwire.store.contract import CursorNote, ScheduledJob
 from ackwire.store.journal.record import (
     Damaged,
     Record,
@@ -45,6 +46,8 @@ _RECORDS_PER_TURN: Final = 500
 
 _LIVE_SHARE_MIN: Final = 0.5
 _LITTLE_SHARE: Final = 0.01
+_LITTLE_BYTES: Final = 1000
+"""So much is written again, or so small a share of a segment, to have the oldest segment gone."""
 _RETRY_SECONDS: Final = 10.0
 
 _STATE_BYTES: Final = 100
@@ -128,7 +131,9 @@ class Compaction:
         dead = [segment for segment in closed if segment.live_messages == 0 and not alive[segment.number]]
         if dead:
             oldest = min(closed, key=lambda segment: segment.number)
-            if not oldest.live_messages and alive[oldest.number] <= oldest.size_bytes * _LITTLE_SHARE:
+            if not oldest.live_messages and alive[oldest.number] <= max(
+                oldest.size_bytes * _LITTLE_SHARE, _LITTLE_BYTES
+            ):
                 return oldest  # behind it, the dead ones need not be read (`_tells_nothing`)
             return min(dead, key=lambda segment: segment.number)
         if sum(segment.size_bytes for segment in closed) * _LIVE_SHARE_MIN <= sum(alive.values()):
@@ -138,9 +143,8 @@ class Compaction:
     def _count_state(self) -> Counter[int]:
         """For each segment the bytes that have to be written again when it goes, messages aside."""
         found: Counter[int] = Counter()
-        for facts in self._catalog.place_by_id.values():
-            if facts.message_count or isinstance(facts.place, DurableKey):
-                found[facts.segment] += _STATE_BYTES
+        for number, count in self._catalog.place_records.items():
+            found[number] += count * _STATE_BYTES
         for item in self._catalog.state.values():
             for number in item.segments:
                 found[number] += _STATE_BYTES + _carried_bytes(item.value)
@@ -174,6 +178,21 @@ class Compaction:
             self._store.record_again(removals)
         if looked_at == _RECORDS_PER_TURN:
             self._clock.call_later(0, lambda: self._move(victim, records))
+            return
+        places = [it for it in self._catalog.place_by_id.values() if it.segment == victim.number]
+        self._move_places(victim, iter(places))
+
+    def _move_places(self, victim: SegmentFacts, places: Iterator[PlaceFacts]) -> None:
+        """Write places again, some in each turn: there may be as many as queues."""
+        if self._is_stopped or self._store.failure is not None:
+            return
+        looked_at = 0
+        for facts in islice(places, _RECORDS_PER_TURN):
+            looked_at += 1
+            if facts.segment == victim.number and self._catalog.place_by_id.get(facts.place_id) is facts:
+                self._store.record_place(facts)
+        if looked_at == _RECORDS_PER_TURN:
+            self._clock.call_later(0, lambda: self._move_places(victim, places))
             return
         self._move_state(victim.number)
         self._move_recent(victim.number)
@@ -224,11 +243,6 @@ class Compaction:
         return False
 
     def _move_state(self, number: int) -> None:
-        for facts in [it for it in self._catalog.place_by_id.values() if it.segment == number]:
-            if facts.message_count == 0 and not isinstance(facts.place, DurableKey):
-                self._store.end_idle_place(facts)
-            else:
-                self._store.record_place(facts)
         for key, item in list(self._catalog.state.items()):
             if number in item.segments:
                 kind, payload = key[0], pack_state_payload(self._catalog, item.value)

@@ -729,8 +729,7 @@ class Recovery:
         place = read_message(self._form, frame).destination
         if place.kind.is_queue and place not in self.catalog.places:
             return self.catalog.add_place(place_id, place, segment)
-        facts = self.catalog.place_by_id[place_id] = PlaceFacts(place_id, place, segment)
-        return facts
+        return self.catalog.add_nameless_place(place_id, place, segment)
 
     def _apply_removed(self, record: Record) -> None:
         for place_id, sequence, segment in unpack_removed(record.payload):
