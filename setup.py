@@ -34,6 +34,7 @@ HOT_MODULES = [
     "broker/pending",
     "broker/placing",
     "broker/queue",
+    "broker/receive_room",
     "broker/registry",
     "broker/repetitions",
     "broker/router",

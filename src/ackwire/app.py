@@ -157,7 +157,7 @@ async def _serve(
 
     def make_peer(uri: ListenerUri, gate: ConnectionGate) -> AsyncioEnd:
         peer = Peer(broker=broker, clock=clock, settings=broker.settings, uri=uri, gate=gate, peers=peers, turn=turn)
-        return AsyncioEnd(peer, turn.received)
+        return AsyncioEnd(peer)
 
     def reload(new: Settings) -> Reload:
         for uri in uris:

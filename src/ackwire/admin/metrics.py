@@ -72,6 +72,11 @@ def _broker(broker: Broker, store: StoreFacts, uptime_seconds: float) -> list[st
         ("connections", "Clients that are connected.", _clients(broker)),
         ("destinations", "Queues and topics, temporary ones included.", len(broker.registry.router)),
         ("held_producers", "Connections whose sends wait for space.", len(flow.blocked())),
+        ("blocked_bytes", "Bytes of sends that wait for space.", flow.blocked_bytes),
+        ("blocked_limit_bytes", "Their limit (limits.blocked_bytes_max).", flow.blocked_bytes_max),
+        ("receive_used_bytes", "Room for frames that have arrived in part.", broker.receive_room.used_bytes),
+        ("receive_limit_bytes", "Its limit (limits and handshake, receive_bytes_max).", broker.receive_room.bytes_max),
+        ("receive_waiting", "Connections whose frame waits for such room.", broker.receive_room.waiting_count),
         ("memory_used_bytes", "Bytes of messages in memory.", flow.used_bytes),
         ("memory_limit_bytes", "Their limit (limits.memory_bytes_max).", flow.memory_bytes_max),
         ("store_used_bytes", "Bytes of the store's files.", store.used_bytes()),
@@ -85,7 +90,8 @@ def _broker(broker: Broker, store: StoreFacts, uptime_seconds: float) -> list[st
     lines = metric("ackwire_info", "gauge", "Which broker this is.", [(_identity(broker, store), 1)])
     for name, meaning, value in figures:
         lines += metric(f"ackwire_{name}", "gauge", meaning, [((), value)])
-    return lines
+    dropped = "Sends that waited for space when their client left, and were dropped."
+    return lines + metric("ackwire_dropped_sends_total", "counter", dropped, [((), flow.dropped_sends)])
 
 
 def _loop(report: LoopReport) -> list[str]:

@@ -11,6 +11,7 @@ was sent, too.
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -43,6 +44,9 @@ class Event(IntEnum):
     STOPPED = 18
     DURABLE = 19
     """What was told up to event `count` is on the medium; nobody was promised anything about what came later."""
+    DROPPED = 20
+    """A send that waited for space when its client left, and for which there was none. It was never taken: it had no
+    answer, and has neither a sequence nor a place."""
 
 
 ENDS: Final = frozenset((Event.ACKED, Event.DEAD_LETTERED, Event.EXPIRED, Event.PURGED, Event.DISCARDED))
@@ -59,6 +63,13 @@ class AuditedPlace(Protocol):
     def audit_name(self) -> str:
         """`queue://orders`, `durable://client/name`, `topic://news`."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationPlace:
+    """Implements `AuditedPlace` for a destination by its name: where a message was sent to that was not taken."""
+
+    audit_name: str
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # tests have some

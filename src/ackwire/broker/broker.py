@@ -10,23 +10,24 @@ module is the front that adapters see.
 
 import logging
 from collections.abc import Callable, Hashable
-from typing import final
+from typing import Final, final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
-from ackwire.broker.auditing import Audit
+from ackwire.broker.auditing import Audit, DestinationPlace, Event
 from ackwire.broker.census import Census
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.cursors import CURSOR_CLIENT_ID, Cursors, Row
 from ackwire.broker.handover import Desk
 from ackwire.broker.inactive import InactiveDestinations
 from ackwire.broker.intake import Intake
-from ackwire.broker.limits import FlowControl
+from ackwire.broker.limits import FlowControl, HeldSend
 from ackwire.broker.loop_report import LoopReport
 from ackwire.broker.paging import Pager
 from ackwire.broker.placing import Placing
 from ackwire.broker.questions import Questions
 from ackwire.broker.queue import Queue
+from ackwire.broker.receive_room import ReceiveRoom
 from ackwire.broker.registry import Registry
 from ackwire.broker.restore import restore
 from ackwire.broker.scheduler import Scheduler
@@ -46,6 +47,9 @@ from ackwire.policy import Policies
 from ackwire.store.contract import FileFacts, Spill, Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
+
+_NAMED_MAX: Final = 3
+"""Destinations that one line of the log names."""
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +91,13 @@ class Broker:
         self.placing = Placing()
         self.advisories = Advisories(self, self.placing)
         self.flow = FlowControl(clock, settings.limits, store, temp, self._has_undecided_acks, self.placing)
+        self.receive_room = ReceiveRoom(
+            clock,
+            bytes_max=settings.limits.receive_bytes_max,
+            strangers_bytes_max=settings.handshake.receive_bytes_max,
+            timeout_seconds=settings.connection.frame_timeout_seconds,
+        )
+        self.flow.on_stop(self.receive_room.close)
         self.pager = Pager(store, editor, self.flow, temp)
         self.desk = Desk(store)
         self.registry = Registry(self, store, policies or Policies())
@@ -167,7 +178,7 @@ class Broker:
         connection.is_open = False
         del self._connections[connection.connection_id]
         del self._client_ids[connection.client_id]
-        self.flow.admit_all(connection)
+        self._report_dropped(connection, self.flow.end(connection))
         self._unsubscribe_all(list(connection.subscriptions.values()), last_delivered)
         self.transactor.roll_back_all(connection)
         for producer in list(connection.producers.values()):
@@ -175,6 +186,22 @@ class Broker:
         for temporary in list(connection.temporary):
             self.registry.remove_temporary(temporary)
         self.advisories.connection_removed(connection)
+
+    def _report_dropped(self, connection: Connection, dropped: list[HeldSend]) -> None:
+        """Tell of sends that had no answer yet, and no space when their client left."""
+        if not dropped:
+            return
+        size_bytes = sum(send.message.size_bytes for send in dropped)
+        where = ", ".join(sorted({repr(send.message.destination) for send in dropped})[:_NAMED_MAX])
+        _log.warning(
+            "%r left while %d of its sends (%d bytes, to %s) waited for space, none of them answered: they are "
+            "dropped, because memory, store or queue is above its limit by limits.blocked_bytes_max",
+            connection, len(dropped), size_bytes, where,
+        )  # fmt: skip
+        if self.audit is not None:
+            for send in dropped:
+                place = DestinationPlace(repr(send.message.destination))
+                self.audit.happened(Event.DROPPED, place, send.message, cause="its client left, and there was no space")
 
     def _unsubscribe_all(self, subscriptions: list[Subscription], last_delivered: int) -> None:
         """Remove consumers together: what one gives back must not go to another that leaves as well."""

@@ -113,6 +113,12 @@ class Intake:
             return None
         return f"{where!r} is full: {target.size_bytes} of {limit} bytes (its policy's memory_bytes_max)"
 
+    def _excess_bytes(self, message: Message) -> int:
+        """How far the queue that *message* is for is above its own limit; the most of them for a composite."""
+        queues = map(self._broker.registry.router.get, message.destination.parts())
+        limited = [it for it in queues if isinstance(it, Queue) and it.policy.memory_bytes_max is not None]
+        return max((it.size_bytes - (it.policy.memory_bytes_max or 0) for it in limited), default=0)
+
     def _continues_transaction(self, message: Message) -> bool:
         """A transaction waits for space before its first work, and not half way: its end is what makes space."""
         transaction_id = message.origin.transaction
@@ -141,6 +147,8 @@ class Intake:
 
         def refuse(error: BrokerError) -> None:
             self._repetitions.refused(message)
+            if message.origin.transaction is not None:
+                self._broker.transactor.fail(connection, message.origin.transaction, str(error))
             if on_refused is not None:
                 on_refused(message, error)
 
@@ -148,7 +156,8 @@ class Intake:
         reason = partial(self._no_space, message)
         if policy.advise_full and not flow.must_wait(connection, message):
             self._broker.advisories.full(message.destination, reason() or "")
-        flow.hold(connection, HeldSend(message, self._clock.now_ms(), reason, proceed, refuse, policy))
+        excess = partial(self._excess_bytes, message)
+        flow.hold(connection, HeldSend(message, self._clock.now_ms(), reason, proceed, refuse, policy, excess))
 
     def _take(
         self,

@@ -7,6 +7,14 @@ A send that finds no space is held, with its answer, until there is some; or ref
 configured. Only sends are ever held: acks, consumers and heartbeats go on, so what is full can always drain. A
 connection whose held sends pass a limit of their own is not read from any more, unless it has messages in flight:
 then its acks may be what everybody waits for, and further sends are refused instead. So nothing can hang.
+
+All held sends together have a bound, `blocked_bytes_max`. Once it is reached, a connection whose send has to wait is
+not read from after it, whatever its size, and the broker receives no large frames while it is full; at twice as much
+sends are refused. So what waits stays below twice the bound and one frame.
+
+Held sends that can wait no longer, because their client leaves or their transaction ends, are taken without space,
+but only until what they need is `blocked_bytes_max` above its limit. Sends beyond that are refused, which for a client
+that has left means that they are dropped: none of them was answered.
 """
 
 from collections import Counter, deque
@@ -27,6 +35,10 @@ _TIGHT_PERCENT: Final = 70
 """The share of memory above which what waits is paged out; the rest is for what is in flight and about to be."""
 
 
+def _nothing_in_excess() -> int:
+    return 0
+
+
 @dataclass(slots=True)
 class HeldSend:
     """A send that waits for space."""
@@ -39,6 +51,8 @@ class HeldSend:
     refuse: Callable[[BrokerError], None]
     policy: DestinationPolicy
     """What its destination says about waiting."""
+    excess_bytes: Callable[[], int] = _nothing_in_excess
+    """How far its queue is above its own limit."""
     timer: Timer | None = None
 
     @property
@@ -84,6 +98,15 @@ class FlowControl:
         self._held_bytes: dict[Connection, int] = {}
         self._held_sessions: dict[Connection, Counter[bytes]] = {}
         """For each connection how many sends each of its sessions has waiting."""
+        self.blocked_bytes = 0
+        """Bytes of all sends that wait."""
+        self.blocked_bytes_max = settings.blocked_bytes_max
+        self._stops_producers = False
+        self._on_stop: Callable[[bool], None] = lambda _: None
+        self._excess_bytes = 0
+        """What was taken without space since the store, or the audit, became full."""
+        self.dropped_sends = 0
+        """Sends of clients that left, for which there was no space."""
         self._is_releasing = False
         self._placing = placing or Placing()
         self._is_deferred = False
@@ -92,7 +115,15 @@ class FlowControl:
         self.uncommitted_bytes = 0
         """The part of them that was sent in open transactions."""
         self._audit_is_full: str | None = None
-        store.on_room(self.release)
+        store.on_room(self._on_room)
+
+    def on_stop(self, callback: Callable[[bool], None]) -> None:
+        """Have *callback* told when no more large frames should be received, and when they should again."""
+        self._on_stop = callback
+
+    def _on_room(self) -> None:
+        self._excess_bytes = 0
+        self.release()
 
     def use(self, settings: LimitSettings) -> None:
         """Go by other limits from now on; what waits may have room now."""
@@ -134,7 +165,7 @@ class FlowControl:
         """The audit has no room for what would happen next, or has it again: None."""
         self._audit_is_full = why
         if why is None:
-            self.release()
+            self._on_room()
 
     def no_space(self, message: Message) -> str | None:
         """Why there is no space for *message*, as a sentence with the limit; None if there is."""
@@ -170,10 +201,12 @@ class FlowControl:
             )
 
     def admit(self, transaction_id: object) -> None:
-        """A transaction ends: its sends that still wait go on, with those before them. They are in memory anyway."""
+        """A transaction ends: its sends that still wait go on, with those before them, as far as the bound allows."""
         for connection in list(self._held):
             while any(send.message.origin.transaction == transaction_id for send in self._held.get(connection, ())):
-                self._proceed_first(connection)
+                send = self._take_first(connection)
+                if not self._try_without_space(connection, send):
+                    send.refuse(self._no_bound_left(send))
 
     def hold(self, connection: Connection, send: HeldSend) -> None:
         """Keep *send* until there is space. Raises `ResourceLimit` where the configuration refuses instead."""
@@ -181,19 +214,38 @@ class FlowControl:
         if self._fails_when_full(send.policy):
             raise ResourceLimit(f"{send.message.destination!r}: {reason}")
         held_bytes = self._held_bytes.get(connection, 0) + send.message.size_bytes
-        if held_bytes > self._settings.held_bytes_max and self._is_needed_to_drain(connection):
+        if held_bytes > self._settings.held_bytes_max and self.is_needed_to_drain(connection):
             raise ResourceLimit(
                 f"{send.message.destination!r}: {reason}, and {held_bytes} bytes of this connection's sends wait "
                 f"already (limits.held_bytes_max); it has messages in flight, so it is not held up"
             )
+        if self._held and self.blocked_bytes >= 2 * self.blocked_bytes_max:  # one send may always wait
+            raise ResourceLimit(
+                f"{send.message.destination!r}: {reason}, and {self.blocked_bytes} bytes of sends wait already "
+                f"(twice limits.blocked_bytes_max): send it again when consumers have made space"
+            )
         self._held.setdefault(connection, deque()).append(send)
         self._held_bytes[connection] = held_bytes
+        self.blocked_bytes += send.message.size_bytes
         self._held_sessions.setdefault(connection, Counter())[send.session] += 1
         timeout_seconds = self._timeout_seconds(send.policy)
         if timeout_seconds > 0:
             send.timer = self._clock.call_later(timeout_seconds, lambda: self._time_out(connection, send))
-        if held_bytes > self._settings.held_bytes_max:
+        if held_bytes > self._settings.held_bytes_max or (
+            self.blocked_bytes > self.blocked_bytes_max and not self.is_needed_to_drain(connection)
+        ):
             connection.port.hold(True)
+        self._settle_stop()
+
+    def _settle_stop(self) -> None:
+        """Large frames are not received while they could only add to what waits: the broker itself is full.
+
+        A queue that is full by its own limit holds up its own producers only.
+        """
+        stops = self.blocked_bytes > self.blocked_bytes_max and self.is_full() is not None
+        if stops != self._stops_producers:
+            self._stops_producers = stops
+            self._on_stop(stops)
 
     def _fails_when_full(self, policy: DestinationPolicy) -> bool:
         if policy.when_full is WhenFull.INHERIT:
@@ -204,7 +256,8 @@ class FlowControl:
         own = policy.block_timeout_seconds
         return self._settings.block_timeout_seconds if own is None else own
 
-    def _is_needed_to_drain(self, connection: Connection) -> bool:
+    def is_needed_to_drain(self, connection: Connection) -> bool:
+        """Whether what *connection* says next may make space: it has messages that it has not acknowledged."""
         if any(subscription.dispatched for subscription in connection.subscriptions.values()):
             return True
         return self._has_undecided_acks(connection)
@@ -227,14 +280,17 @@ class FlowControl:
         sessions[send.session] -= 1
         if not sessions[send.session]:
             del sessions[send.session]
+        self.blocked_bytes -= send.message.size_bytes
         left = self._held_bytes[connection] - send.message.size_bytes
         self._held_bytes[connection] = left
         if not self._held[connection]:
             del self._held[connection]
             del self._held_bytes[connection]
             del self._held_sessions[connection]
-        if left <= self._settings.held_bytes_max:
+        if left <= self._settings.held_bytes_max and (not left or self.blocked_bytes <= self.blocked_bytes_max):
             connection.port.hold(False)
+        if self._stops_producers:
+            self._settle_stop()
 
     def release(self) -> None:
         """There may be space: let held sends go on, each connection's in their order."""
@@ -253,6 +309,8 @@ class FlowControl:
                 progress = any(released)
         finally:
             self._is_releasing = False
+        if self._stops_producers:
+            self._settle_stop()  # there may be space, and none of those that wait needs it
 
     def _release_deferred(self) -> None:
         self._is_deferred = False
@@ -272,15 +330,49 @@ class FlowControl:
                 return False  # every session waits for its first
         return False
 
-    def _proceed_first(self, connection: Connection) -> None:
+    def _take_first(self, connection: Connection) -> HeldSend:
         send = self._held[connection].popleft()
         self._account_for_leaving(connection, send)
-        _proceed(connection, send)
+        return send
 
-    def admit_all(self, connection: Connection) -> None:
-        """The connection goes: its held sends are in memory already, and are not lost by its end."""
+    def _try_without_space(self, connection: Connection, send: HeldSend) -> bool:
+        """Let *send* go on, though it may have no space; False if what it needs is too far above its limit."""
+        if send.reason() is not None:
+            above_limit = self.used_bytes - self.uncommitted_bytes - self.memory_bytes_max
+            store_is_full = (self._audit_is_full or self._store.full()) is not None
+            if not store_is_full:
+                self._excess_bytes = 0
+            if max(above_limit, self._excess_bytes, send.excess_bytes()) >= self.blocked_bytes_max:
+                return False
+            if store_is_full:
+                self._excess_bytes += send.message.size_bytes
+        _proceed(connection, send)
+        return True
+
+    def _no_bound_left(self, send: HeldSend) -> ResourceLimit:
+        return ResourceLimit(
+            f"{send.message.destination!r}: {send.reason()}, by more than limits.blocked_bytes_max "
+            f"({self.blocked_bytes_max} bytes), up to which sends are taken that can wait no longer"
+        )
+
+    def end(self, connection: Connection) -> list[HeldSend]:
+        """The connection goes: its held sends are not lost by that, as far as the bound allows. Returns the others.
+
+        They are the last of their session each: what is taken has no gaps.
+        """
+        dropped: list[HeldSend] = []
+        cut_off: set[bytes] = set()
         while connection in self._held:
-            self._proceed_first(connection)
+            send = self._take_first(connection)
+            if send.message.origin.transaction is not None:
+                _proceed(connection, send)  # to be rolled back; or to be refused by its transaction
+            elif send.session in cut_off or not self._try_without_space(connection, send):
+                cut_off.add(send.session)
+                dropped.append(send)
+        self.dropped_sends += len(dropped)
+        for send in dropped:
+            send.refuse(self._no_bound_left(send))
+        return dropped
 
     def blocked(self) -> list[tuple[Connection, HeldSend]]:
         """For each connection with held sends, the one that waits longest."""

@@ -99,7 +99,9 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def _serve_until_signal(args: argparse.Namespace, settings: Settings) -> None:
     # Imported here, so that the other commands start without loading a broker.
     from ackwire import app
+    from ackwire.server.allocator import return_large_blocks
 
+    return_large_blocks()
     signals = StopSignals(SystemClock())
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):

@@ -105,6 +105,13 @@ class HandshakeSettings:
         highest=MIB,
         reason="The largest frame before login; a real client's handshake commands are below 1 KiB each.",
     )
+    receive_bytes_max: int = rules.size(
+        16 * MIB,
+        lowest=64 * KIB,
+        highest=GIB,
+        reason="Frames above 4 KiB that have arrived in part, of all peers that have not logged in; a peer whose frame "
+        "has no room is not read from. Real handshakes never ask for any.",
+    )
     wire_format_timeout_seconds: float = rules.seconds(
         10,
         lowest=0.1,
@@ -184,6 +191,14 @@ class ConnectionSettings:
         highest=GIB,
         reason="Output waiting for a peer above which nothing more is read from it: its requests would only "
         "add answers.",
+    )
+    frame_timeout_seconds: float = rules.seconds(
+        10,
+        lowest=0.1,
+        highest=3600,
+        reason="While others wait for room to receive (limits.receive_bytes_max), a frame must be complete after this "
+        "long, and 1 s more for each MiB of it; then its connection is closed. While no other waits, it may take any "
+        "time.",
     )
     max_inactivity_duration_seconds: float = rules.seconds(
         30,
@@ -283,6 +298,23 @@ class LimitSettings:
         lowest=0,
         highest=86_400,
         reason="A blocked send gets an error after this long; 0: it waits as long as it takes, as in ActiveMQ.",
+    )
+    receive_bytes_max: int = rules.size(
+        256 * MIB,
+        lowest=MIB,
+        highest=64 * GIB,
+        reason="Frames that have arrived in part, of all connections: two of the largest, and a quarter of it for "
+        "those up to 1 MiB. A connection whose frame has no room is not read from until there is. Frames up to 64 KiB "
+        "need none: every connection has the space of one read. One frame is received however large it is.",
+    )
+    blocked_bytes_max: int = rules.size(
+        32 * MIB,
+        lowest=0,
+        highest=64 * GIB,
+        reason="Sends of all connections that may wait for space. Once it is reached, a connection whose send has to "
+        "wait is not read from, and no large frame is received while the broker is full; at twice as much sends are "
+        "refused. A client that leaves has its sends taken until memory, store or queue is so far above its limit; the "
+        "rest is dropped.",
     )
     held_bytes_max: int = rules.size(
         MIB,

@@ -15,9 +15,8 @@ from ackwire.server.peer import Peer
 class AsyncioEnd(BufferedPeer):
     """Implements asyncio's `BufferedProtocol` for a peer."""
 
-    def __init__(self, peer: Peer, received: memoryview) -> None:
+    def __init__(self, peer: Peer) -> None:
         self._peer = peer
-        self._received = received
 
     @property
     def doing(self) -> str:
@@ -28,7 +27,7 @@ class AsyncioEnd(BufferedPeer):
         self._peer.connection_made(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  it is what it is
-        return self._received
+        return self._peer.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self._peer.received(nbytes)

@@ -4,6 +4,11 @@ Per turn of the loop: everything that was received is decoded and acted upon, an
 peers, leaves in one write per peer. Nothing here grows with what a peer does or leaves undone:
 
 * before login, frames are small, only handshake commands are taken, and the time is limited;
+* frames that have arrived in part share a bounded room (`receive_room.py`): a peer waits unread for its part of it;
+* a peer that is not read from is looked at every second: one that has hung up is read to its end, and one whose acks
+  may be needed is read again;
+* a peer that is gone refers to nothing: protocol, adapter and buffers go with it at once, without the help of a
+  garbage collector;
 * a peer that does not read gets no more messages once `write_pause_bytes` wait for it, and is not read from once
   `read_pause_bytes` do;
 * a peer that breaks a rule is told so where the protocol has words for it, and closed, with one line in the log.
@@ -13,6 +18,7 @@ import asyncio
 import fcntl
 import logging
 import os
+import select
 import socket
 import termios
 from collections.abc import Callable
@@ -28,7 +34,7 @@ from ackwire.heartbeat import InactivityMonitor
 from ackwire.listener_uri import ListenerUri
 from ackwire.server.adapters.openwire import OpenWireAdapter
 from ackwire.server.listener import ConnectionGate
-from ackwire.server.turn import Turn
+from ackwire.server.turn import RECEIVE_BYTES, Turn
 from ackwire.wire.detect import detect
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.negotiation import Agreement, Preferences
@@ -40,6 +46,23 @@ _CLOSE_TIMEOUT_SECONDS: Final = 5.0
 _CACHE_SLOTS: Final = 256
 """Of a connection's marshalling cache, unless its listener says otherwise, or the client 0, which stands for more.
 Most use a dozen; who opens a producer for every message fills all of them, and they stay."""
+
+_SHARE_BYTES: Final = RECEIVE_BYTES
+"""What a client may have sent of a frame without having room for it: what one read brings."""
+
+_STRANGER_READ_BYTES: Final = 4 * 1024
+"""Read at once before login: what a stranger makes us keep without having room for it."""
+
+_UNREAD_CHECK_SECONDS: Final = 1.0
+"""How often a peer is looked at that is not read from."""
+
+_HUNG_UP: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+
+_NEVER: Final = -1
+
+_NO_SPACE: Final = "its sends wait for space"
+_NO_ROOM: Final = "its frame waits for room"
+_DOES_NOT_READ: Final = "it does not read"
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +89,11 @@ class Peer:
         self._gate = gate
         self._peers = peers
         self._turn = turn
-        self._received = turn.received
+        self._room = broker.receive_room
+        self._asked_at = _NEVER
+        """The protocol's `arrivals` when it asked for room for a frame that is still unfinished; or `_NEVER`."""
+        self.receive_buffer = turn.received[:_STRANGER_READ_BYTES]
+        """Where bytes from its socket go."""
         self._descriptor = -1
         """Of the socket, if we may read from it ourselves; or -1."""
         self._address = "?"
@@ -79,8 +106,13 @@ class Peer:
         self._flush_is_due = False
         self._write_paused = False
         self._leaving = False
+        self._is_known = False
+        """Whether the client has logged in."""
         self._unread_because: set[str] = set()
         """Why we do not read from it at the moment; empty while we do."""
+        self._unread_check: Timer | None = None
+        self._has_hung_up = False
+        """Seen while we did not read from it: it is read to its end, whatever there is against it."""
         self.is_closing = False
         """Whether nothing that it says counts any more."""
         self._write_pause_bytes = settings.connection.write_pause_bytes
@@ -103,6 +135,7 @@ class Peer:
         self._address = _printable(transport.get_extra_info("peername") or self._uri)
         if not self._gate.try_enter():
             _log.warning("%r refused: %s has %d connections, its limit", self, self._uri, self._gate.limit)
+            self._transport = None
             transport.abort()
             return
         self._peers.add(self)
@@ -122,7 +155,7 @@ class Peer:
         if self.is_closing:
             return False
         try:
-            nbytes = os.readv(self._descriptor, (self._received,))
+            nbytes = os.readv(self._descriptor, (self.receive_buffer,))
         except OSError:
             return False
         if nbytes:
@@ -131,7 +164,7 @@ class Peer:
 
     def received(self, nbytes: int) -> None:
         """So many bytes came to where the turn has them put."""
-        self.data_received(bytes(self._received[:nbytes]))
+        self.data_received(bytes(self.receive_buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         if self.is_closing:
@@ -162,6 +195,25 @@ class Peer:
         adapter.handle_all()
         if protocol.waiting_bytes:
             self.flush_soon()
+        size_bytes = protocol.unfinished_bytes
+        if size_bytes > _SHARE_BYTES or self._asked_at != _NEVER or not self._is_known:
+            self._ask_for_room(protocol, size_bytes)
+
+    def _ask_for_room(self, protocol: OpenWireProtocol, size_bytes: int) -> None:
+        """Let go of the room for the last frame, and receive the next one, of *size_bytes*, if there is room for it."""
+        if self.is_closing:
+            return
+        if protocol.arrivals != self._asked_at:
+            self._leave_room()
+        if size_bytes > (_SHARE_BYTES if self._is_known else _STRANGER_READ_BYTES):
+            self._asked_at = protocol.arrivals
+            if not self._room.ask(self, size_bytes, is_stranger=not self._is_known):
+                self._set_reading(False, _NO_ROOM)
+
+    def _leave_room(self) -> None:
+        if self._asked_at != _NEVER:
+            self._asked_at = _NEVER
+            self._room.leave(self)
 
     def eof_received(self) -> None:
         if self.is_closing:
@@ -175,6 +227,7 @@ class Peer:
             self.fail(str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
         if self not in self._peers:
             return
         self._peers.discard(self)
@@ -185,8 +238,7 @@ class Peer:
             _log.debug("%r has gone: %s", self, exc or "it closed the connection")
         self.is_closing = True
         self.is_ready = False
-        if self._adapter is not None:
-            self._adapter.connection_lost()
+        self._end()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -194,8 +246,18 @@ class Peer:
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._set_reading(True, "it does not read")
+        self._set_reading(True, _DOES_NOT_READ)
         self._become_ready()
+
+    # ---- the receive room's side -------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """There is room for the frame that has arrived in part."""
+        self._set_reading(True, _NO_ROOM)
+
+    def give_room_up(self, reason: str) -> None:
+        """Its frame has had room for too long."""
+        self.fail(reason)
 
     # ---- the adapter's side ------------------------------------------------------------------------------------
 
@@ -218,6 +280,9 @@ class Peer:
     def login_finished(self) -> None:
         """The client is known: no more deadlines."""
         assert self._protocol is not None
+        self._leave_room()
+        self._is_known = True
+        self.receive_buffer = self._turn.received
         self._protocol.login_finished()
         if self._deadline is not None:
             self._deadline.cancel()
@@ -225,7 +290,8 @@ class Peer:
     def output_waits(self) -> None:
         """The protocol has bytes for this peer; they leave at the end of this turn."""
         protocol = self._protocol
-        assert protocol is not None
+        if protocol is None:
+            return  # it has gone, and what it waited for came later
         if protocol.waiting_bytes >= self._write_pause_bytes:
             self.is_ready = False
         if not self._flush_is_due:
@@ -267,7 +333,7 @@ class Peer:
 
     def hold(self, held: bool) -> None:
         """Stop reading, or go on: its sends wait for space."""
-        self._set_reading(not held, "its sends wait for space")
+        self._set_reading(not held, _NO_SPACE)
 
     def close_later(self, seconds: float, reason: str) -> None:
         """Give the peer, which knows why, *seconds* to leave by itself; asking again does not give it more."""
@@ -329,7 +395,7 @@ class Peer:
         transport.write(b"".join(pieces))
         # Above, not at: only above its limit has the transport called pause_writing and will call resume_writing.
         if transport.get_write_buffer_size() > self._settings.connection.read_pause_bytes:
-            self._set_reading(False, "it does not read")
+            self._set_reading(False, _DOES_NOT_READ)
         if not self.is_ready:
             self._become_ready()
 
@@ -343,7 +409,7 @@ class Peer:
 
     def _set_reading(self, reading: bool, reason: str) -> None:
         """Stop or resume reading; it goes on when no reason against it is left."""
-        if self._transport is None or self.is_closing:
+        if self._transport is None or self.is_closing or (self._has_hung_up and not reading):
             return
         was_reading = not self._unread_because
         if reading:
@@ -357,6 +423,36 @@ class Peer:
             self._transport.resume_reading()
         elif was_reading and not is_reading:
             self._transport.pause_reading()
+            if self._unread_check is None:
+                self._unread_check = self._clock.call_later(_UNREAD_CHECK_SECONDS, self._look_at_unread)
+
+    def _look_at_unread(self) -> None:
+        """See whether a peer has hung up that we do not read from, or whether everybody waits for its acks."""
+        self._unread_check = None
+        if self.is_closing or not self._unread_because:
+            return
+        if self._is_hung_up():
+            self._has_hung_up = True
+            for reason in tuple(self._unread_because):
+                self._set_reading(True, reason)
+            return
+        if self._adapter is not None and self._adapter.is_needed_to_drain():
+            self._set_reading(True, _NO_SPACE)
+            if _NO_ROOM in self._unread_because and self._protocol is not None:
+                size_bytes = self._protocol.unfinished_bytes
+                if self._room.ask(self, size_bytes, is_stranger=not self._is_known, is_urgent=True):
+                    self._set_reading(True, _NO_ROOM)
+        if self._unread_because:
+            self._unread_check = self._clock.call_later(_UNREAD_CHECK_SECONDS, self._look_at_unread)
+
+    def _is_hung_up(self) -> bool:
+        """Whether the client has closed its end. What it has sent before may still be read."""
+        connected = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if connected is None or connected.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(connected.fileno(), _HUNG_UP)
+        return bool(poll.poll(0))
 
     def _silent_for(self, seconds: float) -> None:
         self.fail(f"nothing was heard from it for {seconds:g} s")
@@ -373,19 +469,34 @@ class Peer:
         self.is_ready = False
         self._stop_timers()
         try:
-            if self._adapter is not None:
-                self._adapter.connection_lost()
+            self._end()
         finally:
             if self._transport is not None:
                 self._transport.close()
                 self._deadline = self._clock.call_later(_CLOSE_TIMEOUT_SECONDS, self.abort)
         _log.debug("%r is closing: %s", self, reason)
 
+    def _end(self) -> None:
+        """Let go of all that belongs to the connection. What refers to the peer is referred to by it no longer."""
+        self._leave_room()
+        self._first_bytes = b""
+        adapter, protocol = self._adapter, self._protocol
+        self._adapter = self._protocol = None
+        if protocol is not None:
+            protocol.drop_received()
+        if adapter is not None:
+            adapter.connection_lost()
+
     def _stop_timers(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
+            self._deadline = None
+        if self._unread_check is not None:
+            self._unread_check.cancel()
+            self._unread_check = None
         if self._monitor is not None:
             self._monitor.stop()
+            self._monitor = None
 
     def _disable_no_delay(self) -> None:
         connected = self._transport.get_extra_info("socket") if self._transport is not None else None

@@ -14,7 +14,7 @@ from ackwire.errors import RemoteProtocolError
 class FrameBuffer:
     """Cuts a stream into frames that start with a 32-bit size."""
 
-    __slots__ = ("_collected", "_data", "_missing", "_position")
+    __slots__ = ("_collected", "_data", "_missing", "_position", "arrivals")
 
     def __init__(self) -> None:
         self._data = b""
@@ -22,15 +22,19 @@ class FrameBuffer:
         self._collected = bytearray()
         self._missing = 1
         """Bytes to wait for before it is worth looking again."""
+        self.arrivals = 0
+        """How often all arrived that was waited for. Equal figures: the same frame is still unfinished."""
 
     def append(self, data: bytes) -> None:
         """Add what was received."""
         if not self._collected and len(data) >= self._missing:
+            self.arrivals += 1
             self._data = self._data[self._position :] + data if self._position < len(self._data) else data
             self._position = 0
             return
         self._collected += data
         if len(self._collected) >= self._missing:
+            self.arrivals += 1
             self._data = self._data[self._position :] + self._collected
             self._position = 0
             self._collected = bytearray()
@@ -39,6 +43,12 @@ class FrameBuffer:
     def waiting_bytes(self) -> int:
         """Bytes received and not yet taken: the beginning of a frame, once `next_frame` has returned None."""
         return len(self._data) - self._position + len(self._collected)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """The size of the frame that has arrived in part, as far as it is known; 0 if none has."""
+        rest = len(self._data) - self._position
+        return rest + self._missing if rest or self._collected else 0
 
     def next_frame(self, size_max: int) -> bytes | None:
         """The next whole frame without its size, or None. Raises `RemoteProtocolError` if it is over *size_max*."""

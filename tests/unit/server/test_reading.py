@@ -74,7 +74,7 @@ class Client:
             peers=place.peers,
             turn=place.turn,
         )
-        end = AsyncioEnd(self.peer, place.turn.received)
+        end = AsyncioEnd(self.peer)
         await place.loop.connect_accepted_socket(lambda: end, self.broker_end)
 
     def say(self, *what: Structure) -> None:

@@ -319,7 +319,7 @@ class OpenWireAdapter:
             case commands.ConsumerId() as consumer_id:
                 self._own(consumer_id.connection_id)
                 self._broker.unsubscribe(self._subscription(consumer_id), last_delivered)
-                self._ack_consumer = None
+                self._ack_consumer = self._ack_subscription = None
             case commands.ProducerId() as producer_id:
                 self._own(producer_id.connection_id)
                 self._broker.remove_producer(self._client, str(producer_id))
@@ -327,11 +327,11 @@ class OpenWireAdapter:
             case commands.SessionId() as session_id:
                 self._own(session_id.connection_id)
                 self._broker.remove_session(self._client, session_id.value, last_delivered)
-                self._ack_consumer = None
+                self._ack_consumer = self._ack_subscription = None
             case commands.ConnectionId() as connection_id:
                 self._own(connection_id.value)
                 self._broker.disconnect(self._client, last_delivered)
-                self._ack_consumer = None
+                self._ack_consumer = self._ack_subscription = None
             case other:
                 raise RemoteProtocolError(f"RemoveInfo for a {type(other).__name__}")
 
@@ -537,8 +537,13 @@ class OpenWireAdapter:
         if self._connection is not None and self._connection.is_open:
             self._broker.resume(self._connection)
 
+    def is_needed_to_drain(self) -> bool:
+        """Whether the client's acks may make space that others wait for."""
+        return self._connection is not None and self._broker.flow.is_needed_to_drain(self._connection)
+
     def connection_lost(self) -> None:
         """The socket has gone: so has everything the client announced."""
+        self._ack_consumer = self._ack_subscription = None  # which refers to this adapter
         if self._connection is not None:
             self._broker.disconnect(self._connection, LAST_DELIVERED_UNKNOWN)
 

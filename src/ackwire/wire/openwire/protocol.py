@@ -104,6 +104,21 @@ class OpenWireProtocol:
             self._finished = True
             raise RemoteProtocolError(f"it left {self._buffer.waiting_bytes} bytes into a frame")
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """The size of the frame that has arrived in part; 0 if none has."""
+        return self._buffer.unfinished_bytes
+
+    @property
+    def arrivals(self) -> int:
+        """Changes when a frame is complete that was unfinished (`FrameBuffer.arrivals`)."""
+        return self._buffer.arrivals
+
+    def drop_received(self) -> None:
+        """Nothing that the peer has sent counts any more: let go of what has arrived in part."""
+        self._finished = True
+        self._buffer = FrameBuffer()
+
     def login_finished(self) -> None:
         """The peer has introduced itself: frames may have the agreed size from now on."""
         assert self.agreement is not None
