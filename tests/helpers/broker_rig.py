@@ -210,6 +210,11 @@ class RigClient:
         self.producer_id = str(self._producer)
         self._broker.add_producer(self.connection, Producer(self.producer_id, SESSION, None))
 
+    def produce_for(self, where: Where) -> None:
+        """Announce another producer, for *where* alone."""
+        producer_id = f"{self.connection.connection_id}:{SESSION}:{next(self._numbers) + 1000}"
+        self._broker.add_producer(self.connection, Producer(producer_id, SESSION, named(where)))
+
     def message(
         self,
         where: Where,

@@ -41,6 +41,11 @@ def is_advisory(where: Destination) -> bool:
     return where.kind is Kind.TOPIC and where.name.startswith(PREFIX)
 
 
+def is_about_destination(where: Destination) -> bool:
+    """Whether *where* is an advisory topic about one destination, such as `Consumer.Queue.orders`."""
+    return is_advisory(where) and where.name.count(".", len(PREFIX)) > 1
+
+
 def _topic(name: str) -> Destination:
     return derived_destination(Kind.TOPIC, PREFIX + name)
 
@@ -227,6 +232,7 @@ class Advisories:
 
     def _copy_if_heard(self, topic: Destination, message: Message) -> None:
         if self._broker.has_listeners(topic):
+            self._broker.registry.advisory_topic(topic, message.destination)
             copy = self._broker.editor.readdressed(message, topic)
             self._publish(topic, partial(self._broker.intake.put, None, copy))
 

@@ -158,7 +158,9 @@ class Broker:
             port=port,
             user=user,
             is_reconnect=is_reconnect,
-            limits=ConnectionLimits(limits.sessions_max, limits.producers_max, limits.consumers_max),
+            limits=ConnectionLimits(
+                limits.sessions_max, limits.producers_max, limits.consumers_max, limits.destinations_max
+            ),
         )
         self._connections[connection_id] = connection
         self._client_ids[client_id] = connection
@@ -185,6 +187,8 @@ class Broker:
             self.remove_producer(connection, producer.producer_id)
         for temporary in list(connection.temporary):
             self.registry.remove_temporary(temporary)
+        self.registry.forget_maker(connection)
+        self.scheduler.forget_client(connection)
         self.advisories.connection_removed(connection)
 
     def _report_dropped(self, connection: Connection, dropped: list[HeldSend]) -> None:
@@ -229,7 +233,7 @@ class Broker:
         known = producer.producer_id in connection.producers
         connection.require_session(producer.session_id)
         if producer.destination is not None and not producer.destination.is_composite:
-            self.registry.get_or_make(producer.destination)
+            self.registry.get_or_make(producer.destination, connection)
         connection.add_producer(producer)
         if not known:
             self.advisories.producer_added(producer)
@@ -281,8 +285,10 @@ class Broker:
     def publish_advisory(self, advisory: Advisory) -> None:
         """Publish something about the broker itself."""
         message = self.editor.advisory(advisory)
-        topic = self.registry.advisory_topic(advisory.topic)
+        topic = self.registry.advisory_topic(advisory.topic, advisory.destination)
         self.intake.publish(topic, message)
+        if advisory.destination is not None:
+            self.registry.forget_if_gone(topic, advisory.destination)
 
     def when_durable(self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None]) -> None:
         """Call *callback* once all that has happened so far is durable: then it may be answered."""

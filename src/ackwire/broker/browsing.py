@@ -1,14 +1,13 @@
 """What a browser is shown: a queue as it was at one moment, however long that is (SEMANTICS A2, B6).
 
-Messages in memory are held fast, and shown though they are consumed meanwhile. Those that are paged out are read when
-their turn to be shown comes; what is gone by then is not shown.
+Nothing is kept of the queue but how far it went at that moment. A batch of messages is looked up when its turn to be
+shown comes; what is gone by then is not shown. So a browser that stops half way keeps one batch alive, and no more.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
-from ackwire.broker.paging import BATCH_MESSAGES, QueuePages
+from ackwire.broker.paging import QueuePages
 from ackwire.broker.pending import PagedOut, PendingList
 from ackwire.message import Message
 
@@ -26,37 +25,25 @@ class Snapshot:
         self._pages = pages
         self._in_hand = in_hand
         self._levels = levels
-        self._pinned: list[list[Message]] = []
-        """For each level, what is in memory, in order."""
-        self._last: list[int] = []
-        """For each level, the last sequence if something is paged out, or nothing more than what is pinned."""
-        for number, level in enumerate(levels):
-            held = in_hand(number)
-            messages = level.in_memory() + [entry for entry in held if isinstance(entry, Message)]
-            self._pinned.append(sorted(messages, key=_sequence_of))
-            paged = [level.last_sequence] if level.paged_count else []
-            paged += [entry.sequence for entry in held if isinstance(entry, PagedOut)]
-            self._last.append(max(paged, default=_NOTHING))
+        self._last = [
+            max((level.last_sequence, *(entry.sequence for entry in in_hand(number))), default=_NOTHING)
+            for number, level in enumerate(levels)
+        ]
+        """For each level, the last sequence that was there."""
 
     def batches(self) -> Iterator[list[Message]]:
         """The messages in the order of their dispatch, some at a time; each is let go when the next is asked for."""
         for number in range(len(self._levels) - 1, -1, -1):
-            for batch in self._of_level(number):
-                for start in range(0, len(batch), BATCH_MESSAGES):
-                    yield batch[start : start + BATCH_MESSAGES]
+            after, last = _NOTHING, self._last[number]
+            while after < last:
+                batch, after = self._look(number, after, last)
+                yield batch
 
-    def _of_level(self, number: int) -> Iterator[list[Message]]:
-        pinned, last, after = self._pinned[number], self._last[number], 0
-        self._pinned[number] = []
-        while after < last:
-            found, up_to = self._pages.look(self._levels[number], after, last)
-            found += self._pages.peek(it for it in self._in_hand(number) if after < it.sequence <= up_to)
-            shown_until = bisect_right(pinned, up_to, key=_sequence_of)
-            seen = {message.sequence: message for message in (*found, *pinned[:shown_until])}
-            pinned = pinned[shown_until:]
-            yield [seen[sequence] for sequence in sorted(seen)]
-            after = up_to
-        yield pinned
+    def _look(self, number: int, after: int, last: int) -> tuple[list[Message], int]:
+        found, up_to = self._pages.look(self._levels[number], after, last)
+        found += self._pages.peek(it for it in self._in_hand(number) if after < it.sequence <= up_to)
+        found.sort(key=_sequence_of)
+        return found, up_to
 
 
 def _sequence_of(message: Message) -> int:

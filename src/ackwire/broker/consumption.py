@@ -132,7 +132,7 @@ class Consumption:
     ) -> QueueSubscription:
         for part in parts:
             if not part.is_wildcard or is_virtual_pattern(part):
-                self._broker.registry.get_or_make(part)  # may raise, before anything is registered
+                self._broker.registry.get_or_make(part, connection)  # may raise, before anything is registered
         subscription = QueueSubscription(request, connection, port, selector)
         connection.subscriptions[request.consumer_id] = subscription
         self._attached[subscription] = {}
@@ -179,7 +179,7 @@ class Consumption:
         registry = self._broker.registry
         for part in parts:
             if not part.is_wildcard:
-                registry.get_or_make(part)
+                registry.get_or_make(part, connection)
         policy = registry.policy_for(parts[0])
         subscription = TopicSubscription(
             request,
@@ -225,7 +225,7 @@ class Consumption:
         selector: Selector | None,
         parts: tuple[Destination, ...],
     ) -> BrowserSubscription:
-        queues = [self._broker.registry.get_or_make(part) for part in parts]
+        queues = [self._broker.registry.get_or_make(part, connection) for part in parts]
         snapshots = [queue.browse() for queue in queues if isinstance(queue, Queue)]
         batches = map(partial(self._matching, selector), chain.from_iterable(snapshots))
         subscription = BrowserSubscription(request, connection, port, selector, batches)
@@ -267,7 +267,14 @@ class Consumption:
                 f"Durable consumer is in use for client: {key.client_id} and subscriptionName: {key.name}"
             )
         record = DurableRecord(key, parts[0], request.selector or None, request.no_local)
+        if not record.destination.is_wildcard:
+            self._broker.registry.get_or_make(record.destination, connection)
+        is_new = key not in self._broker.registry.durables
+        if is_new:
+            connection.check_destinations()
         durable = self._broker.registry.durable(record)
+        if is_new:
+            self._broker.registry.note_maker(key, connection)
         durable.local_connection_id = connection.connection_id
         if request.retroactive:
             self._recall(durable, is_new=durable is not existing)
@@ -320,6 +327,8 @@ class Consumption:
         elif isinstance(subscription, TopicSubscription):
             for topic in self._topics.pop(subscription):
                 topic.remove(subscription)
+                if not topic.has_subscribers:
+                    self._broker.registry.forget_unheard(topic)
             if subscription.dropped:
                 _log.warning("%r missed %s: it was too slow", subscription, counted(subscription.dropped, "message"))
         self._broker.advisories.consumer_removed(subscription)
@@ -340,6 +349,20 @@ class Consumption:
             return list(attached)
         held: dict[Destination | DurableKey, None] = {it.destination: None for it in subscription.in_flight}
         return [place for place in (held | dict.fromkeys(subscription.waiting_in)) if place in attached]
+
+    def let_go_of(self, topic: Topic) -> bool:
+        """Take subscribers by pattern off *topic*, which is to be removed; False if others subscribe to its name."""
+        if any(topic.destination in it.request.destination.parts() for it in topic.subscriptions):
+            return False
+        if any(not durable.record.destination.is_wildcard for durable in topic.durables):
+            return False
+        for subscription in list(topic.subscriptions):
+            topic.remove(subscription)
+            self._topics[subscription].pop(topic, None)
+        for durable in list(topic.durables):
+            topic.durables.remove(durable)
+            durable.topics.pop(topic, None)
+        return True
 
     def drop_consumers(self, target: "Queue | Topic", owner: Connection | None) -> None:
         """A temporary destination goes away under its consumers, who are all its owner's."""

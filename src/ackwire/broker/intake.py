@@ -233,13 +233,13 @@ class Intake:
         else:
             on_stored()
 
-    def check(self, message: Message) -> None:
-        """Raise what `route` would raise for a client, before anything has happened."""
+    def check(self, message: Message, sender: Connection | None) -> None:
+        """Raise what `route` would raise for *sender*, before anything has happened."""
         self._refuse_advisories(message.destination)
         if message.properties_offset and mentions_scheduler(message):
-            self._broker.scheduler.check(message)
+            self._broker.scheduler.check(message, sender)
         for part in self.parts(message.destination):
-            self._broker.registry.get_or_make(part)
+            self._broker.registry.get_or_make(part, sender)
 
     def parts(self, where: Destination) -> tuple[Destination, ...]:
         """The destinations that *where* stands for, each once."""
@@ -254,7 +254,11 @@ class Intake:
             self._refuse_advisories(message.destination)
         offset = message.properties_offset
         # `mentions_scheduler`, written out: every message with properties passes here.
-        if offset and message.frame.find(SCHEDULER_MARK, offset) >= 0 and self._broker.scheduler.take(message):
+        if (
+            offset
+            and message.frame.find(SCHEDULER_MARK, offset) >= 0
+            and self._broker.scheduler.take(message, connection)
+        ):
             return
         if self._audit is not None:
             self._audit.coming = message
@@ -274,7 +278,7 @@ class Intake:
         if where.is_composite:
             parts = self.parts(where)
             for part in parts:
-                self._broker.registry.get_or_make(part)  # all of them, or none
+                self._broker.registry.get_or_make(part, connection)  # all of them, or none
             self.tell_sent(message)
             with self._store.atomically():  # all of them after a crash too, or a repetition would not bring the rest
                 for part in parts:
@@ -292,7 +296,7 @@ class Intake:
         return self._broker.editor.readdressed(message, where, original_destination=original)
 
     def _put(self, connection: Connection | None, message: Message, where: Destination) -> None:
-        target = self._broker.registry.get_or_make(where)
+        target = self._broker.registry.get_or_make(where, connection)
         self.stamp(message)
         self.settle_expiration(message, target.policy)
         if isinstance(target, Queue):

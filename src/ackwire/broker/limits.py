@@ -129,6 +129,7 @@ class FlowControl:
         """Go by other limits from now on; what waits may have room now."""
         self._settings = settings
         self.memory_bytes_max = settings.memory_bytes_max
+        self.blocked_bytes_max = settings.blocked_bytes_max
         self._tight_above_bytes = settings.memory_bytes_max * _TIGHT_PERCENT // 100
         self.release()
 

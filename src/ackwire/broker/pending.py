@@ -295,7 +295,7 @@ class PendingList:
         return self._items[index] if 0 <= index < len(self._items) else None
 
     def between(self, after: int, last: int, count_max: int, bytes_max: int) -> list[Listed]:
-        """The entries with sequences above *after*, up to *last*: at most *count_max*, and *bytes_max* paged out."""
+        """The entries with sequences above *after*, up to *last*: at most *count_max*, and *bytes_max* in sum."""
         start = max(bisect_right(self._sequences, after), self._head)
         found: list[Listed] = []
         for index in range(start, bisect_right(self._sequences, last)):
@@ -303,8 +303,7 @@ class PendingList:
             if entry is None:
                 continue
             size_bytes = self._sizes[index]
-            if isinstance(entry, int):
-                bytes_max -= size_bytes
+            bytes_max -= size_bytes
             if found and (bytes_max < 0 or len(found) >= count_max):
                 break
             found.append(Listed(self._base + index, self._sequences[index], entry, size_bytes))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from ackwire.broker.advisory import is_advisory
+from ackwire.broker.advisory import is_about_destination, is_advisory
 from ackwire.broker.attaching import Attaching
 from ackwire.broker.queue import Queue
 from ackwire.broker.reserved import refuse_reserved, refuse_unknown_reserved
@@ -54,6 +54,12 @@ class Registry:
         self.has_memory_limits = policies.limit_memory
         """Whether any queue may have a limit of its own; most brokers have none, and need not look."""
         self._owners: dict[Destination, Connection] = {}
+        self._makers: dict[Destination | DurableKey, Connection] = {}
+        """Which client made a destination that is not temporary, or a durable subscription, while it is connected."""
+        self._told_about: dict[Destination, dict[Topic, None]] = {}
+        """For each destination the advisory topics that the broker made about it."""
+        self._about: dict[Topic, Destination] = {}
+        """What each of them is about. They do not count: clients' destinations have the limit to themselves."""
         self.router: Router[Queue | Topic] = Router()
         self.attaching = Attaching(self.router, broker.slices)
         self.durables: dict[DurableKey, DurableSubscription] = {}
@@ -62,14 +68,19 @@ class Registry:
 
     # ---- finding -----------------------------------------------------------------------------------------------
 
-    def get_or_make(self, destination: Destination) -> Queue | Topic:
-        """The queue or topic of that name, made on first use; temporary ones must have been announced."""
+    def get_or_make(self, destination: Destination, maker: Connection | None = None) -> Queue | Topic:
+        """The queue or topic of that name, made on first use, for *maker*; temporary ones must have been announced."""
         existing = self.router.get(destination)
         if existing is not None:
             return existing
         if destination.kind.is_temporary:
             raise DestinationGone(f"{destination!r} does not exist: it was deleted or never made")
-        return self._make(destination, None)
+        if maker is not None:
+            maker.check_destinations()
+        made = self._make(destination, None)
+        if maker is not None:
+            self.note_maker(destination, maker)
+        return made
 
     def needed_queue(self, where: Destination) -> Queue:
         """A queue for dead letters or of an earlier run, made beyond the limit too: messages have no other place."""
@@ -80,11 +91,41 @@ class Registry:
     def _needed(self, where: Destination) -> Queue | Topic:
         return self.router.get(where) or self._make(where, None, is_limited=False)
 
-    def advisory_topic(self, where: Destination) -> Topic:
-        """A topic of the broker's own, made even beyond the limit: what happens is told all the same."""
+    def advisory_topic(self, where: Destination, about: Destination | None) -> Topic:
+        """A topic of the broker's own, made even beyond the limit: what happens is told all the same.
+
+        It is *about* a destination, and goes when that goes.
+        """
+        is_new = self.router.get(where) is None
         existing = self._needed(where)
         assert isinstance(existing, Topic)
+        if is_new and about is not None:
+            self._told_about.setdefault(about, {})[existing] = None
+            self._about[existing] = about
         return existing
+
+    def forget_if_gone(self, topic: Topic, about: Destination) -> None:
+        """Remove the advisory *topic* if what it is *about* is a temporary destination that has gone."""
+        if about.kind.is_temporary and about not in self._owners and topic in self._told_about.get(about, ()):
+            self._forget_told(about)
+
+    def _forget_told(self, about: Destination) -> None:
+        """Remove advisory topics about *about*, but for those that a client subscribes to by their name."""
+        for topic in self._told_about.pop(about, ()):
+            del self._about[topic]
+            if self._broker.consumption.let_go_of(topic):
+                self.router.remove(topic.destination)
+
+    def forget_unheard(self, topic: Topic) -> None:
+        """The last subscriber of *topic* has gone: so does the topic if it is an advisory topic about a destination."""
+        if not is_about_destination(topic.destination) or self.router.get(topic.destination) is not topic:
+            return
+        self.router.remove(topic.destination)
+        about = self._about.pop(topic, None)
+        if about is not None:
+            del self._told_about[about][topic]
+            if not self._told_about[about]:
+                del self._told_about[about]
 
     def queues(self) -> list[Queue]:
         """Every queue, those of durable subscriptions included."""
@@ -149,7 +190,26 @@ class Registry:
         if is_temporary and destination.name.rpartition(":")[0] != owner.connection_id:
             raise NotAuthorised(f"{destination!r} does not carry the id of {owner!r}, whose it would be")
         if self.router.get(destination) is None:
+            owner.check_destinations()
             self._make(destination, owner if is_temporary else None)
+            if not is_temporary:
+                self.note_maker(destination, owner)
+
+    def note_maker(self, made: Destination | DurableKey, maker: Connection) -> None:
+        """*made* counts for *maker* until one of them goes."""
+        self._makers[made] = maker
+        maker.made.add(made)
+
+    def forget_maker(self, connection: Connection) -> None:
+        """*connection* has gone, and what it made stays."""
+        for made in connection.made:
+            self._makers.pop(made, None)
+        connection.made.clear()
+
+    def _forget_made(self, made: Destination | DurableKey) -> None:
+        maker = self._makers.pop(made, None)
+        if maker is not None:
+            maker.made.discard(made)
 
     def _make(self, destination: Destination, owner: Connection | None, *, is_limited: bool = True) -> Queue | Topic:
         if destination.is_wildcard and not is_virtual_pattern(destination):
@@ -157,7 +217,7 @@ class Registry:
         if is_limited:
             refuse_unknown_reserved(destination)
         limit = self._broker.settings.destinations.count_max
-        if is_limited and len(self.router) >= limit:
+        if is_limited and len(self.router) - len(self._about) >= limit:
             raise ResourceLimit(f"{destination!r} cannot be created: {limit} destinations exist, the limit")
         if owner is None and is_durable(destination):
             self._store.add_destination(destination)
@@ -239,8 +299,11 @@ class Registry:
         owner = self._owners.pop(destination, None)
         if owner is not None:
             owner.temporary.discard(destination)
+        self._forget_made(destination)
         if not is_advisory(destination):
             self._broker.advisories.destination_removed(destination, owner)
+            if destination in self._told_about:
+                self._forget_told(destination)
 
     # ---- durable subscriptions ---------------------------------------------------------------------------------
 
@@ -310,6 +373,7 @@ class Registry:
             topic.durables.remove(durable)
         durable.queue.close()
         del self.durables[durable.key]
+        self._forget_made(durable.key)
         self._store.remove_place(durable.key)
 
 

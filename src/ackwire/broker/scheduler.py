@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.cron import local_zone, next_time_ms
 from ackwire.broker.redelivery import CAUSE_PROPERTY, judge
+from ackwire.broker.session import Connection
 from ackwire.clock import Timer
 from ackwire.destinations import Destination, parse_destination
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, RemoteProtocolError, ResourceLimit
@@ -38,12 +39,6 @@ if TYPE_CHECKING:
 
 JOB_ID: Final = "scheduledJobId"
 """The property that names a job; a message that has it is never scheduled again."""
-
-JOBS_MAX: Final = 1_000_000
-"""Jobs at once: each takes about 1 KB besides its message."""
-
-JOB_BYTES_MAX: Final = 1024**3
-"""Bytes of the messages that wait for their time."""
 
 _DELAY: Final = "AMQ_SCHEDULED_DELAY"
 _PERIOD: Final = "AMQ_SCHEDULED_PERIOD"
@@ -101,6 +96,14 @@ class _Order:
         return self.delay_ms if self.delay_ms > 0 else self.period_ms
 
 
+@dataclass(slots=True)
+class _Share:
+    """What one client has scheduled, and has not fallen due for the last time."""
+
+    jobs: int = 0
+    used_bytes: int = 0
+
+
 @final
 class Scheduler:
     """Keeps jobs and delivers their messages when they are due."""
@@ -110,8 +113,10 @@ class Scheduler:
         self._store = store
         self.zone = zone or local_zone()
         """The time zone of cron entries."""
-        self.jobs_max = JOBS_MAX
-        self.job_bytes_max = JOB_BYTES_MAX
+        self._shares: dict[Connection, _Share] = {}
+        """Of clients that are connected."""
+        self._share_of: dict[str, _Share] = {}
+        """By job: that of the client that scheduled it in this run of the broker."""
         self._jobs: dict[str, ScheduledJob] = {}
         self._heap: list[tuple[int, int, ScheduledJob]] = []
         """Due time, order, job; entries of jobs that were removed or changed since stay until their turn comes."""
@@ -146,16 +151,16 @@ class Scheduler:
 
     # ---- messages come in --------------------------------------------------------------------------------------
 
-    def check(self, message: Message) -> None:
+    def check(self, message: Message, sender: Connection | None) -> None:
         """Raise what `take` would raise, before anything has happened."""
         properties = self._properties(message)
         if _is_management(message.destination):
             _times(properties)
         elif _is_scheduled(properties):
             self._first_due_ms(_order(properties))
-            self._check_space(message)
+            self._check_space(message, sender)
 
-    def take(self, message: Message) -> bool:
+    def take(self, message: Message, sender: Connection | None = None) -> bool:
         """Schedule *message*, or carry out what it tells the scheduler; False: it is an ordinary one after all."""
         properties = self._properties(message)
         if _is_management(message.destination):
@@ -166,14 +171,26 @@ class Scheduler:
         order = _order(properties)
         due_ms = self._first_due_ms(order)
         if message.origin.transaction is None:  # in a transaction that was checked before all of it
-            self._check_space(message)
+            self._check_space(message, sender)
         where = message.destination
         with self._store.atomically():  # all parts of a composite, or none: its producer sends it again as a whole
             for part in self._broker.intake.parts(where):
                 copy = message if part is where else self._broker.intake.copy_for(message, part, original=where)
-                self._add(copy, order, due_ms)
+                self._add(copy, order, due_ms, self._share(sender))
         self._wait()
         return True
+
+    def _share(self, sender: Connection | None) -> _Share | None:
+        return None if sender is None or not sender.is_open else self._shares.setdefault(sender, _Share())
+
+    def forget_client(self, connection: Connection) -> None:
+        """*connection* has gone; what it has scheduled stays."""
+        self._shares.pop(connection, None)
+
+    def share_of(self, connection: Connection) -> tuple[int, int]:
+        """How many jobs of *connection* wait, and the bytes of their messages."""
+        share = self._shares.get(connection)
+        return (0, 0) if share is None else (share.jobs, share.used_bytes)
 
     def _properties(self, message: Message) -> dict[str, Value]:
         try:
@@ -188,19 +205,24 @@ class Scheduler:
         base_ms = next_time_ms(order.cron, now_ms, self.zone) if order.cron else now_ms
         return base_ms + order.first_wait_ms
 
-    def _check_space(self, message: Message) -> None:
-        if len(self._jobs) >= self.jobs_max:
-            raise ResourceLimit(
-                f"a message to {message.destination!r} cannot be scheduled: {len(self._jobs)} jobs wait, "
-                f"the limit is {self.jobs_max}"
-            )
-        if self.used_bytes + message.size_bytes > self.job_bytes_max:
-            raise ResourceLimit(
-                f"a message of {message.size_bytes} bytes to {message.destination!r} cannot be scheduled: "
-                f"{self.used_bytes} of {self.job_bytes_max} bytes for scheduled messages are in use"
-            )
+    def _check_space(self, message: Message, sender: Connection | None) -> None:
+        """Raise `ResourceLimit` if all parts of *message* do not fit: into what all clients, and *sender*, may have."""
+        limits = self._broker.settings.scheduler
+        parts = len(self._broker.intake.parts(message.destination))
+        needed = parts * message.size_bytes
+        what = f"a message of {message.size_bytes} bytes to {message.destination!r} cannot be scheduled"
+        _check(what, "jobs wait", len(self._jobs), parts, limits.jobs_max, "scheduler.jobs_max")
+        in_use = "bytes of scheduled messages wait"
+        _check(what, in_use, self.used_bytes, needed, limits.job_bytes_max, "scheduler.job_bytes_max")
+        if sender is not None:
+            jobs, used_bytes = self.share_of(sender)
+            of_client = f"of {sender!r} wait"
+            name = "scheduler.connection_jobs_max"
+            _check(what, f"jobs {of_client}", jobs, parts, limits.connection_jobs_max, name)
+            name = "scheduler.connection_bytes_max"
+            _check(what, f"bytes {of_client}", used_bytes, needed, limits.connection_bytes_max, name)
 
-    def _add(self, message: Message, order: _Order, due_ms: int) -> None:
+    def _add(self, message: Message, order: _Order, due_ms: int, share: _Share | None) -> None:
         job = ScheduledJob(
             job_id=self._new_id(message),
             message=message,
@@ -214,6 +236,10 @@ class Scheduler:
         )
         self._store.add_job(job)
         self._keep(job)
+        if share is not None:
+            share.jobs += 1
+            share.used_bytes += message.size_bytes
+            self._share_of[job.job_id] = share
 
     def _new_id(self, message: Message) -> str:
         producer = self._broker.editor.message_id(message).rpartition(":")[0]
@@ -232,6 +258,10 @@ class Scheduler:
     def _forget(self, job: ScheduledJob) -> None:
         del self._jobs[job.job_id]
         self.used_bytes -= job.message.size_bytes
+        share = self._share_of.pop(job.job_id, None)
+        if share is not None:
+            share.jobs -= 1
+            share.used_bytes -= job.message.size_bytes
         self._store.remove_job(job.job_id)
         if len(self._heap) > 2 * len(self._jobs) + _STALE_MAX:
             self._heap = [entry for entry in self._heap if self._is_current(entry[2])]
@@ -325,11 +355,11 @@ class Scheduler:
     def _start_series(self, job: ScheduledJob, now_ms: int) -> None:
         order = _Order(job.delay_ms, job.period_ms, job.repeats_left, cron="")
         try:
-            self._check_space(job.message)
+            self._check_space(job.message, None)
         except ResourceLimit as error:
             _log.warning("a series of scheduled job %s is left out: %s", job.job_id, error)
             return
-        self._add(job.message, order, now_ms + order.first_wait_ms)
+        self._add(job.message, order, now_ms + order.first_wait_ms, self._share_of.get(job.job_id))
 
     def _deliver(self, job: ScheduledJob, now_ms: int) -> None:
         editor = self._broker.editor
@@ -432,6 +462,11 @@ class Scheduler:
             persistent=False,
             new_id=True,
         )
+
+
+def _check(what: str, state: str, used: int, needed: int, limit: int, setting: str) -> None:
+    if used + needed > limit:
+        raise ResourceLimit(f"{what}: {used} {state}, the limit is {limit} ({setting})")
 
 
 def _is_management(where: Destination) -> bool:

@@ -10,6 +10,7 @@ from ackwire.broker.bets import Bets
 from ackwire.destinations import Destination
 from ackwire.errors import ResourceLimit, UnknownResource
 from ackwire.message import Message
+from ackwire.store.contract import DurableKey
 
 if TYPE_CHECKING:
     from ackwire.broker.subscription import Subscription
@@ -73,6 +74,7 @@ class ConnectionLimits:
     sessions_max: int
     producers_max: int
     consumers_max: int
+    destinations_max: int
 
 
 @dataclass(slots=True, eq=False)
@@ -99,6 +101,8 @@ class Connection:
     """Whether its messages are consumed before the disk has them."""
     temporary: set[Destination] = field(default_factory=set)
     """The temporary destinations it made; they go with it."""
+    made: set[Destination | DurableKey] = field(default_factory=set)
+    """The other destinations, and durable subscriptions, that it made and that still exist (`registry.py`)."""
     sessions: set[int] = field(default_factory=lambda: {IMPLICIT_SESSION})
     producers: dict[str, Producer] = field(default_factory=dict)
     subscriptions: "dict[str, Subscription]" = field(default_factory=dict)
@@ -128,6 +132,12 @@ class Connection:
         """Raise `ResourceLimit` if there is no place for another consumer."""
         self._check("consumers", len(self.subscriptions), self.limits.consumers_max)
 
+    def check_destinations(self) -> None:
+        """Raise `ResourceLimit` if it may make no more destinations and durable subscriptions."""
+        what = "destinations and durable subscriptions that it made"
+        count = len(self.temporary) + len(self.made)
+        self._check(what, count, self.limits.destinations_max, "connection.destinations_max")
+
     def require_session(self, session_id: int) -> None:
         if session_id not in self.sessions:
             raise UnknownResource(f"session {session_id} was never announced on {self!r}")
@@ -135,6 +145,7 @@ class Connection:
     def subscriptions_of(self, session_id: int) -> "list[Subscription]":
         return [s for s in self.subscriptions.values() if s.session_id == session_id]
 
-    def _check(self, what: str, count: int, limit: int) -> None:
+    def _check(self, what: str, count: int, limit: int, name: str = "") -> None:
         if count >= limit:
-            raise ResourceLimit(f"{self!r} has {count} {what}: the limit is {limit}")
+            setting = f" ({name})" if name else ""
+            raise ResourceLimit(f"{self!r} has {count} {what}: the limit is {limit}{setting}")

@@ -182,8 +182,8 @@ class Transactor:
     def _check_sends(self, transaction: Transaction) -> None:
         """All or nothing: what cannot be routed must be known before anything is done."""
         try:
-            for _, message in transaction.sends:
-                self._broker.intake.check(message)
+            for sender, message in transaction.sends:
+                self._broker.intake.check(message, sender)
         except BrokerError as error:
             transaction.failure = str(error)
             self._refuse_failed(transaction)

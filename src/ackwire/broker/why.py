@@ -16,6 +16,7 @@ from ackwire.broker.staging import Part
 from ackwire.broker.subscription import BrowserSubscription, QueueSubscription, Subscription, TopicSubscription
 from ackwire.broker.topic import Topic
 from ackwire.broker.transactions import Transaction
+from ackwire.broker.why_limits import connection_use
 from ackwire.destinations import Destination
 from ackwire.errors import NotHere
 from ackwire.message import Message
@@ -351,7 +352,7 @@ def why_producer(broker: "Broker", producer_id: str) -> list[str]:
     """Whether a producer is blocked, and by what; the id of a connection asks for all its producers at once."""
     for connection in broker.connections():
         if producer_id == connection.connection_id:
-            return [_blocked(broker, connection, None)]
+            return [_blocked(broker, connection, None), connection_use(broker, connection)]
         if producer_id in connection.producers:
             return [_blocked(broker, connection, producer_id)]
     raise NotHere(f"producer {producer_id} is not here: it has left or was never announced")
@@ -367,7 +368,9 @@ def _blocked(broker: "Broker", connection: Connection, producer_id: str | None) 
     first = sends[0]
     size_bytes = sum(send.message.size_bytes for send in sends)
     reason = first.reason() or "earlier sends of the same connection wait"
-    unread = "" if sum(s.message.size_bytes for s in of_connection) <= limits.held_bytes_max else ", no more is read"
+    flow = broker.flow
+    is_read = sum(s.message.size_bytes for s in of_connection) <= limits.held_bytes_max
+    unread = "" if is_read and flow.blocked_bytes <= flow.blocked_bytes_max else ", no more is read"
     return (
         f"{who} is blocked for {_since(broker, first.since_ms)}: {reason}; {_largest_holder(broker)}; "
         f"{counted(len(sends), 'send')} waiting ({size_bytes} bytes){unread}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ackwire.broker.loop_report import LIMITS_SECONDS, LongTurn, LoopReport
 from ackwire.broker.why import why_producer
+from ackwire.broker.why_limits import broker_use
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
@@ -22,7 +23,7 @@ _BLOCKED_NAMED_MAX: Final = 5
 def why_broker(broker: "Broker") -> list[str]:
     """How the broker stands, and each thing that is wrong now."""
     problems = [*_full(broker), *_blocked(broker), *_held_up(broker)]
-    lines = [_figures(broker)]
+    lines = ["; ".join((_figures(broker), *broker_use(broker)))]
     if broker.loop_report is not None:
         lines.append(_loop(broker.loop_report()))
     return lines + (problems or ["nothing is wrong: no limit is reached, no producer is blocked, no turn was too long"])
@@ -69,7 +70,7 @@ def _blocked(broker: "Broker") -> list[str]:
     lines = [
         f"wrong: {line}"
         for connection, _ in blocked[:_BLOCKED_NAMED_MAX]
-        for line in why_producer(broker, connection.connection_id)
+        for line in why_producer(broker, connection.connection_id)[:1]
     ]
     more = len(blocked) - _BLOCKED_NAMED_MAX
     return [*lines, f"wrong: {more} more connections are blocked"] if more > 0 else lines

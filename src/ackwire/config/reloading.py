@@ -19,6 +19,7 @@ RELOADABLE: Final[Mapping[str, frozenset[str]]] = {
             "when_full",
             "block_timeout_seconds",
             "held_bytes_max",
+            "blocked_bytes_max",
             "cursors_max",
             "cursor_messages_max",
             "staged_messages_max",
@@ -26,6 +27,7 @@ RELOADABLE: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     "destinations": frozenset({"count_max", "topic_pending_bytes_max", "expiry_sweep_seconds"}),
+    "scheduler": frozenset({"jobs_max", "job_bytes_max", "connection_jobs_max", "connection_bytes_max"}),
     "clocks": frozenset({"correction", "tolerance_seconds"}),
     "connection": frozenset(
         {
@@ -36,6 +38,7 @@ RELOADABLE: Final[Mapping[str, frozenset[str]]] = {
             "sessions_max",
             "producers_max",
             "consumers_max",
+            "destinations_max",
         }
     ),
     "handshake": frozenset({"frame_bytes_max", "wire_format_timeout_seconds", "login_timeout_seconds"}),

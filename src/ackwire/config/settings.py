@@ -216,6 +216,12 @@ class ConnectionSettings:
     sessions_max: int = rules.count(10_000, highest=1_000_000, reason="Sessions of one connection.")
     producers_max: int = rules.count(10_000, highest=1_000_000, reason="Producers of one connection.")
     consumers_max: int = rules.count(10_000, highest=1_000_000, reason="Consumers of one connection.")
+    destinations_max: int = rules.count(
+        25_000,
+        highest=10_000_000,
+        reason="Destinations, and durable subscriptions, that one connection has made and that still exist; more are "
+        "refused. A quarter of destinations.count_max: one client cannot take all.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +348,30 @@ class LimitSettings:
         highest=30 * 86_400,
         reason="A part of a batch to which nothing is added for this long, and which is not committed, was left behind "
         "by a writer that is gone: it is dropped.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """How much may be scheduled for later; beyond it a send is refused."""
+
+    jobs_max: int = rules.count(
+        1_000_000, highest=100_000_000, reason="Jobs at once: each takes about 1 KB of memory besides its message."
+    )
+    job_bytes_max: int = rules.size(
+        GIB, lowest=0, highest=1024 * GIB, reason="Bytes of the messages that wait for their time; they are in memory."
+    )
+    connection_jobs_max: int = rules.count(
+        250_000,
+        highest=100_000_000,
+        reason="Jobs of one connection, while it is there. A quarter of jobs_max: one client cannot take all.",
+    )
+    connection_bytes_max: int = rules.size(
+        256 * MIB,
+        lowest=0,
+        highest=1024 * GIB,
+        reason="Bytes of the messages that one connection has scheduled, while it is there; a quarter of "
+        "job_bytes_max.",
     )
 
 
@@ -504,6 +534,7 @@ class Settings:
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
     destinations: DestinationSettings = field(default_factory=DestinationSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     clocks: ClockSettings = field(default_factory=ClockSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)

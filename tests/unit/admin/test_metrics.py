@@ -34,6 +34,11 @@ def test_figures_of_the_broker_are_there() -> None:
     assert found["ackwire_memory_limit_bytes"][frozenset()] == 1_000_000
     assert found["ackwire_store_used_bytes"][frozenset()] == 4096
     assert found["ackwire_held_producers"][frozenset()] == 0
+    assert found["ackwire_blocked_bytes"][frozenset()] == 0
+    assert found["ackwire_dropped_sends_total"][frozenset()] == 0
+    assert found["ackwire_receive_waiting"][frozenset()] == 0
+    assert found["ackwire_scheduled_jobs"][frozenset()] == 0
+    assert found["ackwire_destinations_limit"][frozenset()] == 100_000
     (identity,) = found["ackwire_info"]
     assert ("store", "journal") in identity
 

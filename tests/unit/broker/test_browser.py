@@ -1,5 +1,6 @@
 """Queue browsers: a snapshot in order, an end, nothing taken."""
 
+from ackwire.broker.paging import BATCH_BYTES, BATCH_MESSAGES
 from ackwire.values import Int
 from tests.helpers.broker_rig import BrokerRig
 
@@ -62,3 +63,36 @@ def test_a_browser_of_one_queue_shows_no_message_of_another() -> None:
     for where in ("queue://q.a", "queue://q.b"):
         browser = rig.consumer(where, prefetch=9, browser=True)
         assert [repr(message.destination) for message in browser.delivered] == [where]
+
+
+def test_B6_a_browser_that_stops_keeps_no_more_than_a_batch_of_what_is_consumed_meanwhile() -> None:
+    rig = _filled(2000)
+    browser = rig.consumer("queue://q", prefetch=1, browser=True)
+    assert browser.texts == ["0"]
+    consumer = rig.consumer("queue://q", prefetch=5000)
+    consumer.ack_each()
+    assert rig.pending("queue://q") == 0
+    while not browser.port.ends:
+        browser.ack(count=1)
+    assert len(browser.delivered) <= BATCH_MESSAGES + 1, "what is gone is not shown, so it need not be kept"
+
+
+def test_B6_a_browser_holds_a_batch_of_bounded_size() -> None:
+    rig = BrokerRig()
+    producer = rig.connect()
+    for _ in range(20):
+        producer.send("queue://q", "x" * 300_000)
+    browser = rig.consumer("queue://q", prefetch=1, browser=True)
+    rig.consumer("queue://q").ack_each()
+    while not browser.port.ends:
+        browser.ack(count=1)
+    assert len(browser.delivered) <= BATCH_BYTES // 300_000 + 1
+
+
+def test_a_browser_shows_what_a_consumer_got_after_it_began() -> None:
+    rig = _filled(1000)
+    browser = rig.consumer("queue://q", prefetch=1, browser=True)
+    rig.consumer("queue://q", prefetch=5000)
+    while not browser.port.ends:
+        browser.ack(count=1)
+    assert browser.texts == [f"{n}" for n in range(1000)]

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ackwire.broker.cron import local_zone, next_time_ms
+from ackwire.broker.transactions import TransactionError
 from ackwire.clock import ManualClock
 from ackwire.errors import BrokerError, ResourceLimit
 from ackwire.store.contract import ScheduledJob
@@ -294,28 +295,65 @@ def test_I1_properties_that_cannot_be_read_are_refused(producer: RigClient) -> N
         producer.send_message(message)
 
 
-def test_I1_the_number_of_jobs_is_limited(rig: BrokerRig, producer: RigClient, consumer: RigConsumer) -> None:
-    rig.broker.scheduler.jobs_max = 2
+def _limited(**limits: int) -> tuple[BrokerRig, RigClient]:
+    rig = BrokerRig(settings={"scheduler": limits})
+    return rig, rig.connect()
+
+
+def test_I1_the_number_of_jobs_is_limited() -> None:
+    rig, producer = _limited(jobs_max=2)
+    consumer = rig.consumer("queue://later")
     _schedule(producer, delay=1000)
     _schedule(producer, delay=1000)
-    with pytest.raises(ResourceLimit, match="2 jobs wait, the limit is 2"):
+    with pytest.raises(ResourceLimit, match=r"2 jobs wait, the limit is 2 \(scheduler\.jobs_max\)"):
         _schedule(producer, delay=1000)
     rig.clock.advance(1)
     assert len(consumer.delivered) == 2
     _schedule(producer, delay=1000)
 
 
-def test_I1_the_bytes_of_jobs_are_limited(rig: BrokerRig, producer: RigClient) -> None:
-    rig.broker.scheduler.job_bytes_max = 1000
+def test_I1_the_bytes_of_jobs_are_limited() -> None:
+    _, producer = _limited(job_bytes_max=1000)
     _schedule(producer, delay=1000)
-    with pytest.raises(ResourceLimit, match="bytes for scheduled messages are in use"):
+    with pytest.raises(ResourceLimit, match=r"bytes of scheduled messages wait, the limit is 1000"):
         _schedule(producer, "x" * 1000, delay=1000)
 
 
-def test_I1_cron_series_stop_at_the_limit(
-    rig: BrokerRig, producer: RigClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    rig.broker.scheduler.jobs_max = 3
+def test_I1_one_client_cannot_take_all_jobs() -> None:
+    rig, greedy = _limited(connection_jobs_max=2)
+    _schedule(greedy, delay=1000)
+    _schedule(greedy, delay=1000)
+    with pytest.raises(ResourceLimit, match=r"2 jobs of connection .* wait, the limit is 2 \(scheduler\.connection_j"):
+        _schedule(greedy, delay=1000)
+    other = rig.connect()
+    _schedule(other, delay=1000)
+    assert len(rig.broker.scheduler) == 3
+    rig.clock.advance(1)
+    _schedule(greedy, delay=1000)
+    greedy.disconnect()
+    assert len(rig.broker.scheduler) == 1, "what it has scheduled stays"
+
+
+def test_I1_one_client_cannot_take_all_bytes_of_jobs() -> None:
+    rig, greedy = _limited(connection_bytes_max=1000)
+    with pytest.raises(ResourceLimit, match=r"scheduler\.connection_bytes_max"):
+        _schedule(greedy, "x" * 1000, delay=1000)
+    transaction = greedy.begin()
+    greedy.send("queue://later", "x" * 1000, properties={"AMQ_SCHEDULED_DELAY": Long(1)}, transaction=transaction)
+    with pytest.raises(TransactionError, match=r"scheduler\.connection_bytes_max"):
+        greedy.commit(transaction)
+    assert len(rig.broker.scheduler) == 0
+
+
+def test_I1_a_composite_counts_with_all_its_parts() -> None:
+    rig, producer = _limited(jobs_max=2)
+    with pytest.raises(ResourceLimit, match=r"scheduler\.jobs_max"):
+        producer.send("queue://a,b,c", properties={"AMQ_SCHEDULED_DELAY": Long(1)})
+    assert len(rig.broker.scheduler) == 0
+
+
+def test_I1_cron_series_stop_at_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+    rig, producer = _limited(jobs_max=3)
     _schedule(producer, cron="* * * * *", period=86_400_000, repeat=-1)
     rig.clock.advance(86_400 * 2)
     assert len(rig.broker.scheduler) == 3
