@@ -9,6 +9,11 @@ _PART: Final = _START | {"Nd", "Mn", "Mc", "Cf"}
 _SELECTOR_WORDS: Final = frozenset(
     {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"}
 )
+BODY: Final = "JMS body"
+"""What those ask for who want the body of a text message, as if it were a header; no name, for its blank."""
+BODY_BYTES_MAX: Final = 1024 * 1024
+"""Longer bodies are not given so: they would be decoded in one go."""
+
 HEADERS: Final = {
     "JMSCorrelationID": "correlation_id",
     "JMSDeliveryMode": "delivery_mode",

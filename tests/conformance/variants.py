@@ -173,6 +173,8 @@ VARIANTS = {
     ),
     # Messages and durable subscriptions are on disk, in KahaDB and in our journal.
     "stored": Variant(activemq=("broker;persistent=true",)),
+    # ActiveMQ always offers XPATH in selectors.
+    "xpath": Variant(ackwire="[selectors]\nxpath = true\n"),
     # Ours knows no passwords yet.
     "users": Variant(activemq=("users;alice=her-password",)),
     "scheduler": Variant(activemq=("broker;schedulerSupport=true",)),

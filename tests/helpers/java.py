@@ -131,7 +131,7 @@ class JavaDriver:
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         trusted = "-Dorg.apache.activemq.SERIALIZABLE_PACKAGES=*"  # our own object messages
         command = ["java", *JVM_OPTIONS, trusted, *options]
-        command += ["-cp", classpath(CLIENT_JARS, classes), "Driver"]
+        command += ["-cp", classpath(BROKER_JARS, classes), "Driver"]  # the client finds XPath in the broker's jar
         self._process = ManagedProcess(command, log_path=log_path, on_line=self._answers.put, separate_stderr=True)
 
     def __enter__(self) -> Self:

@@ -44,6 +44,7 @@ from ackwire.editing import Advisory, MessageEditor
 from ackwire.errors import AckwireError, BrokerError, InvalidClientId, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
+from ackwire.selector import Selector, XPathLimits, compile_selector
 from ackwire.store.contract import FileFacts, Spill, Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
@@ -117,6 +118,14 @@ class Broker:
     @property
     def settings(self) -> Settings:
         return self._settings
+
+    def compile_selector(self, text: str) -> Selector:
+        """Read a selector, with what the settings allow in it. Raises `InvalidSelector`."""
+        limits = self._settings.selectors
+        if not limits.xpath:
+            return compile_selector(text)
+        xpath = XPathLimits(limits.xpath_body_bytes_max, limits.xpath_nodes_max, limits.xpath_steps_max)
+        return compile_selector(text, xpath)
 
     def reload(self, settings: Settings, policies: Policies) -> None:
         """Go by other settings from now on; only those of `config/reloading.py` differ from what they were."""

@@ -38,7 +38,7 @@ from ackwire.destinations import Destination, is_unicode
 from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised, ResourceLimit
 from ackwire.message import Message
 from ackwire.plurals import counted
-from ackwire.selector import Selector, compile_selector
+from ackwire.selector import Selector
 from ackwire.store.contract import DurableKey, DurableRecord, Store
 from ackwire.values import Long, Value
 
@@ -87,7 +87,7 @@ class Consumption:
         connection.check_consumers()
         if not is_unicode(request.subscription_name or ""):
             raise InvalidDestination(f"a subscription cannot be called {request.subscription_name!r}: it is no text")
-        selector = compile_selector(request.selector) if request.selector else None
+        selector = self._broker.compile_selector(request.selector) if request.selector else None
         parts = self._parts(connection, request.destination)
         asked, request = request, self._capped(request, parts)
         if request.browser:

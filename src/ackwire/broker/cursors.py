@@ -9,6 +9,7 @@ are its own, so taking a hundred thousand costs one record.
 A cursor of a topic reads from a durable subscription of its own, which is filled from the moment it is opened.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,13 +25,14 @@ from ackwire.errors import (
     BrokerError,
     Conflict,
     InvalidDestination,
+    InvalidSelector,
     RangeGone,
     ResourceLimit,
     StoreFailed,
     UnknownResource,
 )
 from ackwire.runs import runs_of, sequences_of
-from ackwire.selector import compile_selector
+from ackwire.selector import Selector
 from ackwire.store.contract import CursorNote, DurableKey, DurableRecord, Place, Store, WaitingMessage
 
 if TYPE_CHECKING:
@@ -73,6 +75,9 @@ class CursorFacts:
         return self.assigned - self.committed + self.waiting
 
 
+_log = logging.getLogger(__name__)
+
+
 @final
 class Cursor:
     """One cursor."""
@@ -90,13 +95,14 @@ class Cursor:
         "selector",
     )
 
-    def __init__(self, name: str, destination: Destination, selector: str | None, queue: Queue) -> None:
+    def __init__(
+        self, name: str, destination: Destination, selector: str | None, queue: Queue, wanted: Selector | None
+    ) -> None:
+        """*wanted* is the *selector*, compiled, if it has still to be applied."""
         self.name = name
         self.destination = destination
         self.selector = selector
-        # A topic's durable subscription has selected already.
-        selects = selector is not None and destination.kind.is_queue
-        lane = queue.add_reader(compile_selector(selector) if selects and selector else None)
+        lane = queue.add_reader(wanted)
         self.queue = queue
         self.lane = lane
         self.held = Held()
@@ -167,10 +173,15 @@ class Cursors:
             return self._facts(known)
         self._check_new(name, destination, create=create)
         with self._store.atomically():
-            cursor = Cursor(name, destination, selector, self._queue_of(name, destination, selector))
+            wanted = self._wanted(destination, selector)
+            cursor = Cursor(name, destination, selector, self._queue_of(name, destination, selector), wanted)
             self._add(cursor)
             self._store.put_note(cursor.note())
         return self._facts(cursor)
+
+    def _wanted(self, destination: Destination, selector: str | None) -> Selector | None:
+        """The selector, unless it is for a topic: its durable subscription has selected already."""
+        return self._broker.compile_selector(selector) if selector and destination.kind.is_queue else None
 
     def _add(self, cursor: Cursor) -> None:
         self._cursors[cursor.name] = cursor
@@ -346,7 +357,12 @@ class Cursors:
 
     def restore(self, note: CursorNote, kept: Mapping[int, WaitingMessage], untold: str | None) -> None:
         """A cursor of an earlier run; *kept* is what the store has of its messages, which may be *untold*."""
-        cursor = Cursor(note.name, note.destination, note.selector, self._restored_queue(note.place))
+        try:
+            wanted = self._wanted(note.destination, note.selector)
+        except InvalidSelector as error:  # the settings are others now
+            _log.error("cursor %s gets no more messages: its selector is not accepted any more: %s", note.name, error)
+            wanted = self._broker.compile_selector("FALSE")
+        cursor = Cursor(note.name, note.destination, note.selector, self._restored_queue(note.place), wanted)
         cursor.removed, cursor.committed = note.removed, note.committed
         cursor.queue.restore_held(cursor.held, note.held, kept)
         if untold is not None:

@@ -115,11 +115,13 @@ class Rotation:
 class Lane:
     """The consumers that share a selector, and how far they have looked through the queue."""
 
-    __slots__ = ("positions", "rotation", "selector", "text")
+    __slots__ = ("cost", "positions", "rotation", "selector", "text")
 
     def __init__(self, selector: Selector | None, levels: int) -> None:
         self.selector = selector
         self.text = None if selector is None else selector.text
+        self.cost = 1 if selector is None else selector.cost
+        """What a message takes of the budget of a search."""
         self.rotation = Rotation()
         self.positions = [-(2**62)] * levels
         """For each priority level: everything in front of this was examined, and is not for this lane."""

@@ -447,7 +447,7 @@ class Queue:
                     break
             lane.positions[level] = position + 1
             if not self._is_for(lane, message):
-                budget -= 1
+                budget -= lane.cost
                 if self._flow.is_tight:
                     self._pages.page_out(pending, position, message)
                 continue
@@ -752,7 +752,7 @@ class Queue:
                     break
                 taken = self._reserve_run(lane, level, found[0], min(count, budget), held, unstored)
                 if not taken:
-                    budget -= 1
+                    budget -= lane.cost
                     taken = int(self._reserve_at(lane, level, *found, held, unstored))
                 budget -= taken
                 count -= taken

@@ -25,7 +25,7 @@ from ackwire.errors import (
 from ackwire.plurals import counted
 from ackwire.policy import DestinationPolicy, Policies
 from ackwire.question import QUESTIONS
-from ackwire.selector import Selector, compile_selector
+from ackwire.selector import Selector
 from ackwire.store.contract import DurableKey, DurableRecord, Place, Store
 
 if TYPE_CHECKING:
@@ -315,14 +315,23 @@ class Registry:
         """A durable subscription of an earlier run, whatever the limits are today."""
         if not record.destination.is_wildcard:
             self._needed(record.destination)
-        self._add_durable(record, _selector_of(record))
+        self._add_durable(record, self._restored_selector(record))
+
+    def _restored_selector(self, record: DurableRecord) -> Selector | None:
+        """The selector of a subscription of an earlier run. If it is not accepted any more, because the settings are
+        others now, everything is kept for it: too much can be consumed, too little is lost."""
+        try:
+            return self._broker.compile_selector(record.selector) if record.selector else None
+        except InvalidSelector as error:
+            _log.error("%r keeps every message: its selector is not accepted any more: %s", record.key, error)
+            return None
 
     def durable(self, record: DurableRecord) -> DurableSubscription:
         """The durable subscription on these terms; other terms than before make it a new one (A3)."""
         existing = self.durables.get(record.key)
         if existing is not None and existing.record == record:
             return existing
-        selector = compile_selector(record.selector) if record.selector else None
+        selector = self._broker.compile_selector(record.selector) if record.selector else None
         if not record.destination.is_wildcard:
             self.get_or_make(record.destination)  # may raise, before the old one is gone
         limit = self._broker.settings.destinations.count_max
@@ -375,13 +384,3 @@ class Registry:
         del self.durables[durable.key]
         self._forget_made(durable.key)
         self._store.remove_place(durable.key)
-
-
-def _selector_of(record: DurableRecord) -> Selector | None:
-    """The selector of a subscription of an earlier run. If it is not accepted any more, because the settings are others
-    now, everything is kept for it: too much can be consumed, too little is lost."""
-    try:
-        return compile_selector(record.selector) if record.selector else None
-    except InvalidSelector as error:
-        _log.error("%r keeps every message: its selector is not accepted any more: %s", record.key, error)
-        return None

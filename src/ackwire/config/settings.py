@@ -256,6 +256,33 @@ class DestinationSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectorSettings:
+    """What selectors may ask for, beyond headers and properties."""
+
+    xpath: bool = rules.switch(
+        False,
+        reason="Offer XPATH '...' in selectors, which reads bodies as XML: a message then takes a millisecond for each "
+        "such consumer instead of some microseconds. Otherwise it is refused.",
+    )
+    xpath_body_bytes_max: int = rules.size(
+        32 * KIB, lowest=1 * KIB, highest=1 * MIB, reason="A message with a longer body matches no XPATH."
+    )
+    xpath_nodes_max: int = rules.count(
+        1_000,
+        lowest=10,
+        highest=100_000,
+        reason="Elements, attributes and texts of one body; with more it matches no XPATH. 1000 are read in 2 ms.",
+    )
+    xpath_steps_max: int = rules.count(
+        5_000,
+        lowest=100,
+        highest=1_000_000,
+        reason="Nodes that one XPATH may look at in one message; if it needs more, the message does not match. 5000 "
+        "take some 3 ms, in which the broker does nothing else.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LimitSettings:
     """How much the broker may hold, and what producers feel when it is full."""
 
@@ -533,6 +560,7 @@ class Settings:
     wire: WireSettings = field(default_factory=WireSettings)
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
     destinations: DestinationSettings = field(default_factory=DestinationSettings)
+    selectors: SelectorSettings = field(default_factory=SelectorSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     clocks: ClockSettings = field(default_factory=ClockSettings)

@@ -8,16 +8,19 @@ function given to `matches`. The language and its results are ActiveMQ 5.17's, c
 tests/vectors/selector; README.md lists where that differs from JMS, and where we differ from ActiveMQ.
 """
 
-from ackwire.selector.types import SELECTOR_LENGTH_MAX, Lookup, Selector
+from ackwire.selector.types import SELECTOR_LENGTH_MAX, Lookup, Selector, XPathLimits
 
-__all__ = ["SELECTOR_LENGTH_MAX", "Lookup", "Selector", "compile_selector", "prepare"]
+__all__ = ["SELECTOR_LENGTH_MAX", "Lookup", "Selector", "XPathLimits", "compile_selector", "prepare"]
 
 
-def compile_selector(text: str) -> Selector:
-    """Read a selector. Raises `InvalidSelector`, which says what is wrong and where, for a text that is none."""
+def compile_selector(text: str, xpath: XPathLimits | None = None) -> Selector:
+    """Read a selector. Raises `InvalidSelector`, which says what is wrong and where, for a text that is none.
+
+    With the limits *xpath*, `XPATH '…'` is offered; otherwise it is refused.
+    """
     from ackwire.selector import parser  # at the first selector: other commands start sooner without
 
-    return parser.compile_selector(text)
+    return parser.compile_selector(text, xpath)
 
 
 def prepare() -> None:

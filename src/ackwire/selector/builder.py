@@ -18,7 +18,9 @@ from ackwire.selector.arithmetic import OPERATIONS, Operation, negate
 from ackwire.selector.conditions import EQUAL, SIGNS, Condition, Sign, comparison
 from ackwire.selector.like import like_matcher
 from ackwire.selector.numbers import LONG_MAX, LONG_MIN, order, order_converting
-from ackwire.selector.types import Evaluate, Lookup, Problem, Test
+from ackwire.selector.types import Evaluate, Lookup, Problem, Test, XPathLimits
+from ackwire.selector.xpath import xpath_test
+from ackwire.selector.xpath_parser import InvalidXPath
 from ackwire.values import Long, Value
 
 NESTING_MAX: Final = 256
@@ -94,8 +96,9 @@ def condition_of(expression: Expression) -> Condition:
 class Builder(Transformer[Token, Expression]):
     """One method for each rule of the grammar, with what its parts have become."""
 
-    def __init__(self, *, converts_texts: bool) -> None:
+    def __init__(self, *, converts_texts: bool, xpath: XPathLimits | None = None) -> None:
         super().__init__()
+        self._xpath = xpath
         self._order = order_converting if converts_texts else order
         self._has_fast_paths = not converts_texts
 
@@ -175,6 +178,19 @@ class Builder(Transformer[Token, Expression]):
 
     def not_like(self, parts: list[Any]) -> Expression:
         return self.not_([self.like(parts)])
+
+    # ------------------------------------------------------------------------------------------------- XPATH
+
+    def xpath(self, parts: list[Any]) -> Expression:
+        [text] = parts
+        assert self._xpath is not None  # otherwise the lexer has refused it
+        try:
+            test = xpath_test(_text_of(text), self._xpath)
+        except InvalidXPath as error:
+            raise Problem(text.start_pos, f"invalid XPath: {error}") from None
+        expression = Expression(Role.CONDITION, text.start_pos, test)
+        expression.test = test
+        return expression
 
     # --------------------------------------------------------------------------------------------- arithmetic
 

@@ -36,6 +36,7 @@ _strings: _OPEN STRING (_COMMA STRING)* _CLOSE
 ?unary: PLUS unary -> plus
     | MINUS unary -> minus
     | _NOT unary -> not_
+    | _XPATH STRING -> xpath
     | primary
 ?primary: _OPEN any _CLOSE -> group
     | ID -> identifier
@@ -48,7 +49,7 @@ _strings: _OPEN STRING (_COMMA STRING)* _CLOSE
     | FALSE -> false
     | NULL -> null
 
-%declare _NOT _AND _OR _BETWEEN _LIKE _ESCAPE _IN _IS TRUE FALSE NULL
+%declare _XPATH _NOT _AND _OR _BETWEEN _LIKE _ESCAPE _IN _IS TRUE FALSE NULL
 %declare _EQUAL _NOT_EQUAL LESS LESS_OR_EQUAL GREATER GREATER_OR_EQUAL
 %declare PLUS MINUS TIMES DIVIDE MODULO _OPEN _CLOSE _COMMA
 %declare ID STRING DECIMAL HEX OCTAL FLOAT

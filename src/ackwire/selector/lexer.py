@@ -25,7 +25,12 @@ KEYWORDS: Final = {
     "FALSE": "FALSE",
     "NULL": "NULL",
 }
-NOT_OFFERED: Final = frozenset({"XPATH", "XQUERY"})
+XPATH: Final = "XPATH"
+NOT_OFFERED: Final = {
+    XPATH: "XPATH is not offered in selectors, because it reads bodies; the operator of the broker can allow it "
+    "(setting selectors.xpath)",
+    "XQUERY": "XQUERY is not offered in selectors",
+}
 
 SYMBOLS: Final = {
     "=": "_EQUAL",
@@ -61,7 +66,7 @@ _TOKEN: Final = re.compile(
 _LINE_END: Final = re.compile(r"[\n\r]")
 
 
-def tokenise(text: str, start: int = 0) -> Iterator[Token]:
+def tokenise(text: str, start: int = 0, *, offers_xpath: bool = False) -> Iterator[Token]:
     """The tokens of *text* from offset *start*; raises `Problem` for what is none."""
     position, after_name = start, False
     last_ends = _LastEnds(text)
@@ -74,7 +79,7 @@ def tokenise(text: str, start: int = 0) -> Iterator[Token]:
             end = last_ends.comment_end(position)
             kind, value, end = ("SPACE", "", end) if end else ("SYMBOL", value[0], position + 1)
         if kind != "SPACE":
-            token = Token(_token_type(kind, value, position), value, start_pos=position)
+            token = Token(_token_type(kind, value, position, offers_xpath), value, start_pos=position)
             if after_name and token.type == "_OPEN":
                 raise Problem(position, "functions are not offered in selectors")
             after_name = token.type == "ID"
@@ -82,24 +87,26 @@ def tokenise(text: str, start: int = 0) -> Iterator[Token]:
         position = end
 
 
-def _token_type(kind: str | None, value: str, position: int) -> str:
+def _token_type(kind: str | None, value: str, position: int, offers_xpath: bool) -> str:
     if kind == "SYMBOL":
         return SYMBOLS[value]
     if kind == "ID":
-        return _word_type(value, position)
+        return _word_type(value, position, offers_xpath)
     assert kind is not None  # every alternative has a name
     return kind
 
 
-def _word_type(word: str, position: int) -> str:
+def _word_type(word: str, position: int, offers_xpath: bool) -> str:
     if not word.isascii():
         # Java's identifiers, a superset of ActiveMQ's. No keyword: upper() would make "ıs" one.
         if not word.replace("$", "_").isidentifier():
             raise Problem(position, f"{word[:40]!a} is not an identifier")
         return "ID"
     upper = word.upper()
+    if offers_xpath and upper == XPATH:
+        return "_XPATH"
     if upper in NOT_OFFERED:
-        raise Problem(position, f"{upper} is not offered in selectors")
+        raise Problem(position, NOT_OFFERED[upper])
     return KEYWORDS.get(upper, "ID")
 
 

@@ -16,7 +16,7 @@ from ackwire.selector.builder import Builder, Expression, condition_of
 from ackwire.selector.effort import limited
 from ackwire.selector.grammar import GRAMMAR
 from ackwire.selector.lexer import KEYWORDS, tokenise
-from ackwire.selector.types import SELECTOR_LENGTH_MAX, SELECTOR_TOKENS_MAX, Problem, Selector
+from ackwire.selector.types import SELECTOR_LENGTH_MAX, SELECTOR_TOKENS_MAX, Problem, Selector, XPathLimits
 
 CACHED_LENGTH_MAX: Final = 1024
 CACHED_COUNT_MAX: Final = 256
@@ -27,6 +27,11 @@ CONVERTING_PREFIX: Final = "convert_string_expressions:"
 
 EXCERPT_LENGTH: Final = 30
 
+XPATH_COST: Final = 500
+"""What XPATH counts for: with the default limits it takes up to 5 ms, instead of some microseconds."""
+XPATHS_MAX: Final = 8
+"""In one selector; each is read, and evaluated, on its own."""
+
 _LIST_TOKENS: Final = frozenset({"STRING", "_COMMA"})
 """Not counted: a list behind IN may be long, and is read quickly."""
 _COMPARISONS: Final = frozenset(
@@ -35,41 +40,45 @@ _COMPARISONS: Final = frozenset(
 _LITERALS: Final = frozenset({"STRING", "DECIMAL", "FLOAT", "HEX", "OCTAL", "TRUE", "FALSE"})
 
 
-def compile_selector(text: str) -> Selector:
+def compile_selector(text: str, xpath: XPathLimits | None = None) -> Selector:
     """Read a selector. Raises `InvalidSelector`, which says what is wrong and where, for a text that is none.
 
     An empty text is none either: that a consumer with a blank selector wants everything is the caller's rule.
     """
     if len(text) > SELECTOR_LENGTH_MAX:
         raise InvalidSelector(f"selector of {len(text)} characters; at most {SELECTOR_LENGTH_MAX} are allowed")
-    return _compile_cached(text) if len(text) <= CACHED_LENGTH_MAX else _compile(text)
+    return _compile_cached(text, xpath) if len(text) <= CACHED_LENGTH_MAX else _compile(text, xpath)
 
 
 def prepare() -> None:
     """Make the parser's tables ahead of the first selector: they take 80 ms, and with that nobody should be held up."""
     for prefix in ("", CONVERTING_PREFIX):
-        _compile(f"{prefix}a = 1")
+        _compile(f"{prefix}a = 1", None)
 
 
-def _compile(text: str) -> Selector:
+def _compile(text: str, xpath: XPathLimits | None) -> Selector:
     converts_texts = text.startswith(CONVERTING_PREFIX)
     start = len(CONVERTING_PREFIX) if converts_texts else 0
     try:
-        tokens = list(tokenise(text, start))
+        tokens = list(tokenise(text, start, offers_xpath=xpath is not None))
         _check_count(tokens)
-        condition = condition_of(_parse(tokens, converts_texts=converts_texts))
+        condition = condition_of(_parse(tokens, converts_texts=converts_texts, xpath=xpath))
     except Problem as problem:
         raise InvalidSelector(_describe(text, problem)) from None
     except UnexpectedInput as error:
         raise InvalidSelector(_describe(text, _problem_of(error, len(text)))) from None
     identifiers = frozenset(str(token) for token in tokens if token.type == "ID")
     test = limited(condition.test) if _may_take_long(tokens) else condition.test
-    return Selector(text, identifiers, test)
+    has_xpath = any(token.type == "_XPATH" for token in tokens)
+    return Selector(text, identifiers, test, XPATH_COST if has_xpath else 1)
 
 
 def _check_count(tokens: list[Token]) -> None:
-    count = 0
+    count = xpaths = 0
     for token in tokens:
+        xpaths += token.type == "_XPATH"
+        if xpaths > XPATHS_MAX:
+            raise Problem(cast(int, token.start_pos), f"more than {XPATHS_MAX} XPATH are not allowed")
         count += token.type not in _LIST_TOKENS
         if count > SELECTOR_TOKENS_MAX:
             raise Problem(
@@ -78,9 +87,10 @@ def _check_count(tokens: list[Token]) -> None:
 
 
 def _may_take_long(tokens: list[Token]) -> bool:
-    """Whether something in it can charge for its effort: LIKE, a sum, or a comparison with anything but a literal."""
+    """Whether something in it can charge for its effort: LIKE, XPATH, a sum, or a comparison with anything but a
+    literal."""
     return any(
-        token.type in ("_LIKE", "PLUS") or (token.type in _COMPARISONS and following.type not in _LITERALS)
+        token.type in ("_LIKE", "_XPATH", "PLUS") or (token.type in _COMPARISONS and following.type not in _LITERALS)
         for token, following in pairwise(tokens)
     )
 
@@ -101,14 +111,15 @@ class _Tokens(Lexer):
 
 
 @cache
-def _parser(*, converts_texts: bool) -> Lark:
+def _parser(*, converts_texts: bool, xpath: XPathLimits | None) -> Lark:
     # Made at the first selector, or by `prepare`.
-    return Lark(GRAMMAR, parser="lalr", lexer=_Tokens, transformer=Builder(converts_texts=converts_texts))
+    builder = Builder(converts_texts=converts_texts, xpath=xpath)
+    return Lark(GRAMMAR, parser="lalr", lexer=_Tokens, transformer=builder)
 
 
-def _parse(tokens: list[Token], *, converts_texts: bool) -> Expression:
+def _parse(tokens: list[Token], *, converts_texts: bool, xpath: XPathLimits | None) -> Expression:
     # With a lexer of our own, Lark takes anything for text; with a transformer, it gives what that makes.
-    return cast(Expression, _parser(converts_texts=converts_texts).parse(cast(Any, tokens)))
+    return cast(Expression, _parser(converts_texts=converts_texts, xpath=xpath).parse(cast(Any, tokens)))
 
 
 def _problem_of(error: UnexpectedInput, end: int) -> Problem:

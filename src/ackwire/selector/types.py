@@ -36,6 +36,17 @@ class Selector:
 
     A field and not a method: it is called for every message, and this saves a call.
     """
+    cost: int = field(default=1, repr=False, compare=False)
+    """How many times the work of an ordinary selector one message may take, for those who cut searches into slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class XPathLimits:
+    """How much work one message may make for one `XPATH`."""
+
+    body_bytes_max: int
+    nodes_max: int
+    steps_max: int
 
 
 class Problem(Exception):

@@ -12,7 +12,7 @@ the broker's id. That id must be new at each start, because the count of its mes
 import itertools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple, final
@@ -22,8 +22,10 @@ from ackwire.destinations import Destination, derived_destination
 from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.message import Message, Origin
+from ackwire.property_names import BODY, BODY_BYTES_MAX
 from ackwire.values import Long, Value
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.bodies import decode_text
 from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, FrameStamper, destination_to_wire, message_key
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.lookup import QuickLookup, quick_properties_of
@@ -304,6 +306,8 @@ class OpenWireEditor:
 
         def value_of(name: str) -> Value:
             nonlocal command, properties
+            if name == BODY:
+                return self._body(message)
             if name.startswith("JMS"):
                 of_message = _MESSAGE_HEADERS.get(name)
                 if of_message is not None:
@@ -326,6 +330,19 @@ class OpenWireEditor:
             return properties.get(name)
 
         return value_of
+
+    def _body(self, message: Message) -> str | None:
+        """The body of a text message; None where there is none, or it is too long or broken."""
+        if len(message.frame) > 2 * BODY_BYTES_MAX:  # there are properties beside it
+            return None
+        command = self._decoded(message.frame)
+        if not isinstance(command, commands.ActiveMQTextMessage):
+            return None
+        limits = replace(self._limits, inflated_bytes_max=BODY_BYTES_MAX)
+        try:
+            return decode_text(command.content, compressed=command.compressed, limits=limits)
+        except RemoteProtocolError:
+            return None
 
     def properties(self, message: Message) -> dict[str, Value]:
         """The message's properties; undecodable ones raise `RemoteProtocolError`."""
