@@ -54,6 +54,15 @@ topic_pending_messages_max = 10
 advise_slow_consumers = true
 
 [[policy]]
+match = "topic://evicting-lowest.>"
+topic_pending_messages_max = 3
+eviction = "lowest-priority"
+
+[[policy]]
+match = "queue://lazy.>"
+prioritized = true
+
+[[policy]]
 match = "topic://recover-count.>"
 retained_messages_max = 3
 
@@ -152,6 +161,9 @@ VARIANTS = {
             # Slow topic subscribers keep ten messages beyond their prefetch, then lose the oldest.
             "policy;for=topic://evicting.>;pendingLimit=10;advisoryForDiscardingMessages=true"
             ";advisoryForSlowConsumers=true",
+            "policy;for=topic://evicting-lowest.>;pendingLimit=3;evictLowestPriority=true",
+            # Priorities, and consumers that are sent a message only when they have nothing else to do.
+            "policy;for=queue://lazy.>;prioritizedMessages=true;lazyDispatch=true",
             # What retroactive subscribers are given.
             "policy;for=topic://recover-count.>;recoverCount=3",
             "policy;for=topic://recover-last.>;recoverLast=true",

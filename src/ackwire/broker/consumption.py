@@ -34,7 +34,7 @@ from ackwire.broker.subscription import (
 )
 from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.broker.transactions import AckedMessages, Transaction
-from ackwire.destinations import Destination, is_unicode
+from ackwire.destinations import Destination, Kind, is_unicode
 from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised, ResourceLimit
 from ackwire.message import Message
 from ackwire.plurals import counted
@@ -225,13 +225,22 @@ class Consumption:
         selector: Selector | None,
         parts: tuple[Destination, ...],
     ) -> BrowserSubscription:
-        queues = [self._broker.registry.get_or_make(part, connection) for part in parts]
-        snapshots = [queue.browse() for queue in queues if isinstance(queue, Queue)]
-        batches = map(partial(self._matching, selector), chain.from_iterable(snapshots))
+        snapshots = chain.from_iterable([self._browsed(part, connection) for part in parts])
+        if selector is not None and selector.cost > 1:
+            snapshots = chain.from_iterable(map(_one_by_one, snapshots))
+        batches = map(partial(self._matching, selector), snapshots)
         subscription = BrowserSubscription(request, connection, port, selector, batches)
         connection.subscriptions[request.consumer_id] = subscription
         self.pump(subscription)
         return subscription
+
+    def _browsed(self, part: Destination, connection: Connection) -> Iterator[list[Message]]:
+        """What is in a queue now, or in each queue that a pattern stands for when its turn comes; in batches."""
+        registry = self._broker.registry
+        if part.is_wildcard and part.kind is Kind.QUEUE and not is_virtual_pattern(part):
+            return chain.from_iterable(map(_browse_found, registry.router.matching(part)))
+        queue = registry.get_or_make(part, connection)
+        return queue.browse() if isinstance(queue, Queue) else iter(())
 
     def _matching(self, selector: Selector | None, messages: list[Message]) -> list[Message]:
         if selector is None:
@@ -727,6 +736,16 @@ class Consumption:
         topic = self._broker.registry.router.get(message.destination)
         if isinstance(topic, Topic) and topic.audit is not None:
             topic.audit.happened(Event.EXPIRED, topic, message, subscription)
+
+
+def _browse_found(found: "tuple[Destination, Queue | Topic] | None") -> Iterator[list[Message]]:
+    """What a browser of a pattern is shown of a destination; an empty batch for a look at others."""
+    return found[1].browse() if found is not None and isinstance(found[1], Queue) else iter(([],))
+
+
+def _one_by_one(batch: list[Message]) -> list[list[Message]]:
+    """Batches of one: each may take long to hold against a selector."""
+    return [[message] for message in batch]
 
 
 def _only(attached: dict[Destination | DurableKey, Queue]) -> Queue:

@@ -171,9 +171,17 @@ class Registry:
             if policies is not self._policies:
                 return False  # others came meanwhile
             made.use(policies.for_destination(where))
+            if isinstance(made, Topic) and self.router.get(where) is made:
+                self._note_retaining(made)
             if budget.spend():
                 return True
         return False
+
+    def _note_retaining(self, topic: Topic) -> None:
+        if topic.policy.retained_messages_max:
+            self.retaining[topic] = None
+        else:
+            self.retaining.pop(topic, None)
 
     def owner(self, temporary: Destination) -> Connection | None:
         return self._owners.get(temporary)
@@ -226,8 +234,8 @@ class Registry:
         if owner is not None:
             self._owners[destination] = owner
             owner.temporary.add(destination)
-        if isinstance(made, Topic) and made.policy.retained_messages_max:
-            self.retaining[made] = None
+        if isinstance(made, Topic):
+            self._note_retaining(made)
         self.router.add(destination, made)
         if not is_advisory(destination):
             self._broker.advisories.destination_added(destination, owner)

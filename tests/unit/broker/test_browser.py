@@ -96,3 +96,14 @@ def test_a_browser_shows_what_a_consumer_got_after_it_began() -> None:
     while not browser.port.ends:
         browser.ack(count=1)
     assert browser.texts == [f"{n}" for n in range(1000)]
+
+
+def test_A8_a_browser_of_a_pattern_is_shown_every_queue_that_it_stands_for() -> None:
+    rig = BrokerRig()
+    producer = rig.connect()
+    for name in ("o.a", "p", "o.b", "o.b.c"):
+        producer.send(f"queue://{name}", name)
+    browser = rig.consumer("queue://o.>", prefetch=500, browser=True)
+    assert (browser.texts, browser.port.ends) == (["o.a", "o.b", "o.b.c"], 1)
+    empty = rig.consumer("queue://nothing.*", prefetch=500, browser=True)
+    assert (empty.texts, empty.port.ends) == ([], 1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ackwire.policy import DestinationPolicy
+from ackwire.policy import DestinationPolicy, Policies
 from ackwire.values import Int
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
 from tests.simulation.audit import audit
@@ -127,3 +127,13 @@ def test_A3_what_has_expired_is_not_recalled(rig: BrokerRig) -> None:
     rig.connect().send("topic://t", "lasting")
     rig.clock.advance(1.5)
     assert _durable(rig.connect("c"), "topic://t").texts == ["lasting"]
+
+
+def test_A3_a_policy_that_comes_later_counts_too(rig: BrokerRig) -> None:
+    producer = rig.connect()
+    producer.send("topic://t", "forgotten")
+    rig.broker.registry.use(Policies((DestinationPolicy(match="topic://t", retained_messages_max=1),)))
+    producer.send("topic://t", "kept")
+    assert _durable(rig.connect("c"), "topic://t").texts == ["kept"]
+    rig.broker.registry.use(Policies())
+    assert _durable(rig.connect("d"), "topic://t", "x").texts == ["kept"], "what waits for another one, as ever"

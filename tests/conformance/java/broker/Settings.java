@@ -11,6 +11,7 @@ import org.apache.activemq.broker.region.policy.FixedCountSubscriptionRecoveryPo
 import org.apache.activemq.broker.region.policy.IndividualDeadLetterStrategy;
 import org.apache.activemq.broker.region.policy.LastImageSubscriptionRecoveryPolicy;
 import org.apache.activemq.broker.region.policy.OldestMessageEvictionStrategy;
+import org.apache.activemq.broker.region.policy.OldestMessageWithLowestPriorityEvictionStrategy;
 import org.apache.activemq.broker.region.policy.PolicyEntry;
 import org.apache.activemq.broker.region.policy.PolicyMap;
 import org.apache.activemq.broker.region.policy.RedeliveryPolicyMap;
@@ -98,6 +99,8 @@ final class Settings {
                 policy.setPendingMessageLimitStrategy(limit);
                 policy.setMessageEvictionStrategy(new OldestMessageEvictionStrategy());
             }
+            case "evictLowestPriority" -> policy.setMessageEvictionStrategy(
+                new OldestMessageWithLowestPriorityEvictionStrategy());
             case "recoverCount" -> {
                 FixedCountSubscriptionRecoveryPolicy recovery = new FixedCountSubscriptionRecoveryPolicy();
                 recovery.setMaximumSize(Integer.parseInt(value));
