@@ -74,7 +74,14 @@ def add_command(commands: "Commands") -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
+    try:
+        return _run_unhindered(args)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _run_unhindered(args: argparse.Namespace) -> int:
     gc.set_threshold(*_GC_THRESHOLDS_AT_START)
     settings = settings_from(args)
     logs.set_up(settings.log)
