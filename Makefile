@@ -18,7 +18,7 @@ DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run wheel test simulate crash restarts pipeline check twin bench bench-quick clean lock
+.PHONY: help demo run wheel test simulate fuzz-restarts crash restarts pipeline check twin bench bench-quick clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -50,6 +50,9 @@ endif
 SEEDS ?= 1-1000
 STEPS ?= 400
 STORE ?= any
+fuzz-restarts: $(READY) ## clients that do anything legal, with restarts, on a journal; COMMANDS=100000 STARTS=500 SEED=1
+	@$(VENV)/bin/python tools/stateful_fuzz.py --commands $(or $(COMMANDS),100000) --restarts $(or $(STARTS),500) --seed $(or $(SEED),1)
+
 simulate: $(READY) ## the simulation; SEEDS=1-1000 STORE=journal, or SEEDS=4711 VERBOSE=1 for the history of one
 	@$(VENV)/bin/python tools/simulate.py --seeds $(SEEDS) --store $(STORE) --steps $(STEPS) $(if $(VERBOSE),--verbose)
 

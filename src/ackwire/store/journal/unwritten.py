@@ -84,6 +84,7 @@ class MovedMessage(Unwritten):
         )
         for facts in self.places:
             self._catalog.move(facts, stored.sequence, entry)
+        self._catalog.set_count(stored.producer_key, stored.producer_count, self.segment)  # as a replay would have it
 
 
 @final
