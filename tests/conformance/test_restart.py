@@ -53,6 +53,23 @@ def test_B7_non_persistent_messages_are_gone(jms: Jms, broker: RestartableBroker
         consumer.assert_nothing_comes()
 
 
+def test_A8_a_wildcard_queue_of_virtual_topics_is_kept(
+    jms: Jms, broker: RestartableBroker, kill: bool, topic: str
+) -> None:
+    """A8, K1: with what it holds, and for what is published before its consumers are back."""
+    name = f"VirtualTopic.{topic.removeprefix('topic://')}"
+    pattern = f"queue://Consumer.1.{name}.>"
+    with jms.connect(broker.url) as connection:
+        connection.session().consumer(pattern)
+    broker.restart(kill=kill)
+    jms.send(broker.url, f"topic://{name}.a", *texts(2))
+    broker.restart(kill=kill)
+    jms.send(broker.url, f"topic://{name}.b", text("later"))
+    with jms.connect(broker.url) as connection:
+        received = connection.session().consumer(pattern).receive_expected(3)
+    assert bodies(received) == [*numbered(range(2)), "later"]
+
+
 def test_A3_a_durable_subscription_and_its_messages_are_kept(
     jms: Jms, broker: RestartableBroker, kill: bool, topic: str
 ) -> None:

@@ -104,3 +104,11 @@ def test_A8_it_can_be_removed_and_gets_no_more(rig: BrokerRig) -> None:
 def test_A8_other_patterns_are_no_destinations(rig: BrokerRig) -> None:
     with pytest.raises(InvalidDestination):
         rig.connect().send("queue://Consumer.1.orders.>")
+
+
+def test_A8_a_restart_keeps_it_though_it_never_held_a_message(rig: BrokerRig) -> None:
+    rig.consumer(PATTERN).client.disconnect()
+    again = rig.restarted()
+    _publish(again, "VirtualTopic.X.A")
+    assert again.consumer(PATTERN).texts == ["VirtualTopic.X.A"]
+    audit(again.broker, again.store)
