@@ -35,10 +35,6 @@ _TIGHT_PERCENT: Final = 70
 """The share of memory above which what waits is paged out; the rest is for what is in flight and about to be."""
 
 
-def _nothing_in_excess() -> int:
-    return 0
-
-
 @dataclass(slots=True)
 class HeldSend:
     """A send that waits for space."""
@@ -51,7 +47,7 @@ class HeldSend:
     refuse: Callable[[BrokerError], None]
     policy: DestinationPolicy
     """What its destination says about waiting."""
-    excess_bytes: Callable[[], int] = _nothing_in_excess
+    excess_bytes: Callable[[], int]
     """How far its queue is above its own limit."""
     timer: Timer | None = None
 
