@@ -131,6 +131,26 @@ def test_group_over_two_segments_whose_first_half_was_lost_never_happened() -> N
         assert set(kept(store).waiting) == {Q}
 
 
+def test_crash_before_the_oldest_segment_is_deleted_leaves_no_segment_missing() -> None:
+    """K2: those between it and the next one were removed on purpose, and the journal alone knows that."""
+    factory, messages = JournalFactory(), Messages()
+    store = factory.open()
+    oldest = [append(store, messages.make(R, "x" * SEGMENT_FILLED), R) for _ in range(2)]
+    promise(store, factory)
+    compact(store, factory, messages, segments(factory)[0].with_name("0000000002.log"))
+    factory.disk.fail("remove", times=1 << 60)
+    for message in oldest:
+        store.remove(R, message)
+    promise(store, factory)
+    factory.wait(10)
+    factory.stop(Crash.PROCESS_KILL)
+    numbers = [int(path.stem) for path in segments(factory)]
+    assert numbers != list(range(numbers[0], numbers[-1] + 1)), "there is a gap"
+    factory.lose_index()
+    factory.open()
+    assert factory.damages() == []
+
+
 def test_start_that_cuts_off_segments_can_be_interrupted_anywhere() -> None:
     """G2: of several segments behind what was lost, none counts, whichever of them was removed first."""
     for nth in range(1, 40):

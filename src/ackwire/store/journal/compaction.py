@@ -266,8 +266,9 @@ class Compaction:
             self._store.report_damage(
                 f"segment {victim.number}: {counted(victim.live_messages, 'message')} in it cannot be read"
             )
-        numbers = {it for it in self._catalog.segments if it != victim.number}
-        gaps = tuple(it for it in range(min(numbers), max(numbers)) if it not in numbers)
+        # True before the file is gone and afterwards: a start between the two may have no index.
+        there = self._catalog.segments
+        gaps = tuple(it for it in range(min(there), max(there)) if it not in there or it == victim.number)
         known = self._catalog.state.get(GAPS_KEY)
         if gaps != (() if known is None else known.value):
             self._store.set_state(GAPS_KEY, gaps, RecordKind.GAPS, pack_numbers(gaps))
