@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from ackwire.cli.main import main
+from ackwire.destinations import parse_destination
 from ackwire.message import Message
-from ackwire.store.contract import Place
+from ackwire.store.contract import CursorNote, Place
 from ackwire.store.engine import JournalStore
 from ackwire.store.files import DataFile, OsFiles
-from tests.helpers.store_on_disk import StoreOnDisk
+from tests.helpers.store_on_disk import StoreOnDisk, where
 
 
 @pytest.fixture
@@ -113,3 +114,18 @@ def test_parquet_without_pyarrow_says_what_to_install(
     assert main(["store", "export", str(disk.data), str(tmp_path / "all.parquet")]) == 2
     assert capsys.readouterr().err == "ackwire: Parquet needs pyarrow: pip install 'ackwire[export]'\n"
     assert not list(tmp_path.glob("all.*"))
+
+
+def test_K2_check_finds_what_would_stop_a_start_and_repair_removes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk = StoreOnDisk(tmp_path / "data")
+    with disk:
+        disk.fill()
+        nowhere = where("ackwire/lost")
+        disk.store.put_note(CursorNote("lost", nowhere, parse_destination("topic://t"), None, 0, 0, (), ()))
+        disk.settle()
+    assert main(["store", "check", str(disk.data)]) == 1
+    assert "cursor lost cannot be brought back" in capsys.readouterr().out
+    assert main(["store", "repair", "--yes", str(disk.data)]) == 0
+    assert main(["store", "check", str(disk.data)]) == 0

@@ -27,7 +27,8 @@ from ackwire.plurals import counted
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
     from ackwire.store.check import CheckReport, Finding
-    from ackwire.store.contract import FileFacts, Place
+    from ackwire.store.contract import FileFacts, Kept, Place
+    from ackwire.store.look import StoreLook
     from ackwire.store.portable import Export, Given, Row
     from ackwire.store.stats import StoreStats
     from ackwire.store.workshop import Workshop
@@ -77,6 +78,16 @@ def _add(
     return parser
 
 
+def _rehearse(look: "StoreLook") -> "list[tuple[Kept, str]]":
+    """What a start would not bring back."""
+    from ackwire.broker.rehearsal import rehearse
+    from ackwire.store.rehearsal_store import RehearsalStore
+    from ackwire.wire.openwire.editor import OpenWireEditor
+
+    editor = OpenWireEditor("ID:rehearsal", "rehearsal", SystemClock())
+    return rehearse(RehearsalStore(look), editor, look.now_ms())
+
+
 @contextmanager
 def _workshop(args: argparse.Namespace, new: Path | None = None) -> "Iterator[tuple[Workshop, ProgressLine]]":
     """The store, locked; or the directory *new*, made if need be, where one is to be."""
@@ -108,6 +119,7 @@ def _workshop(args: argparse.Namespace, new: Path | None = None) -> "Iterator[tu
                     new_id=lambda: os.urandom(16),
                     scratch=Path(scratch),
                     progress=progress,
+                    rehearse=_rehearse,
                 ),
                 progress,
             )

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from ackwire.destinations import Destination
 from ackwire.plurals import counted
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
 from ackwire.store.compare import Differences, Located, compare, state_text
-from ackwire.store.contract import Place
+from ackwire.store.contract import Kept, Place
 from ackwire.store.journal.record import Damaged, Record, RecordKind, seed_of, unpack_message
 from ackwire.store.journal.segment import (
     SEGMENT_HEADER_BYTES,
@@ -46,6 +47,8 @@ class FindingKind(Enum):
     """A message that should be there and cannot be read."""
     INDEX = "index"
     """The index is not what the journal says."""
+    START = "start"
+    """Something that is kept well, and that a start cannot bring back: the broker would not start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Finding:
     offset: int | None = None
     place: Place | None = None
     sequence: int | None = None
+    kept: Kept | None = None
+    """What a start cannot bring back."""
     is_known: bool = False
     """An earlier start or repair has dealt with it."""
 
@@ -118,6 +123,7 @@ def check(look: StoreLook) -> CheckReport:
     if report.index_is_trusted:
         report.differences = compare(alone.catalog, started.catalog)
         report.findings += _difference_findings(look, report, alone.catalog, started.catalog)
+    report.findings += _start_findings(look)
     report.notes += _notes(look, started)
     _mark_known(look, report)
     return report
@@ -129,6 +135,13 @@ def _mark_known(look: StoreLook, report: CheckReport) -> None:
     report.findings = [
         replace(it, is_known=it.kind is FindingKind.JOURNAL and it.what in known) for it in report.findings
     ]
+
+
+def _start_findings(look: StoreLook) -> Iterator[Finding]:
+    """What a start would fail on, by its own code."""
+    for kept, what in () if look.rehearse is None else look.rehearse(look):
+        plan = "leave it as it is" if isinstance(kept, Destination) else "note it in the quarantine and remove it"
+        yield Finding(FindingKind.START, f"{what}; the broker would not start", plan, kept=kept)
 
 
 # ---- the journal -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ackwire.message import Message
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import Checkpoint, Position
-from ackwire.store.contract import StoredForm
+from ackwire.store.contract import Kept, StoredForm
 from ackwire.store.files import DataFile, Directory, Files, Identity, Lock
 from ackwire.store.index import DamagedIndex, Index, LmdbIndex, UnavailableIndex
 from ackwire.store.journal.record import Damaged, read_record, seed_of, unpack_message
@@ -162,6 +162,10 @@ def read_damages(files: Files, quarantine: Path) -> Iterator[Damage]:
             continue
 
 
+Rehearse = Callable[["StoreLook"], list[tuple[Kept, str]]]
+"""What a start would not bring back, and a sentence that says why."""
+
+
 @final
 @dataclass(slots=True)
 class StoreLook:
@@ -173,6 +177,8 @@ class StoreLook:
     now_ms: Callable[[], int]
     scratch: Path
     progress: Progress = no_progress
+    rehearse: "Rehearse | None" = None
+    """Says what a start would not bring back; the store itself does not know."""
     index_damage: str | None = None
     """Why the index cannot be used at all; known after `started`."""
     _alone: Judgement | None = None

@@ -17,7 +17,18 @@ from ackwire.store.catalog import Catalog, StateKey
 from ackwire.store.check import CheckReport, Finding, FindingKind, check
 from ackwire.store.checkpoint import pack_state_payload
 from ackwire.store.compare import Located
-from ackwire.store.contract import Note, Place, ScheduledJob
+from ackwire.store.contract import (
+    BatchNote,
+    CursorNote,
+    DurableKey,
+    DurableRecord,
+    Kept,
+    Note,
+    Place,
+    PreparedTransaction,
+    ScheduledJob,
+    StagedNote,
+)
 from ackwire.store.engine import JournalStore
 from ackwire.store.journal.record import Damaged, RecordKind, pack_place_gone, pack_text
 from ackwire.store.journal.recovery import Quarantine, Report
@@ -112,6 +123,8 @@ def _amend(workshop: Workshop, look: StoreLook, found: CheckReport, report: Repa
         for finding in found.findings:
             if finding.kind is FindingKind.MESSAGE and finding.place is not None:
                 amending.give_up(finding)
+            if finding.kept is not None:
+                amending.remove(finding.kept, finding.what)
         if found.index_is_trusted:
             amending.tell_the_journal(found)
         opened.settle()
@@ -136,6 +149,22 @@ class _Amending:
         self._store.remove(finding.place, numbered(finding.sequence))
         self._given_up.add((finding.place, finding.sequence))
         self._report.lost[finding.place] += 1
+
+    def remove(self, kept: Kept, what: str) -> None:
+        """What stops a start is not there any more; the journal's file still has it, and the quarantine names it."""
+        match kept:
+            case DurableRecord(key=key) | (DurableKey() as key):
+                self._store.remove_place(key)
+            case ScheduledJob(job_id=job_id):
+                self._store.remove_job(job_id)
+            case PreparedTransaction(transaction_id=transaction_id):
+                self._store.decide(transaction_id)
+            case CursorNote() | StagedNote() | BatchNote():
+                self._store.drop_note(kept.key)
+            case _:
+                return
+        self._store.report_damage(f"removed by repair: {what}")
+        self._report.done.append(f"removed what stops a start: {what}")
 
     def tell_the_journal(self, found: CheckReport) -> None:
         """Record again what the index knows and the journal has lost."""

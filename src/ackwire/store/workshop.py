@@ -18,7 +18,7 @@ from ackwire.store.engine import JournalOptions, JournalStore
 from ackwire.store.files import DataFile, Files, Lock, LockHeld
 from ackwire.store.index import LmdbIndex
 from ackwire.store.journal.recovery import UnusableStore
-from ackwire.store.look import Progress, StoreLook, no_progress
+from ackwire.store.look import Progress, Rehearse, StoreLook, no_progress
 
 FREE_BYTES_MIN: Final = 64 << 20
 """A tool leaves this much of the disk to others."""
@@ -72,12 +72,14 @@ class Workshop:
         new_id: Callable[[], bytes],
         scratch: Path,
         progress: Progress = no_progress,
+        rehearse: Rehearse | None = None,
     ) -> None:
         self.files = files
         self.data = data
         self.form = form
         self.now_ms = now_ms
         self.progress = progress
+        self._rehearse = rehearse
         self._new_id = new_id
         self._scratch = scratch
         self._numbers = count(1)
@@ -87,7 +89,7 @@ class Workshop:
         """The store as it is; it does not change."""
         scratch = self._scratch / f"look-{next(self._numbers)}"
         self.files.make_directory(scratch)
-        look = StoreLook(self.files, self.data, self.form, self.now_ms, scratch, self.progress)
+        look = StoreLook(self.files, self.data, self.form, self.now_ms, scratch, self.progress, self._rehearse)
         try:
             yield look
         finally:

@@ -1,0 +1,24 @@
+"""A start that is rehearsed: what a broker could not bring back from a store, without starting one (SEMANTICS K2).
+
+It runs the very code that a start runs (`restore.py`), on a store that forgets what it is told, so it cannot judge
+otherwise than a start would. No listener is opened, and no timer runs.
+"""
+
+from ackwire.broker.broker import Broker
+from ackwire.broker.restore import Restoring, describe
+from ackwire.clock import ManualClock
+from ackwire.config import Settings
+from ackwire.editing import MessageEditor
+from ackwire.store.contract import Kept, Store
+
+
+def rehearse(store: Store, editor: MessageEditor, now_ms: int) -> list[tuple[Kept, str]]:
+    """What a start on *store* would not bring back, each with a sentence that says why."""
+    broker = Broker(clock=ManualClock(now_ms), store=store, editor=editor, settings=Settings())
+    failed: list[tuple[Kept, str]] = []
+
+    def on_failed(kept: Kept, error: Exception) -> None:
+        failed.append((kept, f"{describe(kept)} cannot be brought back: {type(error).__name__}: {error}"))
+
+    Restoring(broker, store, None, on_failed).run()
+    return failed
