@@ -37,6 +37,7 @@ HOT_MODULES = [
     "broker/receive_room",
     "broker/registry",
     "broker/repetitions",
+    "broker/rolls",
     "broker/router",
     "broker/session",
     "broker/slices",

@@ -7,13 +7,13 @@ destinations.
 """
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.placing import Placing
+from ackwire.broker.rolls import E, Roll
 from ackwire.broker.session import Connection, Producer
 from ackwire.broker.subscription import Subscription
 from ackwire.destinations import Destination, Kind, derived_destination, matches_pattern
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PREFIX: Final = "ActiveMQ.Advisory."
+
+_PORTION: Final = 64
+"""Entries of a roll that a replay reads at once."""
 
 _DESTINATION_TOPICS: Final = {
     Kind.QUEUE: "Queue",
@@ -137,12 +140,15 @@ class Advisories:
                 topic = _about("Consumer", where)
                 self._tell(topic, partial(self._consumer_added, topic, where, subscription))
 
-    def _consumer_added(self, topic: Destination, where: Destination, subscription: Subscription) -> Advisory:
+    def _consumer_added(
+        self, topic: Destination, where: Destination, subscription: Subscription, target: str | None = None
+    ) -> Advisory:
         return Advisory(
             AdvisoryKind.CONSUMER_ADDED,
             topic,
             consumer=facts(subscription),
             destination=where,
+            target_consumer_id=target,
             properties={"consumerCount": Int(self._broker.consumer_count(where))},
         )
 
@@ -174,13 +180,19 @@ class Advisories:
             self._tell(topic, lambda: self._producer_event(AdvisoryKind.PRODUCER_REMOVED, topic, where, producer))
 
     def _producer_event(
-        self, kind: AdvisoryKind, topic: Destination, where: Destination, producer: Producer
+        self,
+        kind: AdvisoryKind,
+        topic: Destination,
+        where: Destination,
+        producer: Producer,
+        target: str | None = None,
     ) -> Advisory:
         return Advisory(
             kind,
             topic,
             producer_id=producer.producer_id,
             destination=where,
+            target_consumer_id=target,
             properties={"producerCount": Int(self._broker.producer_count(where))},
         )
 
@@ -260,67 +272,106 @@ class Advisories:
 
     # ---- for late joiners --------------------------------------------------------------------------------------
 
-    def replay(self, topic: Destination, subscription: Subscription) -> Iterable[Message]:
-        """What a new subscriber to *topic* (a name or a pattern) would know had it always listened."""
-        if not is_advisory(topic):
-            return
-        subject = topic.name[len(PREFIX) :].partition(".")[0]
-        for name, state in self._subjects().items():
-            if subject in (name, "*", ">"):
-                for advisory in state():
-                    if matches_pattern(topic.name, advisory.topic.name) and not advisory.topic.is_wildcard:
-                        yield self._broker.editor.advisory(
-                            replace(advisory, target_consumer_id=subscription.consumer_id)
-                        )
+    def replay(self, topic: Destination, subscription: Subscription) -> Iterator[Message | None] | None:
+        """What a new subscriber to *topic* (a name or a pattern) would know had it always listened; None if nothing.
 
-    def _subjects(self) -> dict[str, Callable[[], Iterable[Advisory]]]:
+        It is made while it is read, of what was there at this call and still is; None in between: a look in vain. What
+        comes and goes from now on is told as it happens. So nothing is missed, nothing is told twice, and what has gone
+        meanwhile is not told of any more.
+        """
+        if not is_advisory(topic):
+            return None
+        subject = topic.name[len(PREFIX) :].partition(".")[0]
+        states = [state for name, state in self._subjects().items() if subject in (name, "*", ">")]
+        return chain.from_iterable([state(topic.name, subscription.consumer_id) for state in states])
+
+    def _subjects(self) -> dict[str, Callable[[str, str], Iterator[Message | None]]]:
         """What there is to know, by the first part of the topic's name: only what was asked for is collected."""
         kinds = {name: partial(self._destinations_now, kind) for kind, name in _DESTINATION_TOPICS.items()}
         return {
-            "Connection": lambda: map(_connection_added, self._broker.connections()),
+            "Connection": self._connections_now,
             "Consumer": self._consumers_now,
             "Producer": self._producers_now,
             **kinds,
         }
 
-    def _consumers_now(self) -> Iterable[Advisory]:
-        for connection in self._broker.connections():
-            for other in connection.subscriptions.values():
-                for where in other.request.destination.parts():
-                    if not is_advisory(where):
-                        yield self._consumer_added(_about("Consumer", where), where, other)
+    def _connections_now(self, pattern: str, target: str) -> Iterator[Message | None]:
+        def tell(connection: Connection) -> Iterator[Advisory | None]:
+            yield _connection_added(connection, target)
 
-    def _producers_now(self) -> Iterable[Advisory]:
-        producers = [p for connection in self._broker.connections() for p in connection.producers.values()]
-        counts = Counter(producer.destination for producer in producers)
-        for producer in producers:
+        return self._present(self._broker.connected, tell) if _is_told(pattern, _topic("Connection")) else iter(())
+
+    def _consumers_now(self, pattern: str, target: str) -> Iterator[Message | None]:
+        def tell(consumer: Subscription) -> Iterator[Advisory | None]:
+            for where in consumer.request.destination.parts():
+                if not is_advisory(where):
+                    topic = _about("Consumer", where)
+                    yield self._consumer_added(topic, where, consumer, target) if _is_told(pattern, topic) else None
+
+        return self._present(self._broker.consumption.consumers, tell)
+
+    def _producers_now(self, pattern: str, target: str) -> Iterator[Message | None]:
+        def tell(producer: Producer) -> Iterator[Advisory | None]:
             where = producer.destination
             if where is not None and not where.is_composite and not is_advisory(where):
-                yield Advisory(
-                    AdvisoryKind.PRODUCER_ADDED,
-                    _about("Producer", where),
-                    producer_id=producer.producer_id,
-                    destination=where,
-                    properties={"producerCount": Int(counts[where])},
-                )
+                topic = _about("Producer", where)
+                if _is_told(pattern, topic):
+                    yield self._producer_event(AdvisoryKind.PRODUCER_ADDED, topic, where, producer, target)
 
-    def _destinations_now(self, kind: Kind) -> Iterable[Advisory]:
+        return self._present(self._broker.producers, tell)
+
+    def _destinations_now(self, kind: Kind, pattern: str, target: str) -> Iterator[Message | None]:
+        registry = self._broker.registry
         topic = _topic(_DESTINATION_TOPICS[kind])
-        for where, owner in self._broker.destinations(kind):
-            yield _destination_event(AdvisoryKind.DESTINATION_ADDED, topic, where, owner)
+
+        def tell(where: Destination) -> Iterator[Advisory | None]:
+            if not is_advisory(where):
+                owner = registry.owner(where)
+                yield _destination_event(AdvisoryKind.DESTINATION_ADDED, topic, where, owner, target)
+
+        return self._present(registry.router.roll(kind), tell) if _is_told(pattern, topic) else iter(())
+
+    def _present(self, roll: Roll[E], tell: Callable[[E], Iterator[Advisory | None]]) -> Iterator[Message | None]:
+        """What *tell* says of the entries that *roll* has now, and still has when their turn comes."""
+        return self._read(roll, roll.last_number, tell)
+
+    def _read(
+        self, roll: Roll[E], last: int, tell: Callable[[E], Iterator[Advisory | None]]
+    ) -> Iterator[Message | None]:
+        after = 0
+        while portion := roll.between(after, last, _PORTION):
+            for after, entry in portion:
+                if roll.number_of(entry) != after:
+                    continue
+                for advisory in tell(entry):
+                    yield None if advisory is None else self._broker.editor.advisory(advisory)
+                    if roll.number_of(entry) != after:
+                        break  # it has gone meanwhile, and those who listen were told
 
 
-def _connection_added(connection: Connection) -> Advisory:
+def _is_told(pattern: str, topic: Destination) -> bool:
+    """Whether a subscriber to *pattern* hears of *topic*; a pattern is no topic."""
+    return matches_pattern(pattern, topic.name) and not topic.is_wildcard
+
+
+def _connection_added(connection: Connection, target: str | None = None) -> Advisory:
     return Advisory(
         AdvisoryKind.CONNECTION_ADDED,
         _topic("Connection"),
         connection_id=connection.connection_id,
         client_id=connection.client_id,
         user=connection.user,
+        target_consumer_id=target,
     )
 
 
 def _destination_event(
-    kind: AdvisoryKind, topic: Destination, where: Destination, owner: Connection | None
+    kind: AdvisoryKind, topic: Destination, where: Destination, owner: Connection | None, target: str | None = None
 ) -> Advisory:
-    return Advisory(kind, topic, destination=where, connection_id=None if owner is None else owner.connection_id)
+    return Advisory(
+        kind,
+        topic,
+        destination=where,
+        connection_id=None if owner is None else owner.connection_id,
+        target_consumer_id=target,
+    )

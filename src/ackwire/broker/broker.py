@@ -9,6 +9,7 @@ module is the front that adapters see.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Final, final
 
@@ -30,6 +31,7 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.receive_room import ReceiveRoom
 from ackwire.broker.registry import Registry
 from ackwire.broker.restore import restore
+from ackwire.broker.rolls import Roll
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
 from ackwire.broker.slices import Slices
@@ -88,6 +90,10 @@ class Broker:
         self._settings = settings
         self._store = store
         self._connections: dict[str, Connection] = {}
+        self.connected: Roll[Connection] = Roll()
+        self.producers: Roll[Producer] = Roll()
+        """Those that are announced now."""
+        self._producer_counts: Counter[Destination] = Counter()
         self._client_ids: dict[str, Connection] = {}
         self.placing = Placing()
         self.advisories = Advisories(self, self.placing)
@@ -172,6 +178,7 @@ class Broker:
             ),
         )
         self._connections[connection_id] = connection
+        self.connected.add(connection)
         self._client_ids[client_id] = connection
         self.advisories.connection_added(connection)
         return connection
@@ -188,6 +195,7 @@ class Broker:
             return
         connection.is_open = False
         del self._connections[connection.connection_id]
+        self.connected.discard(connection)
         del self._client_ids[connection.client_id]
         self._report_dropped(connection, self.flow.end(connection))
         self._unsubscribe_all(list(connection.subscriptions.values()), last_delivered)
@@ -245,6 +253,9 @@ class Broker:
             self.registry.get_or_make(producer.destination, connection)
         connection.add_producer(producer)
         if not known:
+            self.producers.add(producer)
+            if producer.destination is not None:
+                self._producer_counts[producer.destination] += 1
             self.advisories.producer_added(producer)
 
     def remove_producer(self, connection: Connection, producer_id: str) -> None:
@@ -252,10 +263,18 @@ class Broker:
         producer = connection.producers.get(producer_id)
         connection.remove_producer(producer_id)
         if producer is not None:
+            self.producers.discard(producer)
+            if producer.destination is not None:
+                self._uncount_producer(producer.destination)
             self.advisories.producer_removed(producer)
 
+    def _uncount_producer(self, where: Destination) -> None:
+        self._producer_counts[where] -= 1
+        if not self._producer_counts[where]:
+            del self._producer_counts[where]
+
     def producer_count(self, where: Destination) -> int:
-        return sum(1 for c in self._connections.values() for p in c.producers.values() if p.destination == where)
+        return self._producer_counts[where]
 
     # ---- destinations ------------------------------------------------------------------------------------------
 

@@ -20,8 +20,10 @@ from ackwire.broker.redelivery import (
     judge,
     redelivery_delay_seconds,
 )
+from ackwire.broker.replay import Replays
 from ackwire.broker.reserved import is_reserved, refuse_reserved
 from ackwire.broker.retroactive import Recall
+from ackwire.broker.rolls import Roll
 from ackwire.broker.router import is_virtual_pattern
 from ackwire.broker.session import Connection, ConsumerPort
 from ackwire.broker.slices import Budget
@@ -72,6 +74,9 @@ class Consumption:
         self._topics: dict[TopicSubscription, dict[Topic, None]] = {}
         self._watches: dict[Subscription, list[Callable[[], None]]] = {}
         """How to stop waiting for destinations that a pattern matches."""
+        self.consumers: Roll[Subscription] = Roll()
+        """Those that are announced now."""
+        self._replays = Replays(broker.slices)
         self._durable_of: dict[QueueSubscription, DurableSubscription] = {}
         self._asking: set[QueueSubscription] = set()
         """Consumers of several queues that are being asked, a slice at a time, whether they have something."""
@@ -104,6 +109,7 @@ class Consumption:
             connection.has_loose_ends = True
         if request.prefetch != asked.prefetch:
             port.change_prefetch(request.prefetch)
+        self.consumers.add(subscription)
         self._broker.advisories.consumer_added(subscription)
         return subscription
 
@@ -195,8 +201,9 @@ class Consumption:
         self._topics[subscription] = {}
         for part in parts:
             self._attach_topic_name(subscription, part)
-            for message in self._broker.advisories.replay(part, subscription):
-                subscription.publish(message)
+        replays = [self._broker.advisories.replay(part, subscription) for part in parts]
+        subscription.replay = chain.from_iterable([it for it in replays if it is not None])
+        self._replays.go_on(subscription)
         return subscription
 
     def _attach_topic_name(self, subscription: TopicSubscription, name: Destination) -> None:
@@ -340,6 +347,7 @@ class Consumption:
                     self._broker.registry.forget_unheard(topic)
             if subscription.dropped:
                 _log.warning("%r missed %s: it was too slow", subscription, counted(subscription.dropped, "message"))
+        self.consumers.discard(subscription)
         self._broker.advisories.consumer_removed(subscription)
 
     def _take_off_queues(self, subscription: QueueSubscription, seen: Callable[[Message], bool]) -> None:
@@ -692,6 +700,8 @@ class Consumption:
         elif isinstance(subscription, TopicSubscription):
             if subscription.pending:
                 self._pump_topic(subscription)
+            if subscription.replay is not None:
+                self._replays.go_on(subscription)
         elif isinstance(subscription, BrowserSubscription):
             self._show(subscription)
 

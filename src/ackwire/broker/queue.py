@@ -132,6 +132,7 @@ class Queue:
         self._has_enough_consumers = policy.consumers_before_dispatch <= 1
         self._wait_for_consumers: Timer | None = None
         self._is_gone = False
+        self.consumer_count = 0
         self.size_bytes = 0
         self.enqueued = 0
         self.dequeued = 0
@@ -184,10 +185,6 @@ class Queue:
     @property
     def in_flight_count(self) -> int:
         return sum(1 for subscription in self.subscriptions() for m in subscription.in_flight if self.owns(m))
-
-    @property
-    def consumer_count(self) -> int:
-        return sum(len(lane.rotation.subscriptions) for lane in self._lanes.values())
 
     @property
     def exclusive_consumer(self) -> QueueSubscription | None:
@@ -570,6 +567,7 @@ class Queue:
             lane = self._lanes[text] = Lane(subscription.selector, len(self._levels))
             self._lanes_have_changed()
         lane.rotation.add(subscription)
+        self.consumer_count += 1
         if subscription.request.exclusive or self.policy.exclusive_by_default:
             self._choose_exclusive()
         self._count_consumers()
@@ -579,6 +577,7 @@ class Queue:
         """A consumer leaves: what it had not finished goes back, marked as redelivered where it was seen (D7)."""
         lane = self._lane_of(subscription)
         lane.rotation.remove(subscription)
+        self.consumer_count -= 1
         if not lane.rotation.subscriptions:
             del self._lanes[lane.text]
             self._lanes_have_changed()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar, final
 
 from ackwire.broker.patterns import PatternTree
+from ackwire.broker.rolls import Roll
 from ackwire.destinations import Destination, Kind, matches_pattern
 
 _VIRTUAL_TOPIC: Final = "VirtualTopic"
@@ -22,6 +23,7 @@ class Router(Generic[T]):
 
     def __init__(self) -> None:
         self._known: dict[Destination, T] = {}
+        self._rolls: dict[Kind, Roll[Destination]] = {it: Roll() for it in Kind}
         self._watchers: dict[Kind, PatternTree[Callable[[Destination, T], None]]] = {it: PatternTree() for it in Kind}
         self._virtual_queues: dict[str, list[Destination]] = {}
         """For each virtual topic, the queues that name it."""
@@ -39,12 +41,17 @@ class Router(Generic[T]):
     def names(self) -> list[Destination]:
         return list(self._known)
 
+    def roll(self, kind: Kind) -> Roll[Destination]:
+        """The names of that kind in the order of their making."""
+        return self._rolls[kind]
+
     def get(self, destination: Destination) -> T | None:
         return self._known.get(destination)
 
     def add(self, destination: Destination, made: T) -> None:
         """Make *made* known, and tell those whose pattern it matches."""
         self._known[destination] = made
+        self._rolls[destination.kind].add(destination)
         topics = _virtual_topics_of(destination)
         if topics is not None and destination.is_wildcard:
             # A queue of its own, though its name is a pattern: it is for consumers of this very name.
@@ -57,6 +64,7 @@ class Router(Generic[T]):
 
     def remove(self, destination: Destination) -> None:
         del self._known[destination]
+        self._rolls[destination.kind].discard(destination)
         topics = _virtual_topics_of(destination)
         if topics is None:
             return

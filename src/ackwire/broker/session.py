@@ -57,7 +57,7 @@ class ConsumerPort(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Producer:
     """A producer that a client announced."""
 

@@ -202,6 +202,7 @@ class TopicSubscription(Subscription):
         "pending_bytes",
         "pending_bytes_max",
         "pending_messages_max",
+        "replay",
     )
 
     def __init__(
@@ -229,6 +230,8 @@ class TopicSubscription(Subscription):
         """Messages it missed because it was too slow."""
         self._dispatched = 0
         self._fell_behind = False
+        self.replay: Iterator[Message | None] | None = None
+        """What it is to be shown of the time before it came, as far as it has not seen it (`replay.py`)."""
 
     @property
     def dispatched(self) -> int:

@@ -25,6 +25,7 @@ from ackwire.message import Message, Origin
 from ackwire.property_names import BODY, BODY_BYTES_MAX
 from ackwire.values import Long, Value
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.advisory_frames import DestinationAdvisories, DestinationEvent
 from ackwire.wire.openwire.bodies import decode_text
 from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, FrameStamper, destination_to_wire, message_key
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
@@ -53,6 +54,11 @@ _HEAD_FIELDS: Final = fields_of(commands.Message)[2:7]
 """Producer id, destination, transaction id, original destination, message id."""
 
 _PLAIN: Final = Codec(CANONICAL)
+
+_DESTINATION_OPERATIONS: Final = {
+    AdvisoryKind.DESTINATION_ADDED: commands.DestinationOperation.ADD,
+    AdvisoryKind.DESTINATION_REMOVED: commands.DestinationOperation.REMOVE,
+}
 
 
 # ---- ids from text ---------------------------------------------------------------------------------------------
@@ -254,6 +260,7 @@ class OpenWireEditor:
     __slots__ = (
         "_clock",
         "_decoder",
+        "_destination_advisories",
         "_limits",
         "_origin_properties",
         "_plain",
@@ -278,6 +285,7 @@ class OpenWireEditor:
         self._producer_id = commands.ProducerId(broker_id, 0, 0)
         self._sequence = itertools.count(1)
         self._routes: dict[tuple[bytes, Destination, Destination | None], _Route] = {}
+        self._destination_advisories = DestinationAdvisories(self._plain_destination_advisory, self._decoder)
         self._origin_properties: dict[str, Value] = {
             "originBrokerId": broker_id,
             "originBrokerName": broker_name,
@@ -485,19 +493,48 @@ class OpenWireEditor:
 
     def advisory(self, advisory: Advisory) -> Message:
         """The message that tells of *advisory*, as ActiveMQ would send it, but with the time in its timestamp."""
-        message_id = self._next_id()
+        operation = _DESTINATION_OPERATIONS.get(advisory.kind)
+        if operation is not None and advisory.destination is not None and not advisory.properties:
+            target = advisory.target_consumer_id
+            event = DestinationEvent(
+                topic=advisory.topic,
+                operation=operation,
+                where=advisory.destination,
+                connection_id=advisory.connection_id,
+                target=None if target is None else _consumer_id(target),
+                sequence=next(self._sequence),
+                timestamp=self._clock.now_ms(),
+            )
+            return self._destination_advisories.message(event)
+        return self._message_of(self._advisory_command(advisory, self._next_id(), self._clock.now_ms()))
+
+    def _plain_destination_advisory(self, event: DestinationEvent) -> bytes:
+        kind = next(kind for kind, operation in _DESTINATION_OPERATIONS.items() if operation is event.operation)
+        target = None if event.target is None else str(event.target)
+        advisory = Advisory(
+            kind,
+            event.topic,
+            destination=event.where,
+            connection_id=event.connection_id,
+            target_consumer_id=target,
+        )
+        message_id = commands.MessageId(None, self._producer_id, event.sequence)
+        return self._plain.encode(self._advisory_command(advisory, message_id, event.timestamp))[_SIZE_PREFIX_BYTES:]
+
+    def _advisory_command(
+        self, advisory: Advisory, message_id: commands.MessageId, timestamp: int
+    ) -> commands.ActiveMQMessage:
         target = advisory.target_consumer_id
-        command = commands.ActiveMQMessage(
+        return commands.ActiveMQMessage(
             producer_id=message_id.producer_id,
             destination=destination_to_wire(advisory.topic),
             message_id=message_id,
-            timestamp=self._clock.now_ms(),
+            timestamp=timestamp,
             type="Advisory",
             marshalled_properties=encode_map({**self._origin_properties, **advisory.properties}),
             data_structure=self._payload(advisory),
             target_consumer_id=None if target is None else _consumer_id(target),
         )
-        return self._message_of(command)
 
     def _payload(self, about: Advisory) -> Structure | None:
         match about.kind:
