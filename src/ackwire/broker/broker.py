@@ -19,6 +19,7 @@ from ackwire.broker.auditing import Audit, DestinationPlace, Event
 from ackwire.broker.census import Census
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.cursors import CURSOR_CLIENT_ID, Cursors, Row
+from ackwire.broker.departures import Departures
 from ackwire.broker.handover import Desk
 from ackwire.broker.inactive import InactiveDestinations
 from ackwire.broker.intake import Intake
@@ -115,6 +116,7 @@ class Broker:
         self.cursors = Cursors(self, store)
         self.staging = Staging(self, store)
         self._inactive = InactiveDestinations(self, settings.destinations.inactive_sweep_seconds)
+        self._departures = Departures(self.slices, self.consumption, self.registry, self.remove_producer)
         self._questions = Questions(self)
         self._census = Census(self)
 
@@ -198,12 +200,7 @@ class Broker:
         self.connected.discard(connection)
         del self._client_ids[connection.client_id]
         self._report_dropped(connection, self.flow.end(connection))
-        self._unsubscribe_all(list(connection.subscriptions.values()), last_delivered)
-        self.transactor.roll_back_all(connection)
-        for producer in list(connection.producers.values()):
-            self.remove_producer(connection, producer.producer_id)
-        for temporary in list(connection.temporary):
-            self.registry.remove_temporary(temporary)
+        self._departures.close_connection(connection, last_delivered, self.transactor.roll_back_all)
         self.registry.forget_maker(connection)
         self.scheduler.forget_client(connection)
         self.advisories.connection_removed(connection)
@@ -224,14 +221,6 @@ class Broker:
                 place = DestinationPlace(repr(send.message.destination))
                 self.audit.happened(Event.DROPPED, place, send.message, cause="its client left, and there was no space")
 
-    def _unsubscribe_all(self, subscriptions: list[Subscription], last_delivered: int) -> None:
-        """Remove consumers together: what one gives back must not go to another that leaves as well."""
-        for subscription in subscriptions:
-            subscription.is_leaving = True
-        with self.consumption.dispatch_once(subscriptions):
-            for subscription in subscriptions:
-                self.unsubscribe(subscription, last_delivered)
-
     def connections(self) -> list[Connection]:
         return list(self._connections.values())
 
@@ -240,13 +229,12 @@ class Broker:
     ) -> None:
         """Close a session with its producers and consumers."""
         connection.require_session(session_id)
-        self._unsubscribe_all(connection.subscriptions_of(session_id), last_delivered)
-        for producer in [p for p in connection.producers.values() if p.session_id == session_id]:
-            self.remove_producer(connection, producer.producer_id)
+        self._departures.close_session(connection, session_id, last_delivered)
         connection.sessions.discard(session_id)
 
     def add_producer(self, connection: Connection, producer: Producer) -> None:
         """Announce a producer; its destination exists from then on."""
+        self._departures.forestall(connection.connection_id, producer_id=producer.producer_id)
         known = producer.producer_id in connection.producers
         connection.require_session(producer.session_id)
         if producer.destination is not None and not producer.destination.is_composite:
@@ -330,6 +318,7 @@ class Broker:
 
     def subscribe(self, connection: Connection, request: SubscriptionRequest, port: ConsumerPort) -> Subscription:
         """Add a consumer. Messages may reach *port* before this returns."""
+        self._departures.forestall(connection.connection_id, consumer_id=request.consumer_id)
         return self.consumption.subscribe(connection, request, port)
 
     def unsubscribe(self, subscription: Subscription, last_delivered: int = LAST_DELIVERED_UNKNOWN) -> None:
@@ -412,6 +401,7 @@ class Broker:
 
     def stop(self) -> None:
         """All clients have gone, and no more will come: tell the store what only memory knows."""
+        self._departures.finish()
         self.cursors.stop()
         self.staging.stop()
         for queue in self.registry.queues():

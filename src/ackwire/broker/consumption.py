@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -278,6 +277,7 @@ class Consumption:
             raise InvalidDestination(f"a durable subscription needs one topic or pattern, not {request.destination!r}")
         key = DurableKey(connection.client_id, request.subscription_name)
         existing = self._broker.registry.durables.get(key)
+        self._drop_leaving_consumer(existing)
         if existing is not None and existing.consumer is not None:
             raise BrokerError(
                 f"Durable consumer is in use for client: {key.client_id} and subscriptionName: {key.name}"
@@ -321,9 +321,15 @@ class Consumption:
         durable = self._broker.registry.durables.get(DurableKey(client_id, name))
         if durable is None:
             raise InvalidDestination(f"No durable subscription exists for clientID: {client_id} and name: {name}")
+        self._drop_leaving_consumer(durable)
         if durable.consumer is not None:
             raise BrokerError(f"Durable consumer is in use: {durable!r}")
         self._broker.registry.end_durable(durable)
+
+    def _drop_leaving_consumer(self, durable: DurableSubscription | None) -> None:
+        """The consumer of *durable* does not stand in the way if it is about to be removed."""
+        if durable is not None and durable.consumer is not None and durable.consumer.is_leaving:
+            self.unsubscribe(durable.consumer, durable.consumer.last_delivered)
 
     # ---- unsubscribing -----------------------------------------------------------------------------------------
 
@@ -381,32 +387,48 @@ class Consumption:
             durable.topics.pop(topic, None)
         return True
 
-    def drop_consumers(self, target: "Queue | Topic", owner: Connection | None) -> None:
+    def drop_consumers(self, target: "Queue | Topic") -> None:
         """A temporary destination goes away under its consumers, who are all its owner's."""
-        for subscription in list(owner.subscriptions.values()) if owner is not None else ():
-            if self._reads_from(subscription, target):
-                self.unsubscribe(subscription, LAST_DELIVERED_UNKNOWN)
+        readers: list[Subscription] = list(
+            target.subscriptions() if isinstance(target, Queue) else target.subscriptions
+        )
+        for subscription in readers:
+            self.unsubscribe(subscription, LAST_DELIVERED_UNKNOWN)
 
-    @contextmanager
-    def dispatch_once(self, subscriptions: list[Subscription]) -> Iterator[None]:
-        """While *subscriptions* leave, their queues wait, and dispatch what comes back when all are gone."""
+    def drop_leaving(self, target: "Queue | Topic") -> None:
+        """Remove the consumers of *target* that are about to be removed anyway: somebody asks whether it has any."""
+        readers: list[Subscription] = list(
+            target.subscriptions() if isinstance(target, Queue) else target.subscriptions
+        )
+        for subscription in readers:
+            if subscription.is_leaving:
+                self.unsubscribe(subscription, subscription.last_delivered)
+
+    def remove_all(self, subscriptions: list[Subscription]) -> Iterator[None]:
+        """Remove *subscriptions*, which are leaving, one with each step. While those of a queue leave it waits, and
+        dispatches what they give back when all of them are gone."""
+        groups: dict[Queue | None, list[Subscription]] = {}
+        for subscription in subscriptions:
+            attached = self._attached.get(subscription) if isinstance(subscription, QueueSubscription) else None
+            groups.setdefault(_only(attached) if attached and len(attached) == 1 else None, []).append(subscription)
+        for group in groups.values():
+            queues = self._held_queues(group)
+            for queue in queues:
+                queue.begin_change()
+            for subscription in group:
+                self.unsubscribe(subscription, subscription.last_delivered)
+                yield
+            for queue in queues:
+                queue.end_change()
+
+    def _held_queues(self, subscriptions: list[Subscription]) -> dict[Queue, None]:
+        """The queues that *subscriptions* have messages of."""
         queues: dict[Queue, None] = {}
         for subscription in subscriptions:
             if isinstance(subscription, QueueSubscription):
                 attached = self._attached.get(subscription, {})
                 queues.update((attached[place], None) for place in self._held_places(subscription, attached))
-        for queue in queues:
-            queue.begin_change()
-        try:
-            yield
-        finally:
-            for queue in queues:
-                queue.end_change()
-
-    def _reads_from(self, subscription: Subscription, target: "Queue | Topic") -> bool:
-        if isinstance(subscription, QueueSubscription):
-            return target in self._attached[subscription].values()
-        return isinstance(subscription, TopicSubscription) and target in self._topics[subscription]
+        return queues
 
     # ---- acks --------------------------------------------------------------------------------------------------
 

@@ -60,6 +60,8 @@ class Registry:
         """For each destination the advisory topics that the broker made about it."""
         self._about: dict[Topic, Destination] = {}
         """What each of them is about. They do not count: clients' destinations have the limit to themselves."""
+        self.leaving_owners: set[Connection] = set()
+        """Connections that have ended, and may still have temporary destinations here."""
         self.router: Router[Queue | Topic] = Router()
         self.attaching = Attaching(self.router, broker.slices)
         self.durables: dict[DurableKey, DurableSubscription] = {}
@@ -71,7 +73,7 @@ class Registry:
     def get_or_make(self, destination: Destination, maker: Connection | None = None) -> Queue | Topic:
         """The queue or topic of that name, made on first use, for *maker*; temporary ones must have been announced."""
         existing = self.router.get(destination)
-        if existing is not None:
+        if existing is not None and not (self.leaving_owners and self._owners.get(destination) in self.leaving_owners):
             return existing
         if destination.kind.is_temporary:
             raise DestinationGone(f"{destination!r} does not exist: it was deleted or never made")
@@ -197,6 +199,9 @@ class Registry:
         is_temporary = destination.kind.is_temporary
         if is_temporary and destination.name.rpartition(":")[0] != owner.connection_id:
             raise NotAuthorised(f"{destination!r} does not carry the id of {owner!r}, whose it would be")
+        former = self._owners.get(destination)
+        if former is not None and former is not owner and not former.is_open:
+            self.remove_temporary(destination, former)  # its client has come back before all of it was gone
         if self.router.get(destination) is None:
             owner.check_destinations()
             self._make(destination, owner if is_temporary else None)
@@ -276,6 +281,7 @@ class Registry:
         if owner is not None and owner is not connection:
             raise NotAuthorised(f"{destination!r} belongs to another connection")
         self.attaching.forget_leaving(destination)
+        self._broker.consumption.drop_leaving(existing)
         if existing.consumer_count:
             raise BrokerError(
                 f"{destination!r} still has an active subscription ({counted(existing.consumer_count, 'consumer')}) "
@@ -290,11 +296,11 @@ class Registry:
             raise BrokerError(f"{destination!r} cannot be removed: messages for it are staged in {parts[0]!r}")
         self._forget(destination, existing)
 
-    def remove_temporary(self, destination: Destination) -> None:
-        """The owner of a temporary destination has gone, and so does the destination, whoever uses it."""
+    def remove_temporary(self, destination: Destination, owner: Connection) -> None:
+        """*owner* has gone, and so does its temporary destination, whoever uses it; one that is another's stays."""
         existing = self.router.get(destination)
-        if existing is not None:
-            self._broker.consumption.drop_consumers(existing, self._owners.get(destination))
+        if existing is not None and self._owners.get(destination) is owner:
+            self._broker.consumption.drop_consumers(existing)
             self._forget(destination, existing)
 
     def _forget(self, destination: Destination, existing: Queue | Topic) -> None:

@@ -53,6 +53,7 @@ class Subscription:
         "is_leaving",
         "is_pull",
         "is_slow",
+        "last_delivered",
         "no_local",
         "port",
         "prefetch",
@@ -84,6 +85,8 @@ class Subscription:
         self.is_pull = request.prefetch == 0
         self.is_leaving = False
         """It is about to be removed: it gets nothing more."""
+        self.last_delivered = 0
+        """The sequence of the last message that it saw, once it is about to be removed."""
         self.is_slow = False
         """It was full when there was more for it (C5)."""
         self.pulls = 0
