@@ -157,6 +157,11 @@ class DestinationPolicy:
     dead_letter_expired: bool = rules.switch(
         True, reason="Expired messages become dead letters; otherwise they are dropped."
     )
+    dead_letter_once: bool = rules.switch(
+        True,
+        reason="A message that expires or is rejected for several durable subscribers, or in several queues of a "
+        "virtual topic, is one dead letter; otherwise one for each. ActiveMQ's enableAudit, with the same default.",
+    )
     dead_letter_non_persistent: bool = rules.switch(
         False, reason="Non-persistent messages become dead letters too; otherwise they are dropped."
     )

@@ -264,6 +264,7 @@ class Ledger:
         drained = self.drained.get(copy, 0)
         origin = copy[0] if copy[0] in sent.places else sent.topic
         is_dead = origin in self.dead.get(sent.key, ())
+        died_elsewhere = sent.key in self.dead  # all copies that die are one dead letter
         if drained + (1 if is_dead and copy[0] in sent.places else 0) > 1:
             raise Violation(f"{self.text(copy)} was found {drained} times at the end, dead letter: {is_dead}")
         if sent.deed.outcome is Outcome.VOID and (drained or is_dead):
@@ -271,10 +272,10 @@ class Ledger:
         if confirmed:
             if drained:
                 raise Violation(f"{self.text(copy)} is still there, and its ack was confirmed")
-            if AckKind.POISON in confirmed and sent.persistent and not is_dead:
+            if AckKind.POISON in confirmed and sent.persistent and not died_elsewhere:
                 raise Violation(f"{self.text(copy)} was poisoned and is not among the dead letters")
             return
         if sent.deed.outcome is Outcome.DONE and not (drained or is_dead or possible):
-            if sent.may_be_lost or (sent.has_expired(now_ms) and not sent.persistent):
+            if sent.may_be_lost or (sent.has_expired(now_ms) and (died_elsewhere or not sent.persistent)):
                 return
             raise Violation(f"{self.text(copy)} is lost: its send was confirmed ({sent.deed.name})")

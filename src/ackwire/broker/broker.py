@@ -10,7 +10,8 @@ module is the front that adapters see.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from typing import Final, final
 
 from ackwire.broker.acks import AckKind
@@ -35,7 +36,7 @@ from ackwire.broker.restore import restore
 from ackwire.broker.rolls import Roll
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
-from ackwire.broker.slices import Slices
+from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.staging import Staging
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.transactions import Transaction
@@ -54,6 +55,10 @@ __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
 
 _NAMED_MAX: Final = 3
 """Destinations that one line of the log names."""
+_SWEEP_UNITS: Final = 8
+"""What a step of the sweep costs of a slice: a message that expires may become a dead letter."""
+_QUEUES_PER_STEP: Final = 8
+"""Queues without anything to expire that are looked at in one step."""
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +101,7 @@ class Broker:
         """Those that are announced now."""
         self._producer_counts: Counter[Destination] = Counter()
         self._client_ids: dict[str, Connection] = {}
+        self._is_sweeping = False
         self.placing = Placing()
         self.advisories = Advisories(self, self.placing)
         self.flow = FlowControl(clock, settings.limits, store, temp, self._has_undecided_acks, self.placing)
@@ -415,12 +421,23 @@ class Broker:
 
     def _sweep(self) -> None:
         self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
-        for queue in self.registry.queues():
-            self._expire_due(queue)
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            steps = self._expire_all()
+            self.slices.start(partial(self._go_on_sweeping, steps))
 
-    def _expire_due(self, queue: Queue) -> None:
-        try:
-            if queue.expire_due(self.clock.now_ms()):
-                self.clock.call_later(0, lambda: self._expire_due(queue))
-        except AckwireError:
-            _log.exception("expired messages of %r stay where they are for now", queue)
+    def _go_on_sweeping(self, steps: Iterator[None], budget: Budget) -> bool:
+        if any(budget.spend(_SWEEP_UNITS) for _ in steps):
+            return True
+        self._is_sweeping = False
+        return False
+
+    def _expire_all(self) -> Iterator[None]:
+        """Remove what has expired everywhere, a little with each step."""
+        for number, queue in enumerate(self.registry.queues()):
+            try:
+                yield from queue.expire_due(self.clock.now_ms())
+            except AckwireError:
+                _log.exception("expired messages of %r stay where they are for now", queue)
+            if number % _QUEUES_PER_STEP == 0:
+                yield

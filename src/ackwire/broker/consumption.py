@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.acks import AckKind, InFlight
 from ackwire.broker.auditing import Event
+from ackwire.broker.dead_letter_memory import DeadLetterMemory
 from ackwire.broker.queue import Queue
 from ackwire.broker.redelivery import (
     CAUSE_PROPERTY,
@@ -76,6 +77,7 @@ class Consumption:
         self.consumers: Roll[Subscription] = Roll()
         """Those that are announced now."""
         self._replays = Replays(broker.slices)
+        self._dead_letters = DeadLetterMemory()
         self._durable_of: dict[QueueSubscription, DurableSubscription] = {}
         self._asking: set[QueueSubscription] = set()
         """Consumers of several queues that are being asked, a slice at a time, whether they have something."""
@@ -622,6 +624,8 @@ class Consumption:
         if verdict.queue is None or verdict.queue == message.destination:
             _log.info("a message of %r was discarded: %s", queue, verdict.reason)
             return Verdict(None, verdict.reason)
+        if not self._dead_letters.is_first(queue.policy, message):
+            return Verdict(None, f"{cause}; it is in {verdict.queue!r} already")
         self._keep_dead_letter(message, verdict.queue, cause)
         return verdict
 

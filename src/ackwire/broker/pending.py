@@ -12,7 +12,7 @@ count: some 30 bytes for each, so that millions may wait.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, repeat
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import Final, NamedTuple, final
 
@@ -69,6 +69,7 @@ class PendingList:
         "_base",
         "_count",
         "_earliest",
+        "_earliest_since",
         "_expirations",
         "_head",
         "_items",
@@ -88,6 +89,8 @@ class PendingList:
         self._count = 0
         self._earliest = _NEVER
         """Nothing here expires before this."""
+        self._earliest_since = _NEVER
+        """The same for what came since the last look for what is due began."""
         self.paged_count = 0
         self.paged_bytes = 0
 
@@ -128,8 +131,14 @@ class PendingList:
         self._expirations.append(expiration)
         self._sizes.append(message.size_bytes)
         self._count += 1
-        if 0 < expiration < self._earliest:
+        if expiration > 0:
+            self._note_expiration(expiration)
+
+    def _note_expiration(self, expiration: int) -> None:
+        if expiration < self._earliest:
             self._earliest = expiration
+        if expiration < self._earliest_since:
+            self._earliest_since = expiration
 
     def restore(self, waiting: WaitingMessages) -> None:
         """Add messages of an earlier run, which the store has, in their order, behind all that are here."""
@@ -142,7 +151,7 @@ class PendingList:
         self.paged_count += len(waiting)
         self.paged_bytes += sum(waiting.sizes)
         if any(waiting.expirations):
-            self._earliest = min(chain((self._earliest,), filter(_is_time, waiting.expirations)))
+            self._note_expiration(min(filter(_is_time, waiting.expirations)))
 
     def insert(self, waiting: Sequence[WaitingMessage]) -> int:
         """Add messages that the store has, in their order, between those that are here; the answer is the foremost
@@ -162,7 +171,8 @@ class PendingList:
         self._count += len(waiting)
         self.paged_count += len(waiting)
         self.paged_bytes += sum(map(itemgetter(_SIZE), waiting))
-        self._earliest = min(chain((self._earliest,), filter(_is_time, map(itemgetter(_EXPIRATION), waiting))))
+        earliest = min(filter(_is_time, map(itemgetter(_EXPIRATION), waiting)), default=_NEVER)
+        self._note_expiration(earliest)
         self._head = min(self._head, first)
         return self._base + first
 
@@ -258,8 +268,8 @@ class PendingList:
 
     def _count_returned(self, returned: Message | PagedOut) -> None:
         self._count += 1
-        if 0 < returned.expiration < self._earliest:
-            self._earliest = returned.expiration
+        if returned.expiration > 0:
+            self._note_expiration(returned.expiration)
         if isinstance(returned, PagedOut):
             self.paged_count += 1
             self.paged_bytes += returned.size_bytes
@@ -309,20 +319,34 @@ class PendingList:
             found.append(Listed(self._base + index, self._sequences[index], entry, size_bytes))
         return found
 
-    def due(self, now_ms: int, count_max: int) -> list[int]:
-        """The sequences of those whose time is over, at most so many."""
-        if now_ms < self._earliest:
-            return []
+    def may_be_due(self, now_ms: int) -> bool:
+        """Whether something may have expired by now; a look through the list, with `due`, is worth it."""
+        return now_ms >= self._earliest
+
+    def begin_look(self) -> None:
+        """A look for what is due begins."""
+        self._earliest_since = _NEVER
+
+    def due(self, after: int, now_ms: int, looks: int) -> tuple[list[int], int | None, int]:
+        """Look at the next entries behind the sequence *after*, so many: the sequences of those whose time is over, the
+        sequence that this has come to, or None at the end, and when the next of those expires whose time is not."""
+        start = max(bisect_right(self._sequences, after), self._head)
+        end = min(start + looks, len(self._items))
+        earliest = _NEVER
         found: list[int] = []
-        for entry, expiration, sequence in zip(self._items, self._expirations, self._sequences, strict=True):
-            if 0 < expiration <= now_ms and entry is not None:
-                found.append(sequence)
-                if len(found) == count_max:
-                    break
-        if len(found) < count_max:  # all of them, which may be none: then the next sweep need not look for a while
-            rest = zip(self._items, self._expirations, strict=True)
-            self._earliest = min((it for entry, it in rest if it > 0 and entry is not None), default=_NEVER)
-        return found
+        expirations = self._expirations[start:end]
+        if any(expirations):
+            for index, expiration in enumerate(expirations, start):
+                if expiration > 0 and self._items[index] is not None:
+                    if expiration <= now_ms:
+                        found.append(self._sequences[index])
+                    elif expiration < earliest:
+                        earliest = expiration
+        return found, self._sequences[end - 1] if end < len(self._items) else None, earliest
+
+    def end_look(self, earliest: int) -> None:
+        """The look is at its end, and what was found is gone: nothing expires before *earliest* of what it passed."""
+        self._earliest = min(earliest, self._earliest_since)
 
     # ---- paging ------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from ackwire.broker.dispatch import Lane
 from ackwire.broker.groups import MessageGroups
 from ackwire.broker.handover import Desk, Handover
 from ackwire.broker.held import Held
-from ackwire.broker.paging import BATCH_MESSAGES, KEPT_BYTES, Pager, QueuePages
+from ackwire.broker.paging import KEPT_BYTES, Pager, QueuePages
 from ackwire.broker.pending import NO_LIMIT, Cleared, PagedOut, PendingList
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.clock import Clock, Timer
@@ -41,8 +41,10 @@ _EXAMINED_PER_TURN: Final = 2000
 """Messages held against selectors, or brought back into memory, before others get their turn."""
 _RESERVED_PER_TURN: Final = 20_000
 """Messages given to a cursor before others get their turn, where nobody has to look at them."""
-_EXPIRED_PER_TURN: Final = 2000
-"""Expired messages that are dealt with before others get their turn."""
+_EXPIRED_AT_ONCE: Final = 16
+"""Expired messages that are brought back into memory together."""
+_LOOKS_FOR_EXPIRED: Final = 2000
+"""Messages whose time is looked at in one step."""
 _DELETED: Final = "its queue or subscription was deleted"
 _UNREADABLE: Final = "lost: it cannot be read again"
 
@@ -913,32 +915,39 @@ class Queue:
         for message in messages:
             self._expire(message)
 
-    def expire_due(self, now_ms: int) -> bool:
-        """Remove the pending messages whose time is over (A6); True if there are so many that the rest must wait."""
-        left = _EXPIRED_PER_TURN
+    def expire_due(self, now_ms: int) -> Iterator[None]:
+        """Remove the pending messages whose time is over (A6), one with each step or after a look at many."""
         for level in self._levels:
-            due = level.due(now_ms, left)
-            self._expire_these(level, due)
-            left -= len(due)
-            if left <= 0:
-                return True
-        for subscription in list(self.subscriptions()):
+            if level.may_be_due(now_ms):
+                yield from self._expire_level(level, now_ms)
+        for subscription in [it for it in self.subscriptions() if it.waiting_in]:
             self._expire_waiting(subscription, now_ms)
-        return False
 
-    def _expire_these(self, level: PendingList, sequences: list[int]) -> None:
-        for start in range(0, len(sequences), BATCH_MESSAGES):
-            batch = sequences[start : start + BATCH_MESSAGES]
-            self._bring_back(level, batch)
-            for sequence in batch:
-                position = level.position_of(sequence)
-                message = None if position is None else level.at(position)
-                if position is not None and isinstance(message, int):  # paged out again meanwhile
-                    self._bring_back(level, [sequence])
-                    message = level.at(position)
-                if position is not None and isinstance(message, Message):  # nobody has found it first
-                    level.take(position)
-                    self._expire(message)
+    def _expire_level(self, level: PendingList, now_ms: int) -> Iterator[None]:
+        level.begin_look()
+        after: int | None = 0
+        earliest = NO_LIMIT
+        while after is not None and not self._is_gone:
+            due, after, next_due = level.due(after, now_ms, _LOOKS_FOR_EXPIRED)
+            earliest = min(earliest, next_due)
+            yield
+            for start in range(0, len(due), _EXPIRED_AT_ONCE):
+                batch = due[start : start + _EXPIRED_AT_ONCE]
+                self._bring_back(level, batch)
+                for sequence in batch:
+                    self._expire_one(level, sequence)
+                    yield
+        level.end_look(earliest)
+
+    def _expire_one(self, level: PendingList, sequence: int) -> None:
+        position = level.position_of(sequence)
+        message = None if position is None else level.at(position)
+        if position is not None and isinstance(message, int):  # paged out again meanwhile
+            self._bring_back(level, [sequence])
+            message = level.at(position)
+        if position is not None and isinstance(message, Message):  # nobody has found it first
+            level.take(position)
+            self._expire(message)
 
     def _bring_back(self, level: PendingList, sequences: list[int]) -> None:
         listed = [it for sequence in sequences for it in level.between(sequence - 1, sequence, 1, 0)]
@@ -946,15 +955,17 @@ class Queue:
 
     def _expire_waiting(self, subscription: QueueSubscription, now_ms: int) -> None:
         waiting = subscription.waiting_in.get(self.place, deque())
-        due = [entry for entry in waiting if 0 < entry[0].expiration <= now_ms]
+        due = [entry for entry, _ in waiting if 0 < entry.expiration <= now_ms]
+        if not due:
+            return
+        kept = [entry for entry in waiting if not 0 < entry[0].expiration <= now_ms]
+        waiting.clear()
+        waiting.extend(kept)
         for entry in due:
-            if entry in waiting:
-                waiting.remove(entry)
-                message = self._pages.unshelved(entry[0]) if isinstance(entry[0], PagedOut) else entry[0]
-                if message is not None:
-                    self._expire(message)
-        if due:
-            self.resume(subscription)
+            message = self._pages.unshelved(entry) if isinstance(entry, PagedOut) else entry
+            if message is not None:
+                self._expire(message)
+        self.resume(subscription)
 
     def purge(self) -> int:
         """Delete all pending messages; the answer is how many. Nothing is read, and the store writes it down once."""

@@ -45,7 +45,7 @@ def test_K1_messages_of_temporary_queues_do_not_stop_the_next_start() -> None:
 
 
 def test_F4_two_copies_of_one_message_in_a_queue_are_two_for_the_store() -> None:
-    rig = BrokerRig()
+    rig = BrokerRig(policies=(DestinationPolicy(match=">", dead_letter_once=False),))
     for name in ("a", "b"):
         rig.connect(name).consumer("topic://t", subscription_name="s").close()
     rig.connect().send("topic://t", "poison")
