@@ -25,6 +25,7 @@ def main() -> None:
                     _send(client, queue, count + 1, large)
                 client.ping(100)
             print_row(f"{TERMS} x {term}", broker, bystander.result)
+        print(broker.loop())
 
 
 def _send(client: OpenWireClient, queue: commands.ActiveMQQueue, count: int, properties: bytes) -> None:

@@ -20,6 +20,9 @@ from pathlib import Path
 
 import psutil
 
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.primitives import decode_map, encode_map
+from tests.helpers.openwire_client import OpenWireClient
 from tests.helpers.processes import ManagedProcess, ackwire_program, wait_until_ready
 
 _MEGABYTE = 1_000_000
@@ -79,6 +82,28 @@ class Attacked:
         """Processor time that it has used so far."""
         times = self._ps.cpu_times()
         return float(times.user + times.system)
+
+    def loop(self) -> str:
+        """What `why broker` says of its event loop; nothing for a broker that does not measure it."""
+        with OpenWireClient.logged_in(self.port) as client:
+            reply_to = commands.ActiveMQTempQueue(f"{client.connection_id}:1")
+            connection_id = commands.ConnectionId(client.connection_id)
+            client.request(commands.DestinationInfo(connection_id=connection_id, destination=reply_to))
+            client.subscribe(reply_to)
+            message_id = commands.MessageId(producer_id=client.producer, producer_sequence_id=1)
+            client.send(
+                commands.ActiveMQMessage(
+                    producer_id=client.producer,
+                    message_id=message_id,
+                    destination=commands.ActiveMQQueue("Ackwire.Why"),
+                    reply_to=reply_to,
+                    marshalled_properties=encode_map({"subject": "broker", "name": ""}),
+                )
+            )
+            answer = client.receive().message
+            assert answer is not None
+            lines = str(decode_map(answer.marshalled_properties or b"\0\0\0\0").get("answer", "")).split("\n")
+        return next((line for line in lines if line.startswith("event loop")), "")
 
     @contextmanager
     def bystander(self) -> Iterator[Bystander]:

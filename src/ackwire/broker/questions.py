@@ -5,8 +5,7 @@ consumer would, so asking costs the path of other messages nothing.
 """
 
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Final, final
 
 from ackwire.broker.acks import AckKind
@@ -14,14 +13,23 @@ from ackwire.broker.advisory import is_advisory
 from ackwire.broker.queue import Queue
 from ackwire.broker.reserved import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection
+from ackwire.broker.slices import Budget, Job
 from ackwire.broker.subscription import SubscriptionRequest
-from ackwire.broker.why import why_consumer, why_file, why_message, why_producer, why_queue, why_transaction
+from ackwire.broker.why import (
+    SEARCHED_PER_STEP,
+    search_message,
+    why_consumer,
+    why_file,
+    why_producer,
+    why_queue,
+    why_transaction,
+)
 from ackwire.broker.why_broker import why_broker
 from ackwire.destinations import Destination, Kind, parse_destination
 from ackwire.errors import AckwireError, BrokerError, NotHere
 from ackwire.logs import escape
 from ackwire.message import Message
-from ackwire.question import ANSWER, FOUND, NAME, QUESTIONS, SUBJECT
+from ackwire.question import ANSWER, FOUND, NAME, QUESTIONS, SUBJECT, SUBJECTS
 
 if TYPE_CHECKING:
     from ackwire.broker.broker import Broker
@@ -32,6 +40,15 @@ _ANSWER_CHARACTERS_MAX: Final = 60_000
 _PREFETCH: Final = 100
 
 _log = logging.getLogger(__name__)
+
+
+def _job(steps: Iterator[None]) -> Job:
+    """*steps* in slices of the loop."""
+
+    def work(budget: Budget) -> bool:
+        return any(budget.spend(SEARCHED_PER_STEP) for _ in steps)
+
+    return work
 
 
 @final
@@ -63,9 +80,9 @@ class Questions:
         """Nobody has a reason."""
 
     def deliver(self, message: Message, group_first: bool) -> None:
-        """Answer in a turn of its own: the queue is in the middle of dispatching."""
+        """Answer in turns of its own: the queue is in the middle of dispatching, and a search may be long."""
         del group_first
-        self._broker.clock.call_later(0, partial(self._answer, message))
+        self._broker.slices.start(_job(self._answer(message)))
 
     def end_of_messages(self) -> None:
         """It never pulls."""
@@ -75,9 +92,9 @@ class Questions:
 
     # ---- answering ---------------------------------------------------------------------------------------------
 
-    def _answer(self, message: Message) -> None:
+    def _answer(self, message: Message) -> Iterator[None]:
         try:
-            self._reply(message)
+            yield from self._reply(message)
         except AckwireError as error:
             _log.warning("a question was not answered: %s", error)
         except Exception:
@@ -86,7 +103,7 @@ class Questions:
         subscription = self._connection.subscriptions[self._consumer_id]
         self._broker.acknowledge(subscription, AckKind.INDIVIDUAL, None, message.key, 1)
 
-    def _reply(self, message: Message) -> None:
+    def _reply(self, message: Message) -> Iterator[None]:
         editor = self._broker.editor
         reply_to = editor.lookup(message)("JMSReplyTo")
         if not isinstance(reply_to, str) or self._broker.flow.memory_is_full() is not None:
@@ -95,7 +112,7 @@ class Questions:
         if where.is_composite or is_reserved(where) or is_advisory(where):
             return  # an answer goes to the one who asked, and is no question
         properties = editor.properties(message)
-        found, text = self._text(str(properties.get(SUBJECT)), str(properties.get(NAME, "")))
+        found, text = yield from self._text(str(properties.get(SUBJECT)), str(properties.get(NAME, "")))
         answer = editor.readdressed(message, where, properties={ANSWER: text, FOUND: found}, new_id=True)
         self._leave_out_of_audit(where)
         self._broker.intake.put(None, answer)
@@ -106,11 +123,14 @@ class Questions:
         if where.kind is Kind.TEMP_QUEUE and isinstance(queue, Queue) and not queue.enqueued:
             queue.audit = None
 
-    def _text(self, subject: str, name: str) -> tuple[bool, str]:
+    def _text(self, subject: str, name: str) -> Generator[None, None, tuple[bool, str]]:
         """Whether what is asked about exists, and the answer."""
         found = True
         try:
-            lines = self._sentences(subject, name)
+            if subject == "message":
+                lines = yield from search_message(self._broker, name)
+            else:
+                lines = self._sentences(subject, name)
         except BrokerError as error:
             found = not isinstance(error, NotHere)
             lines = [str(error)]
@@ -122,7 +142,6 @@ class Questions:
         answers: dict[str, Callable[[], list[str]]] = {
             "queue": lambda: why_queue(broker, parse_destination(name)),
             "topic": lambda: why_queue(broker, parse_destination(name, default=Kind.TOPIC)),
-            "message": lambda: why_message(broker, name),
             "producer": lambda: why_producer(broker, name),
             "consumer": lambda: why_consumer(broker, name),
             "transaction": lambda: why_transaction(broker, name or None),
@@ -130,5 +149,5 @@ class Questions:
             "broker": lambda: why_broker(broker),
         }
         if subject not in answers:
-            return [f"there is no subject {subject!r}; ask about one of: {', '.join(answers)}"]
+            return [f"there is no subject {subject!r}; ask about one of: {', '.join(SUBJECTS)}"]
         return answers[subject]() or ["no transaction is open"]

@@ -24,6 +24,7 @@ from ackwire.broker.handover import Desk, Handover
 from ackwire.broker.held import Held
 from ackwire.broker.paging import KEPT_BYTES, Pager, QueuePages
 from ackwire.broker.pending import NO_LIMIT, Cleared, PagedOut, PendingList
+from ackwire.broker.slices import SLICE_SECONDS, Budget, Slices
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.clock import Clock, Timer
 from ackwire.destinations import Destination
@@ -38,7 +39,9 @@ from ackwire.values import Value
 _PRIORITY_LEVELS: Final = 10
 _NO_LIMIT: Final = 1 << 62
 _EXAMINED_PER_TURN: Final = 2000
-"""Messages held against selectors, or brought back into memory, before others get their turn."""
+"""Messages held against selectors, sent, or brought back into memory, before others get their turn."""
+_EXAMINED_PER_LOOK: Final = 8
+"""Messages between two looks at the clock: a slice is over when its time is, too."""
 _RESERVED_PER_TURN: Final = 20_000
 """Messages given to a cursor before others get their turn, where nobody has to look at them."""
 _EXPIRED_AT_ONCE: Final = 16
@@ -97,8 +100,10 @@ class Queue:
         pager: Pager,
         desk: Desk,
         audit: Audit | None = None,
+        slices: Slices | None = None,
     ) -> None:
         self.place = place
+        self._slices = Slices(clock) if slices is None else slices  # an empty one is false
         self.audit = audit
         self.policy = policy
         self.advises_arrivals = policy.advise_no_consumers or policy.advise_delivered
@@ -121,6 +126,7 @@ class Queue:
         self._groups = MessageGroups(policy.groups_max)
         self._exclusive: QueueSubscription | None = None
         self._is_continuing = False
+        self._slice_ends = 0.0
         self._is_paused = False
         self._changes = 0
         self.is_stored = not (isinstance(place, Destination) and place.kind.is_temporary)
@@ -355,6 +361,7 @@ class Queue:
         """Send pending messages to consumers as long as one has room."""
         if self._holds_back:
             return
+        self._slice_ends = 0.0
         lanes = self._lanes_to_serve()
         if len(lanes) == 1:
             budget, _ = self._serve(lanes[0], _EXAMINED_PER_TURN)
@@ -362,11 +369,20 @@ class Queue:
             budget = self._share(_EXAMINED_PER_TURN)
         if budget <= 0 and not self._is_continuing:
             self._is_continuing = True
-            self._clock.call_later(0, self._continue)
+            self._slices.start(self._continue)
 
-    def _continue(self) -> None:
+    def _continue(self, _budget: Budget) -> bool:
+        """One more slice; it asks for the next one itself."""
         self._is_continuing = False
         self.dispatch()
+        return False
+
+    def _left(self, budget: int) -> int:
+        """What is left of *budget*: nothing when the time of this slice is over. It begins with the first question."""
+        now = self._clock.monotonic()
+        if not self._slice_ends:
+            self._slice_ends = now + SLICE_SECONDS
+        return budget if now < self._slice_ends else 0
 
     def _lanes_to_serve(self) -> list[Lane]:
         if self._exclusive is not None:
@@ -418,7 +434,7 @@ class Queue:
         """Send what is for *lane* until it is full or there is no more."""
         pending = self._levels[level]
         now_ms = self._clock.now_ms()
-        handed_over = 0
+        handed_over = examined = 0
         while budget > 0 and handed_over < at_most:
             found = pending.next_from(lane.positions[level])
             if found is None:
@@ -430,7 +446,7 @@ class Queue:
                 if subscription is None:  # it is brought back for someone, or not at all
                     self._mark_slow(lane)
                     break
-                budget -= self._pages.page_in(pending, position)
+                budget = self._left(budget - self._pages.page_in(pending, position))
                 loaded = pending.at(position)
                 if not isinstance(loaded, Message):
                     continue
@@ -445,6 +461,10 @@ class Queue:
                     self._mark_slow(lane)
                     break
             lane.positions[level] = position + 1
+            budget -= 1
+            examined += 1
+            if not examined % _EXAMINED_PER_LOOK:
+                budget = self._left(budget)
             if not self._is_for(lane, message):
                 budget -= lane.cost
                 if self._flow.is_tight:

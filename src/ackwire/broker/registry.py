@@ -257,6 +257,7 @@ class Registry:
             pager=self._broker.pager,
             desk=self._broker.desk,
             audit=None if place == QUESTIONS else self._broker.audit,
+            slices=self._broker.slices,
         )
 
     def _topic(self, destination: Destination) -> Topic:

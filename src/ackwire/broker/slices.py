@@ -43,6 +43,11 @@ class Budget:
             self._units = 0
         return self._units <= 0
 
+    @property
+    def left_seconds(self) -> float:
+        """What is left of the time."""
+        return max(0.0, self._ends - self._clock.monotonic())
+
     def spend(self, units: int = 1) -> bool:
         """Count *units* of work that were done; whether the budget is spent now.
 

@@ -5,9 +5,9 @@ it, since when; `NotHere` says that what was asked about does not exist. They lo
 for people and consoles, not for the message path.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ackwire.broker.cursors import Cursor
 from ackwire.broker.queue import Queue
@@ -36,6 +36,8 @@ _EXAMINED_MAX: Final = 1000
 """Messages held against a selector to tell whether it matches any."""
 _SEARCHED_MAX: Final = 10_000
 """Messages of one queue that are searched for one if some must be read from disk for it."""
+SEARCHED_PER_STEP: Final = 64
+"""Messages that are looked at before others may have their turn."""
 _DIGITS_MAX: Final = 19
 """Digits of the largest number that a message can have."""
 
@@ -112,8 +114,23 @@ def why_message(broker: "Broker", message_id: str) -> list[str]:
 
     Copies (several destinations, several durable subscriptions) have a sentence each.
     """
-    is_it = _matcher(broker, message_id)
-    lines = list(_where(broker, is_it))
+    search = search_message(broker, message_id)
+    while True:
+        try:
+            next(search)
+        except StopIteration as found:
+            lines: list[str] = found.value
+            return lines
+
+
+def search_message(broker: "Broker", message_id: str) -> Generator[None, None, list[str]]:
+    """`why_message` in steps: after each, the caller may let others have their turn before it goes on."""
+    lines: list[str] = []
+    for line in _where(broker, _matcher(broker, message_id)):
+        if line is None:
+            yield
+        else:
+            lines.append(line)
     if lines:
         return lines
     deep = [queue for queue in broker.registry.queues() if queue.paged_count and queue.pending_count > _SEARCHED_MAX]
@@ -125,17 +142,23 @@ def why_message(broker: "Broker", message_id: str) -> list[str]:
     raise NotHere(f"message {message_id} is not here: it was consumed, moved, expired or discarded, or it never came")
 
 
-def _where(broker: "Broker", is_it: Callable[[Message], bool]) -> Iterator[str]:
-    for queue in broker.registry.queues():
+_Found: TypeAlias = Iterator[str | None]
+"""Sentences; and None after each step of a long search."""
+
+
+def _where(broker: "Broker", is_it: Callable[[Message], bool]) -> _Found:
+    for queue in list(broker.registry.queues()):
         yield from _in_queue(broker, queue, is_it)
-    for subscription in _subscriptions(broker):
+        yield None
+    for subscription in list(_subscriptions(broker)):
         if isinstance(subscription, TopicSubscription):
-            for message in filter(is_it, subscription.pending):
-                yield (
+            for message in _searched(list(subscription.pending), is_it):
+                yield message and (
                     f"message {message.sequence} of {message.destination!r} waits: "
                     f"{subscription!r} {_no_room(broker, subscription) or 'takes its turn'}"
                 )
-    for transaction in broker.transactor.transactions:
+            yield None
+    for transaction in list(broker.transactor.transactions):
         yield from _in_transaction(broker, transaction, is_it)
     for connection, send in broker.flow.held():
         if is_it(send.message):
@@ -145,16 +168,30 @@ def _where(broker: "Broker", is_it: Callable[[Message], bool]) -> Iterator[str]:
             yield _scheduled(broker, job.job_id, job.message.destination, job.due_ms)
 
 
-def _in_queue(broker: "Broker", queue: Queue, is_it: Callable[[Message], bool]) -> Iterator[str]:
+def _searched(messages: Iterable[Message], is_it: Callable[[Message], bool]) -> Iterator[Message | None]:
+    """Those of *messages* that are meant, and None after each step."""
+    for number, message in enumerate(messages, 1):
+        if is_it(message):
+            yield message
+        if not number % SEARCHED_PER_STEP:
+            yield None
+
+
+def _in_queue(broker: "Broker", queue: Queue, is_it: Callable[[Message], bool]) -> _Found:
     searched = queue.pending() if not queue.paged_count else islice(queue.pending(), _SEARCHED_MAX)
     for ahead, message in enumerate(searched):
         if is_it(message):
             yield _waiting(broker, queue, message, ahead=ahead)
-    for consumer in queue.subscriptions():
-        for message in filter(is_it, islice(queue.kept_for(consumer), _SEARCHED_MAX)):
-            yield f"message {message.sequence} of {queue!r} waits: {_kept_for(broker, message, consumer)}"
-        for message in filter(is_it, consumer.in_flight):
-            if queue.owns(message):
+        elif not ahead % SEARCHED_PER_STEP:
+            yield None
+    for consumer in list(queue.subscriptions()):
+        for kept in _searched(islice(queue.kept_for(consumer), _SEARCHED_MAX), is_it):
+            yield kept and f"message {kept.sequence} of {queue!r} waits: {_kept_for(broker, kept, consumer)}"
+        for sent in _searched(list(consumer.in_flight), is_it):
+            if sent is None:
+                yield None
+            elif queue.owns(sent):
+                message = sent
                 yield (
                     f"message {message.sequence} of {queue!r} is in flight to consumer {consumer.consumer_id} of "
                     f"{consumer.connection!r} for {_since(broker, _dispatched_ms(broker, message))}"
@@ -162,16 +199,16 @@ def _in_queue(broker: "Broker", queue: Queue, is_it: Callable[[Message], bool]) 
                 )
 
 
-def _in_transaction(broker: "Broker", transaction: Transaction, is_it: Callable[[Message], bool]) -> Iterator[str]:
-    for _, message in transaction.sends:
-        if is_it(message):
-            yield f"a message to {message.destination!r} is invisible until its transaction commits: " + _open(
-                broker, transaction
-            )
-    for acked in transaction.acks:
-        for message in filter(is_it, acked.messages):
+def _in_transaction(broker: "Broker", transaction: Transaction, is_it: Callable[[Message], bool]) -> _Found:
+    for message in _searched([message for _, message in transaction.sends], is_it):
+        yield message and (
+            f"a message to {message.destination!r} is invisible until its transaction commits: "
+            + _open(broker, transaction)
+        )
+    for acked in list(transaction.acks):
+        for message in _searched(list(acked.messages), is_it):
             by = "before a restart" if acked.subscription is None else f"by consumer {acked.subscription.consumer_id}"
-            yield (
+            yield message and (
                 f"message {message.sequence} of {message.destination!r} was acknowledged {by} and goes when its "
                 f"transaction commits: {_open(broker, transaction)}"
             )
@@ -180,7 +217,8 @@ def _in_transaction(broker: "Broker", transaction: Transaction, is_it: Callable[
 def _matcher(broker: "Broker", message_id: str) -> Callable[[Message], bool]:
     """Whether a message has this id. Only those that may have it are decoded."""
     if message_id.isascii() and message_id.isdigit() and len(message_id) <= _DIGITS_MAX:
-        return lambda message: message.sequence == int(message_id)
+        number = int(message_id)
+        return lambda message: message.sequence == number
     editor = broker.editor
     tail = message_id.rpartition(":")[2]
     if tail.isascii() and tail.isdigit() and len(tail) <= _DIGITS_MAX and int(tail) < 2**63:

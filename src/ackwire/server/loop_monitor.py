@@ -95,22 +95,21 @@ class LoopMonitor:
 
     def begin(self) -> None:
         """A turn begins: there are events, or a timer is due."""
-        if not self._is_on:
-            return
         now = self._monotonic()
         self._began = self._lap_began = now
         if now - self._cpu_sampled >= _CPU_SAMPLE_SECONDS:
             self._cpu_at = self._cpu()
             self._cpu_sampled = now
 
-    def lap(self, done: object) -> None:
-        """A step has ended: *done* is the callable that was called for it."""
+    def lap(self, done: object) -> float:
+        """A step has ended: *done* is the callable that was called for it. Gives the length of the turn so far."""
         now = self._monotonic()
         seconds = now - self._lap_began
         self._lap_began = now
         if seconds > self._noted_seconds:
             self._noted_seconds = seconds
             self._noted = done
+        return now - self._began
 
     def end(self) -> None:
         """The turn is over: the loop looks for events."""

@@ -27,6 +27,7 @@ from typing import Any, Final, final
 
 from ackwire import __version__
 from ackwire.broker.broker import Broker
+from ackwire.broker.slices import Budget
 from ackwire.clock import Clock, Timer
 from ackwire.config import Settings
 from ackwire.errors import BrokerError, RemoteProtocolError
@@ -42,6 +43,11 @@ from ackwire.wire.openwire.protocol import OpenWireProtocol
 
 _CLOSE_TIMEOUT_SECONDS: Final = 5.0
 """How long a closing peer may take to read its last bytes."""
+
+_LONG_COMMANDS: Final = "its commands take long"
+"""Why it is not read from until what was read is carried out."""
+_UNTIL_DONE_SECONDS: Final = 3600.0
+"""For what a client has left: 64 KiB of commands and no more."""
 
 _CACHE_SLOTS: Final = 256
 """Of a connection's marshalling cache, unless its listener says otherwise, or the client 0, which stands for more.
@@ -108,6 +114,8 @@ class Peer:
         self._leaving = False
         self._is_known = False
         """Whether the client has logged in."""
+        self._is_going_on = False
+        """Whether commands that were read wait for a later turn."""
         self._unread_because: set[str] = set()
         """Why we do not read from it at the moment; empty while we do."""
         self._unread_check: Timer | None = None
@@ -176,9 +184,12 @@ class Peer:
         except RemoteProtocolError as error:
             self.fail(str(error))
         except Exception:
-            # A bug of ours: it ends this connection, loudly, and no other.
-            _log.exception("%r closed: an error in the broker while handling its commands", self)
-            self._close("an error in the broker")
+            self._fail_by_bug()
+
+    def _fail_by_bug(self) -> None:
+        """A bug of ours: it ends this connection, loudly, and no other."""
+        _log.exception("%r closed: an error in the broker while handling its commands", self)
+        self._close("an error in the broker")
 
     def _take(self, data: bytes) -> None:
         if self._protocol is None:
@@ -192,9 +203,18 @@ class Peer:
         assert protocol is not None
         assert adapter is not None
         protocol.receive_data(data)
-        adapter.handle_all()
+        if self._is_going_on:
+            return  # this comes behind what waits
+        if adapter.handle_all() and not self.is_closing:
+            self._is_going_on = True
+            self._set_reading(False, _LONG_COMMANDS)
+            self._broker.slices.start(self._go_on)
         if protocol.waiting_bytes:
             self.flush_soon()
+        if not self._is_going_on:
+            self._look_at_room(protocol)
+
+    def _look_at_room(self, protocol: OpenWireProtocol) -> None:
         size_bytes = protocol.unfinished_bytes
         if size_bytes > _SHARE_BYTES or self._asked_at != _NEVER or not self._is_known:
             self._ask_for_room(protocol, size_bytes)
@@ -215,7 +235,32 @@ class Peer:
             self._asked_at = _NEVER
             self._room.leave(self)
 
+    def _go_on(self, budget: Budget) -> bool:
+        """Carry out more of what was read in an earlier turn; whether there is still more."""
+        if not self._is_going_on or self.is_closing:
+            return False
+        self._carry_on(budget.left_seconds)
+        return self._is_going_on
+
+    def _carry_on(self, seconds: float) -> None:
+        adapter = self._adapter
+        assert adapter is not None
+        try:
+            self._is_going_on = adapter.handle_all(seconds)
+        except RemoteProtocolError as error:
+            self._is_going_on = False
+            self.fail(str(error))
+        except Exception:
+            self._is_going_on = False
+            self._fail_by_bug()
+        if not self._is_going_on and not self.is_closing:
+            assert self._protocol is not None
+            self._look_at_room(self._protocol)
+            self._set_reading(True, _LONG_COMMANDS)
+
     def eof_received(self) -> None:
+        if self._is_going_on and not self.is_closing:
+            self._carry_on(_UNTIL_DONE_SECONDS)
         if self.is_closing:
             return
         try:
@@ -230,6 +275,8 @@ class Peer:
         self._transport = None
         if self not in self._peers:
             return
+        if self._is_going_on and not self.is_closing:
+            self._carry_on(_UNTIL_DONE_SECONDS)  # what it had sent counts (N2)
         self._peers.discard(self)
         self._turn.forget(self._descriptor)
         self._gate.leave()

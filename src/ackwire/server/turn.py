@@ -24,6 +24,9 @@ RECEIVE_BYTES: Final = 64 * 1024
 """What one peer may say in one turn: fifty messages of 1 KiB, in about a millisecond. Who has more to say is read from
 again in the next turn, after everybody else."""
 
+_READING_SECONDS: Final = 0.01
+"""After so long nothing more is read in a turn: what was read is answered first."""
+
 _AWAKE_SECONDS: Final = 0.000_05
 """How long the loop looks for events before it sleeps, if there were some so soon the last time. Whoever waits for an
 answer speaks again at once; a sleep and a wake-up in between take longer than this, for both sides."""
@@ -149,6 +152,8 @@ class Turn:
         self.received = memoryview(bytearray(RECEIVE_BYTES))
         """Where bytes from a socket go. One place for all: they are taken from it before the next socket is read."""
         self._readers: dict[int, Callable[[], bool]] = {}
+        self._postponed: set[int] = set()
+        """Descriptors that were readable, and not read because the turn was long already."""
         self._due: list[_Due] = []
         self._waiting: list[_Due] = []
         """What senders in a hurry are to go on before."""
@@ -199,16 +204,29 @@ class Turn:
         if not events:
             return left
         self._end_is_sure = True
+        if self._postponed:
+            events = self._postponed_first(events)
         monitor = self.monitor
-        for event in events:
+        for number, event in enumerate(events, 1):
             reader = self._readers.get(event[0]) if event[1] == _READABLE else None
             if reader is None or not self._has_read(reader):
                 left.append(event)
-            if monitor is not None:
-                monitor.lap(reader)
+            if monitor is not None and monitor.lap(reader) >= _READING_SECONDS:
+                left += self._postpone(events[number:])
+                break
         if not left:
             self.end()
         return left
+
+    def _postpone(self, events: Events) -> Events:
+        """Read no more in this turn: epoll reports *events* again. The answer is those that are for asyncio."""
+        self._postponed = {event[0] for event in events if event[0] in self._readers and event[1] == _READABLE}
+        return [event for event in events if event[0] not in self._postponed]
+
+    def _postponed_first(self, events: Events) -> Events:
+        """Those first that had to wait in the turn before: epoll's order alone would let them wait for ever."""
+        postponed, self._postponed = self._postponed, set()
+        return sorted(events, key=lambda event: event[0] not in postponed)
 
     def end(self) -> None:
         """Do what was asked for, and what that asks for: answers of the store are written by peers.

@@ -6,6 +6,9 @@ import pytest
 
 from ackwire.broker.slices import SLICE_SECONDS, SLICE_UNITS, Budget, Slices
 from ackwire.clock import ManualClock
+from ackwire.question import ANSWER, NAME, QUESTIONS, SUBJECT
+from tests.helpers.broker_rig import BrokerRig
+from tests.helpers.compilation import pure_only
 
 
 class WorkingClock(ManualClock):
@@ -74,6 +77,46 @@ def test_jobs_take_turns_and_share_one_budget() -> None:
     assert "".join(done).count("a") == 25
     assert "".join(done).count("b") == 5
     assert "b" in "".join(done[:15]), "the second waits for one slice of the first, not for all of it"
+
+
+def test_a_scan_for_a_costly_selector_ends_with_its_time() -> None:
+    rig = BrokerRig(clock=WorkingClock(SLICE_SECONDS / 10))
+    client = rig.connect()
+    for number in range(500):
+        client.send("queue://orders", properties={"n": number})
+    consumer = rig.consumer("queue://orders", selector="n = 499")
+    assert consumer.texts == [], "it is deep, and others have their turn first"
+    assert len(rig.broker.slices) == 1
+    turns = 0
+    while len(rig.broker.slices):
+        rig.clock.advance(0)
+        turns += 1
+    assert len(consumer.texts) == 1
+
+
+@pure_only
+def test_a_search_for_a_message_gives_way_to_others() -> None:
+    rig = BrokerRig()
+    rig.broker.answer_questions()
+    client = rig.connect()
+    messages = [client.send("queue://orders") for _ in range(1000)]
+    reply_to = client.temporary_queue()
+    consumer = client.consumer(reply_to)
+    rig.broker.slices._units = 200
+    wanted = {SUBJECT: "message", NAME: rig.editor.message_id(messages[-1])}
+    client.send(QUESTIONS, properties=wanted, reply_to=reply_to, persistent=False)
+    slices = 0
+    work = rig.broker.slices._work
+
+    def counted() -> None:
+        nonlocal slices
+        slices += 1
+        work()
+
+    rig.broker.slices._work = counted  # type: ignore[method-assign]
+    rig.clock.advance(0.1)
+    assert "message 1000 of queue://orders waits" in str(consumer.properties()[ANSWER])
+    assert slices >= 4
 
 
 def test_a_job_that_fails_ends_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -599,3 +599,85 @@ def test_wire_format_info_a_second_time_is_refused(stage: Director) -> None:
     (answer,) = play.say(offer(Preferences()))
     assert isinstance(answer, commands.ConnectionError)
     assert play.transport.is_closing()
+
+
+# --- commands that take long ---------------------------------------------------------------------------
+
+
+class TickingClock(ManualClock):
+    """Each look at it takes a millisecond, as if work had been done since the last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ticks = 0
+
+    def monotonic(self) -> float:
+        self._ticks += 1
+        return super().monotonic() + self._ticks / 1000
+
+
+def busy_stage(stage: Director) -> tuple[Stage, TickingClock]:
+    """A peer whose commands take long, and the clock that its broker has."""
+    clock = TickingClock()
+    editor = OpenWireEditor("ID:test", "test", clock)
+    play = stage(broker=Broker(clock=clock, store=MemoryStore(), editor=editor, settings=Settings()))
+    play.log_in()
+    return play, clock
+
+
+def sessions(count: int) -> list[Structure]:
+    return [
+        commands.SessionInfo(
+            command_id=100 + number, response_required=True, session_id=commands.SessionId("a", number + 1)
+        )
+        for number in range(count)
+    ]
+
+
+def answered(events: list[Event]) -> list[int]:
+    return [it.correlation_id for it in events if isinstance(it, commands.Response)]
+
+
+def test_commands_that_take_long_are_carried_out_in_turns_and_in_order(stage: Director) -> None:
+    play, clock = busy_stage(stage)
+    first = answered(play.say(*sessions(100)))
+    assert 0 < len(first) < 50, "others have their turn"
+    assert not play.transport.is_reading(), "what it sends meanwhile waits"
+    heard = first
+    while not play.transport.is_reading():
+        clock.advance(0)
+        heard += answered(play.hear())
+    assert heard == list(range(100, 200))
+    assert answered(play.say(*sessions(1))) == [100]
+
+
+def test_what_comes_while_commands_wait_comes_behind_them(stage: Director) -> None:
+    play, clock = busy_stage(stage)
+    heard = answered(play.say(*sessions(100)))
+    late = commands.SessionInfo(command_id=7, response_required=True, session_id=commands.SessionId("a", 1000))
+    heard += answered(play.say(late))  # as TLS may hand it over though it was asked to pause
+    while not play.transport.is_reading():
+        clock.advance(0)
+        heard += answered(play.hear())
+    assert heard == [*range(100, 200), 7]
+
+
+@pytest.mark.parametrize("says_goodbye", [False, True])
+def test_what_a_client_sent_before_it_left_is_carried_out(stage: Director, says_goodbye: bool) -> None:
+    play, _ = busy_stage(stage)
+    play.say(*sessions(100))
+    [connection] = play.broker.connections()
+    if says_goodbye:
+        play.peer.eof_received()
+    else:
+        play.peer.connection_lost(None)
+    assert len(connection.sessions) >= 100
+
+
+def test_a_mistake_among_commands_that_wait_ends_the_connection(stage: Director) -> None:
+    play, clock = busy_stage(stage)
+    play.say(*sessions(100), connection_info())
+    for _ in range(100):
+        clock.advance(0)
+        play.turn()
+    assert play.transport.is_closing()

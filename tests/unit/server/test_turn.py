@@ -1,6 +1,7 @@
 """The end of a turn: after all that was read, once, on a loop that knows its turns and on any other."""
 
 import asyncio
+import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from ackwire.server.loop import TurnLoop
+from ackwire.server.loop_monitor import LoopMonitor
 from ackwire.server.turn import Turn
 from tests.helpers.turns import run_turns
 
@@ -357,3 +359,29 @@ def test_a_wait_that_looked_around_before_it_slept_sees_what_comes_later(turn_lo
     turn_loop.remove_reader(sockets.ours)
     sockets.close()
     assert seen == [b"x"] * 5
+
+
+def test_a_turn_that_is_long_already_reads_no_more_and_begins_with_the_others_next_time(turn_loop: TurnLoop) -> None:
+    turn, seen, now = Turn(turn_loop), list[int](), [0.0]
+    turn.monitor = LoopMonitor(lambda: now[0], lambda: 0.0)
+
+    def reader(number: int) -> Callable[[], bool]:
+        def read() -> bool:
+            seen.append(number)
+            now[0] += 0.004
+            return True
+
+        return read
+
+    for number in range(5):
+        turn.read_from(number, reader(number))
+    events = [(number, select.EPOLLIN) for number in range(5)]
+    turn.monitor.begin()
+    assert turn.read(events) == []
+    assert seen == [0, 1, 2], "12 ms are enough"
+    turn.monitor.begin()
+    assert turn.read([*events, (9, select.EPOLLIN)]) == [(9, select.EPOLLIN)], "what is asyncio's never waits"
+    assert seen == [0, 1, 2, 3, 4, 0]
+    turn.monitor.begin()
+    turn.read(events)
+    assert seen[6:8] == [1, 2], "they had to wait"

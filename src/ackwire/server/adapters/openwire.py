@@ -5,7 +5,7 @@ One method per command, found in one table. A verb that fails is answered in the
 """
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from struct import Struct
 from typing import Any, Final, Protocol, final
@@ -67,6 +67,13 @@ _XID_PART_BYTES_MAX: Final = 1024
 
 _ERROR_TEXT_MAX: Final = 1024
 """Characters of an error text on the wire and in the log; Java's own writers cut there too."""
+
+_READ_SECONDS: Final = 0.005
+"""How long the commands of one client may hold up others in a turn. What is left waits for a later turn, and so does
+what the client sends meanwhile."""
+
+_EVENTS_PER_LOOK: Final = 8
+"""Commands between two looks at the clock: most reads have fewer, and cost no look."""
 
 _SLOW_SECONDS: Final = 0.001
 """A command that takes so long is named if it holds up the loop."""
@@ -167,6 +174,8 @@ class OpenWireAdapter:
         self._windowed_producers: set[bytes] = set()
         self._ack_consumer: commands.ConsumerId | None = None
         self._ack_subscription: Subscription | None = None
+        self._events: Iterator[Event] | None = None
+        """What was received and not carried out yet, because that would have held up others."""
         self._slow_command: str | None = None
         """The last command of what was read last that took long."""
 
@@ -178,14 +187,30 @@ class OpenWireAdapter:
 
     # ---- from the peer -----------------------------------------------------------------------------------------
 
-    def handle_all(self) -> None:
-        """Carry out what the protocol has received, until the peer is to be closed."""
-        peer = self._peer
+    def handle_all(self, seconds: float = _READ_SECONDS) -> bool:
+        """Carry out what the protocol has received, until the peer is to be closed or the time is over.
+
+        True if there is more: this is to be called again, in another turn. The clock is looked at only now and then.
+        """
+        peer, clock = self._peer, self._clock
+        events = self._events or self._protocol.events()
+        self._events = None
         self._slow_command = None
-        for event in self._protocol.events():
+        ends, left = 0.0, _EVENTS_PER_LOOK
+        for event in events:
             self.handle(event)
             if peer.is_closing:
-                return
+                return False
+            left -= 1
+            if left <= 0 or self._slow_command is not None:
+                left = _EVENTS_PER_LOOK
+                now = clock.monotonic()
+                if ends == 0.0:
+                    ends = now + seconds
+                elif now >= ends:
+                    self._events = events
+                    return True
+        return False
 
     def handle(self, event: Event) -> None:
         """Carry out one event. Raises `RemoteProtocolError` if it has no place here."""
