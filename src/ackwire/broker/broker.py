@@ -112,7 +112,7 @@ class Broker:
             timeout_seconds=settings.connection.frame_timeout_seconds,
         )
         self.flow.on_stop(self.receive_room.close)
-        self.pager = Pager(store, editor, self.flow, temp)
+        self.pager = Pager(store, editor, self.flow, temp, clock)
         self.desk = Desk(store)
         self.registry = Registry(self, store, policies or Policies())
         self.intake = Intake(self, store)

@@ -56,6 +56,9 @@ _CONSUMED_PARTS_MAX: Final = 256
 _PULLS_MAX: Final = 1000
 """Pulls of one consumer that may wait; clients have one."""
 
+_MATCHED_AT_ONCE: Final = 8
+"""Messages that a browser's selector is asked about before it may be another's turn."""
+
 _REJECTED: Final = "rejected by the consumer"
 _TOO_SLOW: Final = "the subscriber is too slow"
 
@@ -234,9 +237,7 @@ class Consumption:
         parts: tuple[Destination, ...],
     ) -> BrowserSubscription:
         snapshots = chain.from_iterable([self._browsed(part, connection) for part in parts])
-        if selector is not None and selector.cost > 1:
-            snapshots = chain.from_iterable(map(_one_by_one, snapshots))
-        batches = map(partial(self._matching, selector), snapshots)
+        batches = self._matching(selector, snapshots)
         subscription = BrowserSubscription(request, connection, port, selector, batches)
         connection.subscriptions[request.consumer_id] = subscription
         self.pump(subscription)
@@ -250,20 +251,28 @@ class Consumption:
         queue = registry.get_or_make(part, connection)
         return queue.browse() if isinstance(queue, Queue) else iter(())
 
-    def _matching(self, selector: Selector | None, messages: list[Message]) -> list[Message]:
-        if selector is None:
-            return messages
-        return [message for message in messages if selector.matches(self._broker.editor.lookup(message))]
+    def _matching(self, selector: Selector | None, batches: Iterator[list[Message]]) -> Iterator[list[Message]]:
+        """What *selector* matches, in small portions: it may be costly."""
+        lookup = self._broker.editor.lookup
+        for batch in batches:
+            if selector is None:
+                yield batch
+                continue
+            count = _MATCHED_AT_ONCE if selector.cost <= 1 else 1
+            for start in range(0, len(batch), count):
+                portion = batch[start : start + count]
+                yield [message for message in portion if selector.matches(lookup(message))]
 
     def _show(self, browser: BrowserSubscription) -> None:
         """Show *browser* more; a long search gives way to others in between."""
-        if browser.pump() and not browser.is_continuing:
+        slices = self._broker.slices
+        if browser.pump(slices.budget()) and not browser.is_continuing:
             browser.is_continuing = True
-            self._broker.clock.call_later(0, lambda: self._show_on(browser))
+            slices.start(partial(self._show_on, browser))
 
-    def _show_on(self, browser: BrowserSubscription) -> None:
-        browser.is_continuing = False
-        self._show(browser)
+    def _show_on(self, browser: BrowserSubscription, budget: Budget) -> bool:
+        browser.is_continuing = browser.pump(budget)
+        return browser.is_continuing
 
     # ---- durable subscriptions ---------------------------------------------------------------------------------
 
@@ -777,11 +786,6 @@ class Consumption:
 def _browse_found(found: "tuple[Destination, Queue | Topic] | None") -> Iterator[list[Message]]:
     """What a browser of a pattern is shown of a destination; an empty batch for a look at others."""
     return found[1].browse() if found is not None and isinstance(found[1], Queue) else iter(([],))
-
-
-def _one_by_one(batch: list[Message]) -> list[list[Message]]:
-    """Batches of one: each may take long to hold against a selector."""
-    return [[message] for message in batch]
 
 
 def _only(attached: dict[Destination | DurableKey, Queue]) -> Queue:

@@ -13,6 +13,8 @@ from typing import Final, final
 
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.pending import NO_LIMIT, Listed, PagedOut, PendingList
+from ackwire.broker.slices import SLICE_SECONDS
+from ackwire.clock import Clock
 from ackwire.editing import MessageEditor
 from ackwire.errors import RemoteProtocolError
 from ackwire.message import Message
@@ -38,8 +40,13 @@ Reference = tuple[int, int]
 class Pager:
     """Takes messages out of memory and brings them back, for all queues."""
 
-    def __init__(self, store: Store, editor: MessageEditor, flow: FlowControl, temp: Spill | None) -> None:
+    def __init__(
+        self, store: Store, editor: MessageEditor, flow: FlowControl, temp: Spill | None, clock: Clock
+    ) -> None:
         self._store = store
+        self._clock = clock
+        self.batch_messages = BATCH_MESSAGES
+        """How many are read at once: fewer while the disk is slow, because all clients wait for it."""
         self._editor = editor
         self._temp = temp
         self.flow = flow
@@ -67,9 +74,19 @@ class Pager:
 
     def load(self, place: Place, references: Sequence[Reference]) -> list[Message | None]:
         """The messages again, one for each of *references*; None for what is lost, which has been reported."""
+        began = self._clock.monotonic()
         stored = [sequence for sequence, ticket in references if not ticket]
         from_store = iter(self._load_stored(place, stored))
-        return [self._load_spilled(place, ticket) if ticket else next(from_store) for _, ticket in references]
+        loaded = [self._load_spilled(place, ticket) if ticket else next(from_store) for _, ticket in references]
+        self._adapt(len(loaded), self._clock.monotonic() - began)
+        return loaded
+
+    def _adapt(self, count: int, seconds: float) -> None:
+        """Half as many the next time if these took too long, and twice as many if they were quick."""
+        if seconds > SLICE_SECONDS:
+            self.batch_messages = max(1, min(count, self.batch_messages) // 2)
+        elif seconds < SLICE_SECONDS / 4 and count >= self.batch_messages:
+            self.batch_messages = min(BATCH_MESSAGES, 2 * self.batch_messages)
 
     def _load_stored(self, place: Place, sequences: list[int]) -> list[Message | None]:
         messages = self._store.load(place, sequences) if sequences else []
@@ -144,7 +161,7 @@ class QueuePages:
 
     def page_in(self, pending: PendingList, position: int) -> int:
         """Bring back what is paged out at *position* and a batch behind it; the answer is how many were read."""
-        wanted = pending.paged_from(position, BATCH_MESSAGES, self._pager.read_ahead_bytes)
+        wanted = pending.paged_from(position, self._pager.batch_messages, self._pager.read_ahead_bytes)
         self.page_in_these(pending, wanted)
         return len(wanted)
 
@@ -162,7 +179,7 @@ class QueuePages:
         """Bring back the first of *waiting*, and more for as much *room* as there is."""
         bytes_left = self._pager.read_ahead_bytes
         paged: list[tuple[int, PagedOut]] = []
-        for index in range(min(len(waiting), max(1, room), BATCH_MESSAGES)):
+        for index in range(min(len(waiting), max(1, room), self._pager.batch_messages)):
             entry, _ = waiting[index]
             if isinstance(entry, PagedOut):
                 bytes_left -= entry.size_bytes
@@ -211,7 +228,7 @@ class QueuePages:
 
         Nothing comes into memory for longer than the caller keeps it, and what cannot be read is left out.
         """
-        listed = pending.between(after, last, BATCH_MESSAGES, BATCH_BYTES)
+        listed = pending.between(after, last, self._pager.batch_messages, BATCH_BYTES)
         paged = [it for it in listed if isinstance(it.entry, int)]
         loaded = dict(zip((it.sequence for it in paged), self._load(map(_reference, paged)), strict=True))
         found = [loaded[it.sequence] if isinstance(it.entry, int) else it.entry for it in listed]

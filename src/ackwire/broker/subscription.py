@@ -12,6 +12,7 @@ from ackwire.broker.acks import InFlight
 from ackwire.broker.auditing import Audit, Copy
 from ackwire.broker.pending import PagedOut
 from ackwire.broker.session import Connection, ConsumerPort
+from ackwire.broker.slices import Budget
 from ackwire.clock import Timer
 from ackwire.destinations import Destination
 from ackwire.message import Message
@@ -19,8 +20,8 @@ from ackwire.policy import Eviction
 from ackwire.selector import Selector
 from ackwire.store.contract import Place
 
-_BATCHES_PER_TURN: Final = 8
-"""Batches of messages that a browser goes through before others get their turn."""
+_UNITS_PER_LOOK: Final = 16
+"""What it costs a browser's budget to look for more, whether there is some or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,20 +331,20 @@ class BrowserSubscription(Subscription):
     def dispatched(self) -> int:
         return self._dispatched
 
-    def pump(self) -> bool:
-        """Show more, as far as there is room; then the end. True: it has done enough for one turn, and is not there."""
-        batches_left = _BATCHES_PER_TURN
+    def pump(self, budget: Budget) -> bool:
+        """Show more, as far as there is room; then the end. True: *budget* is spent, and it is not there."""
         while not self._ended and not self.is_leaving:
             if self._ready:
                 if not self.has_room:
                     return False
                 self._dispatched += 1
                 self.deliver(self._ready.popleft())
-            elif batches_left == 0:
-                return True
+                if budget.spend():
+                    return True
             else:
-                batches_left -= 1
                 self._look_on()
+                if budget.spend(_UNITS_PER_LOOK):
+                    return True
         return False
 
     def _look_on(self) -> None:

@@ -489,3 +489,18 @@ def test_a_message_comes_back_from_its_bytes_as_it_was(headers: dict[str, object
     for name in attributes_of(Origin):
         assert getattr(again.origin, name) == getattr(message.origin, name), name
     assert again.sequence == 1
+
+
+def test_a_slow_disk_is_read_in_smaller_batches_and_a_quick_one_in_larger_again() -> None:
+    rig, _, _ = paging_rig(10_000_000)
+    pager = rig.broker.pager
+    pager._adapt(256, 0.02)
+    assert pager.batch_messages == 128
+    for _ in range(20):
+        pager._adapt(pager.batch_messages, 0.02)
+    assert pager.batch_messages == 1, "one is always read"
+    pager._adapt(1, 0.003)
+    assert pager.batch_messages == 1
+    for _ in range(20):
+        pager._adapt(pager.batch_messages, 0.0001)
+    assert pager.batch_messages == 256
