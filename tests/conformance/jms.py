@@ -381,6 +381,10 @@ class Connection:
     def delete_temporary(self, destination: str) -> None:
         self._driver.call("delete_temporary", connection=self._handle, destination=destination)
 
+    def clean_up(self, client_id: str | None = None) -> None:
+        """`doCleanup(true)`, perhaps `setClientID`, and `start`: the connection is announced again on its socket."""
+        self._driver.call("clean_up", connection=self._handle, client_id=client_id)
+
     def destroy_destination(self, destination: str) -> None:
         """`ActiveMQConnection.destroyDestination`."""
         self._driver.call("destroy_destination", connection=self._handle, destination=destination)

@@ -198,3 +198,34 @@ def test_A8_a_client_that_connects_later_knows_the_temporary_queue(jms: Jms, url
     replies = session.consumer(name)
     jms.send(url, name, text("from a newcomer"))
     assert replies.receive_one().body == "from a newcomer"
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["as before", "under another client id"])
+def test_A1_a_connection_that_was_cleaned_up_announces_itself_again_on_its_socket(
+    jms: Jms, url: str, queue: str, is_named: bool
+) -> None:
+    """A1: pools of connections do this between two users of one: the ConnectionInfo goes, the socket stays."""
+    topic = queue.replace("queue://", "topic://")
+    with jms.connect(url) as connection:
+        connection.session().producer(queue).send(text("before"))
+        for number in range(3):
+            name = f"client-{number}-of-{queue.removeprefix('queue://')}" if is_named else None
+            connection.clean_up(name)
+            session = connection.session()
+            session.producer(queue).send(text(f"after {number}"))
+            if name is not None:
+                assert connection.facts().client_id == name
+                session.durable(topic, "durable").close()
+                session.unsubscribe("durable")
+        received = connection.session().consumer(queue).receive_expected(4)
+    assert bodies(received) == ["before", "after 0", "after 1", "after 2"]
+
+
+def test_A1_what_was_announced_before_a_clean_up_is_gone(jms: Jms, url: str, queue: str) -> None:
+    """A1: as after a close, what was not acknowledged goes to others."""
+    jms.send(url, queue, text("m"))
+    with jms.connect(url) as connection:
+        connection.session(AckMode.CLIENT).consumer(queue).receive_one()
+        connection.clean_up()
+        again = connection.session().consumer(queue).receive_one()
+    assert (again.body, again.redelivered) == ("m", True)

@@ -12,7 +12,7 @@ Connections are clients of their own; a consumer without one gets a new one. Mes
 and pass through the real decoder, so that the broker sees canonical frames.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final, TypeAlias
@@ -21,11 +21,12 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Audit
 from ackwire.broker.broker import Broker
 from ackwire.broker.queue import Queue
-from ackwire.broker.session import Connection, Producer
+from ackwire.broker.session import Connection, Login, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.clock import ManualClock
 from ackwire.config import Settings
 from ackwire.destinations import Destination, Kind, destination, parse_destination
+from ackwire.errors import BrokerError
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy, Policies
 from ackwire.store.contract import Spill
@@ -87,6 +88,11 @@ class FakeClientPort:
     has_heard: bool = False
     is_held: bool = False
     closed: str | None = None
+    is_there: bool = False
+    """Whether the client answers when it is asked; the answer comes at once."""
+
+    def challenge(self, on_verdict: Callable[[bool], None]) -> None:
+        on_verdict(self.is_there)
 
     def hold(self, held: bool) -> None:
         self.is_held = held
@@ -178,22 +184,25 @@ class RigConsumer:
             self._broker.unsubscribe(self.subscription, last_delivered)
 
 
+def logged_in(broker: Broker, login: Login, port: FakeClientPort) -> Connection:
+    """The connection of *login*, which may have to replace another one; raises if it is refused."""
+    admitted: list[Connection] = []
+    refused: list[BrokerError] = []
+    broker.admit(login, port, admitted.append, refused.append)
+    if refused:
+        raise refused[0]
+    return admitted[0]
+
+
 class RigClient:
     """A client: one connection, one session, one producer, any number of consumers and transactions."""
 
-    def __init__(
-        self, rig: "BrokerRig", name: str, *, is_reconnect: bool = False, connection_id: str | None = None
-    ) -> None:
+    def __init__(self, rig: "BrokerRig", name: str, *, is_reconnect: bool = False, **login: Any) -> None:
         self._rig = rig
         self._broker = rig.broker
         self.port = FakeClientPort()
-        self.connection: Connection = rig.broker.connect(
-            connection_id=connection_id or f"ID:{name}",
-            client_id=name,
-            user=None,
-            port=self.port,
-            is_reconnect=is_reconnect,
-        )
+        given: dict[str, Any] = {"connection_id": f"ID:{name}", "client_id": name, "is_reconnect": is_reconnect}
+        self.connection: Connection = logged_in(rig.broker, Login(**(given | login)), self.port)
         self.connection.add_session(SESSION)
         self._numbers = count(1)
         self._counts = count(1)
@@ -322,12 +331,9 @@ class BrokerRig:
         self._names = count(1)
         RIGS.append(self)
 
-    def connect(
-        self, name: str | None = None, *, is_reconnect: bool = False, connection_id: str | None = None
-    ) -> RigClient:
-        """A client of its own; *name* is its client id, from which its connection id is made unless given."""
-        name = name or f"client-{next(self._names)}"
-        return RigClient(self, name, is_reconnect=is_reconnect, connection_id=connection_id)
+    def connect(self, name: str | None = None, *, is_reconnect: bool = False, **login: Any) -> RigClient:
+        """A client of its own; *login* are the fields of `Login` that differ from what its name says."""
+        return RigClient(self, name or f"client-{next(self._names)}", is_reconnect=is_reconnect, **login)
 
     def consumer(self, where: Where, *, prefetch: int = 1000, **request: Any) -> RigConsumer:
         """A consumer on a connection of its own."""

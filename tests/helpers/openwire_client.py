@@ -264,6 +264,11 @@ class OpenWireClient:
     def login(self, client_id: str | None = None) -> None:
         self.request(self.connection_info(**({"client_id": client_id} if client_id is not None else {})))
 
+    def forget_resources(self) -> None:
+        """The broker has forgotten them: what helpers use is announced anew."""
+        self._session = None
+        self._producer = None
+
     def log_out(self) -> None:
         """Leave as a well-behaved client does."""
         self.request(commands.RemoveInfo(object_id=commands.ConnectionId(self.connection_id)))

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ackwire.broker.acks import AckKind
+from ackwire.broker.session import Login
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.errors import (
     BrokerError,
@@ -235,7 +236,7 @@ def test_the_brokers_own_connection_cannot_be_replaced() -> None:
     rig.broker.answer_questions()
     client = rig.connect()
     with pytest.raises(BrokerError):
-        rig.broker.connect(connection_id=rig.broker.broker_id, client_id="impostor", user=None, port=client.port)
+        rig.broker.connect(Login(rig.broker.broker_id, "impostor"), client.port)
     ask(rig, subject="queue", name="q")
 
 

@@ -5,7 +5,8 @@ any byte. The two ends learn of that at different times: the client at once, the
 on its way, or when the client comes back under the same connection id.
 """
 
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
 
 from ackwire.broker.broker import Broker
 from ackwire.clock import Clock
@@ -16,6 +17,9 @@ from ackwire.wire.openwire.dispatches import Consumer
 from ackwire.wire.openwire.negotiation import Agreement, Preferences
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 from tests.simulation.audit import Violation
+
+CHALLENGE_SECONDS: Final = 1.0
+"""How long the broker waits for a client that it has asked whether it is still there."""
 
 
 class Ground(Protocol):
@@ -79,6 +83,10 @@ class Link:
             self.peer.receive(data)
         elif self._up_ends:
             self.peer.connection_lost()
+
+    @property
+    def has_client(self) -> bool:
+        return self._client is not None
 
     def deliver_down(self, count: int) -> None:
         client = self._client
@@ -163,10 +171,11 @@ class SimulatedPeer:
 
     def receive(self, data: bytes) -> None:
         self._protocol.receive_data(data)
-        for event in self._protocol.events():
-            self._adapter.handle(event)
-            if self.is_closed:
-                break
+        self._adapter.handle_all()
+
+    @property
+    def is_closing(self) -> bool:
+        return self.is_closed
 
     def connection_lost(self) -> None:
         if not self.is_closed:
@@ -201,6 +210,15 @@ class SimulatedPeer:
 
     def login_finished(self) -> None:
         self._protocol.login_finished()
+
+    def login_waits(self) -> None: ...
+
+    def login_decided(self) -> None:
+        self._ground.clock.call_later(0, lambda: None if self.is_closed else self.receive(b""))
+
+    def challenge(self, on_verdict: Callable[[bool], None]) -> None:
+        """The client's system answers if the client has this connection still."""
+        self._ground.clock.call_later(CHALLENGE_SECONDS, lambda: on_verdict(self._link.has_client))
 
     def output_waits(self) -> None:
         if self._protocol.waiting_bytes + len(self._link.down) >= self.PAUSE_BYTES:

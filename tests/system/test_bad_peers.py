@@ -508,7 +508,23 @@ def test_refused_client_may_try_again_on_the_same_connection(stage: Scene) -> No
         client.ping()
 
 
-def test_same_connection_id_on_a_second_socket_replaces_the_first(stage: Scene) -> None:
+@pytest.mark.parametrize("client_id", [None, "another"], ids=["that says it is the same", "that says it is another"])
+def test_connection_id_of_a_client_that_is_there_is_not_taken_over(stage: Scene, client_id: str | None) -> None:
+    first, second = OpenWireClient.logged_in(stage.port), OpenWireClient.connect(stage.port)
+    with first, second:
+        second.connection_id = first.connection_id
+        second.handshake()
+        info = second.connection_info(
+            failover_reconnect=True, **({} if client_id is None else {"client_id": client_id})
+        )
+        refused = second.refused(info)
+        assert (refused.class_name, "in use" in (refused.message or "")) == ("javax.jms.InvalidClientIDException", True)
+        first.ping()
+        assert [type(event) for event in first.take_events() if not isinstance(event, commands.KeepAliveInfo)] == []
+
+
+def test_J4_client_that_comes_back_has_its_connection_id_again(stage: Scene) -> None:
+    """It says all it has to say behind its login, and the broker may see that before it sees the old socket's end."""
     destination = queue(unique("replaced"))
     first, second = OpenWireClient.logged_in(stage.port), OpenWireClient.connect(stage.port)
     with first, second:
@@ -517,13 +533,35 @@ def test_same_connection_id_on_a_second_socket_replaces_the_first(stage: Scene) 
         first.receive(consumer)
         second.connection_id = first.connection_id
         second.handshake()
-        second.login(client_id=f"client of {first.connection_id}")
-        assert first.read_until_closed() == []
-        stage.expect_line(first, "the client has opened this connection again")
+        login = second.post(second.connection_info(failover_reconnect=True))
+        session = second.post(commands.SessionInfo(session_id=commands.SessionId(second.connection_id, 1)))
+        first.close()
+        for command_id in (login, session):
+            assert type(second.answer(command_id)) is commands.Response
         again = second.receive(second.subscribe(destination))
         assert text_of(again) == "in flight"
         assert again.redelivery_counter == 1
         assert stage.log_about(second) == []
+
+
+def test_A1_client_that_took_its_connection_back_may_announce_itself_again(client: OpenWireClient) -> None:
+    destination = queue(unique("again"))
+    for client_id in (None, unique("another")):
+        client.send_text(destination, "m")
+        client.request(commands.RemoveInfo(object_id=commands.ConnectionId(client.connection_id)))
+        assert client.refused(client.text_message(destination, "too early")).class_name == STATE
+        client.login(client_id)
+        client.forget_resources()
+        client.receive(client.subscribe(destination))
+
+
+def test_message_under_the_producer_id_of_another_client_is_refused(stage: Scene, client: OpenWireClient) -> None:
+    with OpenWireClient.logged_in(stage.port) as other:
+        for field in ("producer_id", "message_id"):
+            message = client.text_message(queue("q"), "m")
+            foreign = other.text_message(queue("q"), "m")
+            setattr(message, field, getattr(foreign, field))
+            assert client.refused(message).class_name == "java.lang.SecurityException"
 
 
 def test_login_that_is_refused_does_not_replace_the_connection_of_that_id(stage: Scene, client: OpenWireClient) -> None:

@@ -35,10 +35,11 @@ from ackwire.broker.registry import Registry
 from ackwire.broker.restore import restore
 from ackwire.broker.rolls import Roll
 from ackwire.broker.scheduler import Scheduler
-from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Producer
+from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Login, Producer
 from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.staging import Staging
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
+from ackwire.broker.takeover import Claim, Takeovers
 from ackwire.broker.transactions import Transaction
 from ackwire.broker.transactor import Transactor
 from ackwire.clock import Clock, Turns
@@ -102,6 +103,7 @@ class Broker:
         self._producer_counts: Counter[Destination] = Counter()
         self._client_ids: dict[str, Connection] = {}
         self._is_sweeping = False
+        self._takeovers = Takeovers(clock, self._replace)
         self.placing = Placing()
         self.advisories = Advisories(self, self.placing)
         self.flow = FlowControl(clock, settings.limits, store, temp, self._has_undecided_acks, self.placing)
@@ -149,16 +151,41 @@ class Broker:
 
     # ---- connections -------------------------------------------------------------------------------------------
 
-    def connect(
+    def admit(
         self,
-        *,
-        connection_id: str,
-        client_id: str | None,
-        user: str | None,
+        login: Login,
         port: ClientPort,
-        is_reconnect: bool = False,
-    ) -> Connection:
-        """Admit a client. The same connection id again is the same client coming back: the old one goes."""
+        on_admitted: Callable[[Connection], None],
+        on_refused: Callable[[BrokerError], None],
+    ) -> Claim | None:
+        """Admit a client, at once or when an old connection of the same client is found to be dead (`takeover.py`).
+
+        Raises what `connect` raises. Returns the claim if the login has to wait: `withdraw` it when the client leaves.
+        """
+        holder = self._connections.get(login.connection_id)
+        if holder is None or not holder.is_of(login):
+            on_admitted(self.connect(login, port))
+            return None
+
+        def proceed() -> None:
+            try:
+                connection = self.connect(login, port)
+            except BrokerError as error:
+                on_refused(error)
+            else:
+                on_admitted(connection)
+
+        claim = Claim(proceed, on_refused)
+        self._takeovers.begin(holder, claim)
+        return claim
+
+    def withdraw(self, claim: Claim) -> None:
+        """The client of *claim* has gone before it was admitted."""
+        self._takeovers.withdraw(claim)
+
+    def connect(self, login: Login, port: ClientPort) -> Connection:
+        """Admit a client now. Raises `InvalidClientId` if its connection id or client id is in use."""
+        connection_id, client_id, user = login.connection_id, login.client_id, login.user
         if not client_id:
             raise InvalidClientId("a connection needs a client id, and this one has none")
         if not is_unicode(connection_id + client_id + (user or "")):
@@ -173,14 +200,16 @@ class Broker:
                 f"client id {client_id} is in use by connection {holder.connection_id}; "
                 "close that one first or choose another id"
             )
-        self._replace(connection_id)
+        if connection_id in self._connections:
+            raise InvalidClientId(f"connection id {connection_id} is in use by another client; choose another id")
         limits = self._settings.connection
         connection = Connection(
             connection_id=connection_id,
             client_id=client_id,
             port=port,
             user=user,
-            is_reconnect=is_reconnect,
+            proof=login.proof,
+            is_reconnect=login.is_reconnect,
             limits=ConnectionLimits(
                 limits.sessions_max, limits.producers_max, limits.consumers_max, limits.destinations_max
             ),
@@ -188,14 +217,13 @@ class Broker:
         self._connections[connection_id] = connection
         self.connected.add(connection)
         self._client_ids[client_id] = connection
+        self.intake.repetitions.greet(connection)
         self.advisories.connection_added(connection)
         return connection
 
-    def _replace(self, connection_id: str) -> None:
-        old = self._connections.get(connection_id)
-        if old is not None:
-            self.disconnect(old)
-            old.port.close("the client has opened this connection again")
+    def _replace(self, old: Connection) -> None:
+        self.disconnect(old)
+        old.port.close("it does not answer, and its client has connected again")
 
     def disconnect(self, connection: Connection, last_delivered: int = LAST_DELIVERED_UNKNOWN) -> None:
         """Forget a client and all it announced; what it had not finished goes to others (D7)."""
@@ -210,6 +238,7 @@ class Broker:
         self.registry.forget_maker(connection)
         self.scheduler.forget_client(connection)
         self.advisories.connection_removed(connection)
+        self._takeovers.left(connection)
 
     def _report_dropped(self, connection: Connection, dropped: list[HeldSend]) -> None:
         """Tell of sends that had no answer yet, and no space when their client left."""

@@ -43,7 +43,7 @@ class Intake:
         self._stamper = broker.editor.stamper
         self._lasting: DestinationPolicy | None = None
         """The last policy that left a message its expiration: that of most messages."""
-        self._repetitions = Repetitions(store)
+        self.repetitions = Repetitions(store)
         self._attaching = broker.registry.attaching
 
     def stamp(self, message: Message) -> None:
@@ -61,7 +61,7 @@ class Intake:
     def restore(self) -> None:
         """The order goes on where an earlier run left it, and what it had stored is recognised (J4)."""
         self._next_sequence = self._store.last_sequence() + 1
-        self._repetitions.restore()
+        self.repetitions.restore()
 
     def send(
         self,
@@ -73,13 +73,17 @@ class Intake:
         """Take *message*, or hold it until there is space."""
         if message.expiration:
             self._settle_clock_difference(message)
-        if connection.is_reconnect and message.origin.transaction is None and self._repetitions.includes(message):
+        if (
+            connection.is_reconnect
+            and message.origin.transaction is None
+            and self.repetitions.includes(connection, message)
+        ):
             self._answer(message, on_stored, on_refused)  # it has its space already
             return
         try:
             self._send(connection, message, on_stored, on_refused)
         except BrokerError:
-            self._repetitions.refused(message)
+            self.repetitions.refused(message)
             raise
 
     def _send(
@@ -140,13 +144,13 @@ class Intake:
             try:
                 self._take(connection, message, on_stored, on_refused)
             except BrokerError as error:
-                self._repetitions.refused(message)
+                self.repetitions.refused(message)
                 if on_refused is None:
                     raise
                 on_refused(message, error)
 
         def refuse(error: BrokerError) -> None:
-            self._repetitions.refused(message)
+            self.repetitions.refused(message)
             if message.origin.transaction is not None:
                 self._broker.transactor.fail(connection, message.origin.transaction, str(error))
             if on_refused is not None:
@@ -193,7 +197,7 @@ class Intake:
         may_have_left = (
             connection.is_reconnect
             and _is_for_one_queue(message)
-            and self._repetitions.may_have_left(connection, message)
+            and self.repetitions.may_have_left(connection, message)
         )
         if may_have_left:
             message.redelivery_counter = 1
@@ -208,17 +212,17 @@ class Intake:
         finally:
             desk.ahead = None
         if may_have_left:
-            self._repetitions.settled(connection, message)
+            self.repetitions.settled(connection, message)
         return desk.has_left
 
     def _route_new(self, connection: Connection, message: Message) -> None:
-        if self._repetitions.is_wanted_again(message):
+        if self.repetitions.is_wanted_again(connection, message):
             with self._store.atomically():  # stored, and no longer refused
-                self._repetitions.no_longer_refused(message)
+                self.repetitions.no_longer_wanted(message)
                 self.route(connection, message)
         else:
             self.route(connection, message)
-        self._repetitions.taken(message)
+        self.repetitions.taken(message)
 
     def _answer(
         self,

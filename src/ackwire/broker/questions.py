@@ -12,7 +12,7 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import is_advisory
 from ackwire.broker.queue import Queue
 from ackwire.broker.reserved import is_reserved
-from ackwire.broker.session import IMPLICIT_SESSION, Connection
+from ackwire.broker.session import IMPLICIT_SESSION, Connection, Login
 from ackwire.broker.slices import Budget, Job
 from ackwire.broker.subscription import SubscriptionRequest
 from ackwire.broker.why import (
@@ -65,9 +65,8 @@ class Questions:
 
     def start(self) -> None:
         """Listen to questions from now on."""
-        self._connection = self._broker.connect(
-            connection_id=self._broker.broker_id, client_id=self._broker.broker_id, user=None, port=self
-        )
+        broker_id = self._broker.broker_id
+        self._connection = self._broker.connect(Login(broker_id, broker_id), self)
         request = SubscriptionRequest(self._consumer_id, IMPLICIT_SESSION, QUESTIONS, _PREFETCH)
         self._broker.subscribe(self._connection, request, self)
 
@@ -75,6 +74,9 @@ class Questions:
 
     def hold(self, held: bool) -> None:
         """It sends nothing that could wait."""
+
+    def challenge(self, on_verdict: Callable[[bool], None]) -> None:
+        """Its id is refused to clients, so this is never asked."""
 
     def close(self, reason: str) -> None:
         """Nobody has a reason."""

@@ -3,7 +3,9 @@
 Everything a connection announced is found here, and released as a unit when it leaves (SEMANTICS A1).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from hmac import compare_digest
 from typing import TYPE_CHECKING, Protocol
 
 from ackwire.broker.bets import Bets
@@ -34,6 +36,10 @@ class ClientPort(Protocol):
 
     def hold(self, held: bool) -> None:
         """Stop reading from the client, or go on: its sends wait for space."""
+        ...
+
+    def challenge(self, on_verdict: Callable[[bool], None]) -> None:
+        """Find out whether the client is still there, and say so later. It may leave before that."""
         ...
 
     def close(self, reason: str) -> None:
@@ -77,6 +83,20 @@ class ConnectionLimits:
     destinations_max: int
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who a client says it is."""
+
+    connection_id: str
+    client_id: str | None
+    user: str | None = None
+    """The name that it gives; nothing checks it yet."""
+    proof: bytes = b""
+    """A digest of its password: who has another one is another client."""
+    is_reconnect: bool = False
+    """The client was here before and lost its connection: it may repeat what was not answered."""
+
+
 @dataclass(slots=True, eq=False)
 class Connection:
     """One client's connection and all that it announced."""
@@ -86,8 +106,15 @@ class Connection:
     port: ClientPort
     limits: ConnectionLimits
     user: str | None = None
+    proof: bytes = field(default=b"", repr=False)
     is_reconnect: bool = False
     """The client was here before and lost its connection: it may repeat what was not answered."""
+    owner: int = 0
+    """Who has its connection id, as the store remembers it (`repetitions.py`)."""
+    owner_changes: int = 0
+    """How often that id has changed hands, as far as is known."""
+    owner_kept: int = -1
+    """Whether that is remembered: 1 in the store, 0 in memory, -1 not yet."""
     producers_back: int = -1
     """Of those that were there when it began to repeat, how many may still have something (`repetitions.py`); or -1."""
     has_loose_ends: bool = False
@@ -110,6 +137,12 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"connection {self.connection_id} (client {self.client_id})"
+
+    def is_of(self, login: Login) -> bool:
+        """Whether *login* comes from the client that this connection belongs to, by all that it says."""
+        known = (self.connection_id, self.client_id, self.user or "")
+        said = (login.connection_id, login.client_id, login.user or "")
+        return known == said and compare_digest(self.proof, login.proof)
 
     def add_session(self, session_id: int) -> None:
         """Announce a session; a repetition, as after a failover, changes nothing."""

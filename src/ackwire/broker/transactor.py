@@ -173,6 +173,7 @@ class Transactor:
 
     def _route(self, sender: Connection | None, message: Message) -> None:
         """What was promised is kept: a message whose destination has gone since is a dead letter."""
+        self._broker.intake.repetitions.committed(sender, message)
         try:
             self._broker.intake.route(sender, message)
         except BrokerError as error:

@@ -213,6 +213,13 @@ class ConnectionSettings:
         highest=INACTIVITY_MS_HIGHEST / 1000,
         reason="When the first inactivity check is due; the smaller value of both sides counts. ActiveMQ's default.",
     )
+    takeover_grace_seconds: float = rules.seconds(
+        2,
+        lowest=0,
+        highest=60,
+        reason="How long an old connection has to confirm a probe when its client logs in again with the same "
+        "connection id, as after a failover. One that confirms stays, and the login is refused; another is replaced.",
+    )
     sessions_max: int = rules.count(10_000, highest=1_000_000, reason="Sessions of one connection.")
     producers_max: int = rules.count(10_000, highest=1_000_000, reason="Producers of one connection.")
     consumers_max: int = rules.count(10_000, highest=1_000_000, reason="Consumers of one connection.")

@@ -23,6 +23,7 @@ import socket
 import termios
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, final
 
 from ackwire import __version__
@@ -35,6 +36,7 @@ from ackwire.heartbeat import InactivityMonitor
 from ackwire.listener_uri import ListenerUri
 from ackwire.server.adapters.openwire import OpenWireAdapter
 from ackwire.server.listener import ConnectionGate
+from ackwire.server.liveness import Challenge, system_confirms
 from ackwire.server.turn import RECEIVE_BYTES, Turn
 from ackwire.wire.detect import detect
 from ackwire.wire.openwire.limits import WireLimits
@@ -116,6 +118,7 @@ class Peer:
         """Whether the client has logged in."""
         self._is_going_on = False
         """Whether commands that were read wait for a later turn."""
+        self._reads = 0
         self._unread_because: set[str] = set()
         """Why we do not read from it at the moment; empty while we do."""
         self._unread_check: Timer | None = None
@@ -177,6 +180,7 @@ class Peer:
     def data_received(self, data: bytes) -> None:
         if self.is_closing:
             return
+        self._reads += 1
         if self._monitor is not None:
             self._monitor.heard()
         try:
@@ -381,6 +385,33 @@ class Peer:
     def hold(self, held: bool) -> None:
         """Stop reading, or go on: its sends wait for space."""
         self._set_reading(not held, _NO_SPACE)
+
+    def challenge(self, on_verdict: Callable[[bool], None]) -> None:
+        """Find out whether the client is still there: somebody says to be that client, on another connection."""
+        assert self._adapter is not None
+        self._adapter.send_keep_alive()
+        Challenge(
+            self._clock,
+            grace_seconds=self._settings.connection.takeover_grace_seconds,
+            is_there=partial(self._is_there, self._reads),
+            on_verdict=on_verdict,
+        )
+
+    def _is_there(self, reads_before: int) -> bool | None:
+        if self.is_closing or self._transport is None:
+            return False
+        if self._reads != reads_before:
+            return True
+        return None if self._flush_is_due else system_confirms(self._transport)
+
+    def login_waits(self) -> None:
+        """Nothing more is read until it is known whether the client is admitted."""
+        self._set_reading(False, "its login waits")
+
+    def login_decided(self) -> None:
+        """Go on with what the client has sent behind its login."""
+        self._set_reading(True, "its login waits")
+        self._clock.call_later(0, lambda: self.data_received(b""))
 
     def close_later(self, seconds: float, reason: str) -> None:
         """Give the peer, which knows why, *seconds* to leave by itself; asking again does not give it more."""

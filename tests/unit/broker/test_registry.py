@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackwire.broker.session import Producer
+from ackwire.broker.session import Login, Producer
 from ackwire.errors import (
     BrokerError,
     InvalidClientId,
@@ -11,7 +11,7 @@ from ackwire.errors import (
     ResourceLimit,
     UnknownResource,
 )
-from tests.helpers.broker_rig import BrokerRig, FakeClientPort, named
+from tests.helpers.broker_rig import BrokerRig, FakeClientPort, logged_in, named
 from tests.simulation.audit import audit
 
 
@@ -99,16 +99,16 @@ def test_a_stated_limit_of_destinations() -> None:
 def test_a_client_id_belongs_to_one_connection(rig: BrokerRig) -> None:
     rig.connect("c")
     with pytest.raises(InvalidClientId):
-        rig.broker.connect(connection_id="ID:another", client_id="c", user=None, port=FakeClientPort())
+        rig.broker.connect(Login("ID:another", "c"), FakeClientPort())
     with pytest.raises(InvalidClientId):
-        rig.broker.connect(connection_id="ID:x", client_id=None, user=None, port=FakeClientPort())
+        rig.broker.connect(Login("ID:x", None), FakeClientPort())
 
 
 def test_the_same_connection_id_replaces_the_old_connection(rig: BrokerRig) -> None:
     client = rig.connect("c")
     consumer = client.consumer("queue://q")
     rig.connect().send("queue://q")
-    rig.broker.connect(connection_id="ID:c", client_id="c", user=None, port=FakeClientPort())
+    logged_in(rig.broker, Login("ID:c", "c"), FakeClientPort())
     assert client.port.closed is not None
     assert rig.pending("queue://q") == 1
     assert consumer.delivered[0].redelivery_counter == 1
@@ -141,7 +141,7 @@ def test_J4_a_client_that_comes_back_and_repeats_a_send_is_understood(rig: Broke
     message = client.message("queue://q")
     client.send_message(message)
     client.disconnect()
-    back = rig.broker.connect(connection_id="ID:c", client_id="c", user=None, port=FakeClientPort(), is_reconnect=True)
+    back = logged_in(rig.broker, Login("ID:c", "c", is_reconnect=True), FakeClientPort())
     answers: list[str] = []
     rig.broker.send(back, message.copy(), lambda: answers.append("stored"))
     assert answers == ["stored"]
@@ -155,7 +155,7 @@ def test_J4_a_repetition_needs_no_space() -> None:
     message = client.message("queue://q")
     client.send_message(message)
     client.disconnect()
-    back = rig.broker.connect(connection_id="ID:c", client_id="c", user=None, port=FakeClientPort(), is_reconnect=True)
+    back = logged_in(rig.broker, Login("ID:c", "c", is_reconnect=True), FakeClientPort())
     answers: list[str] = []
     rig.broker.send(back, message.copy(), lambda: answers.append("stored"))
     assert answers == ["stored"]

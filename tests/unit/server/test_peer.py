@@ -681,3 +681,62 @@ def test_a_mistake_among_commands_that_wait_ends_the_connection(stage: Director)
         clock.advance(0)
         play.turn()
     assert play.transport.is_closing()
+
+
+# --- the same connection id again ----------------------------------------------------------------------
+
+
+def come_back(play: Stage, old: Stage) -> None:
+    """The client of *old* logs in again on *play*, and goes on at once."""
+    play.say()
+    session = commands.SessionInfo(command_id=2, response_required=True, session_id=commands.SessionId("a", 1))
+    assert play.say(connection_info(), session) == []
+    assert not play.transport.is_reading()
+    assert [type(it) for it in old.hear()] == [commands.KeepAliveInfo]
+
+
+def test_J4_login_waits_for_an_old_connection_that_does_not_answer_and_goes_on_behind_it(stage: Director) -> None:
+    old = stage()
+    old.log_in()
+    play = stage(broker=old.broker)
+    come_back(play, old)
+    old.advance(1.9)
+    assert (old.transport.is_closing(), play.hear()) == (False, [])
+    old.advance(0.2)
+    assert old.transport.is_closing()
+    assert [answer.correlation_id for answer in play.advance(0) if isinstance(answer, commands.Response)] == [1, 2]
+    assert play.transport.is_reading()
+
+
+def test_login_is_refused_when_the_old_connection_says_something(stage: Director) -> None:
+    old = stage()
+    old.log_in()
+    play = stage(broker=old.broker)
+    come_back(play, old)
+    old.say(commands.KeepAliveInfo())
+    old.advance(1)
+    assert not old.transport.is_closing()
+    (refused,) = play.hear()
+    assert isinstance(refused, commands.ExceptionResponse)
+
+
+def test_J4_login_goes_on_when_the_old_connection_ends(stage: Director) -> None:
+    old = stage()
+    old.log_in()
+    play = stage(broker=old.broker)
+    come_back(play, old)
+    old.peer.connection_lost(None)
+    old.advance(0)
+    assert play.peer in play.peers
+    play.advance(0)
+    assert play.transport.is_reading()
+
+
+def test_client_that_leaves_while_its_login_waits_leaves_the_old_connection_alone(stage: Director) -> None:
+    old = stage()
+    old.log_in()
+    play = stage(broker=old.broker)
+    come_back(play, old)
+    play.peer.connection_lost(None)
+    old.advance(5)
+    assert not old.transport.is_closing()

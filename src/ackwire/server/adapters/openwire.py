@@ -5,15 +5,18 @@ One method per command, found in one table. A verb that fails is answered in the
 """
 
 import logging
+import os
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
+from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final, Protocol, final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN, Broker
-from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Producer
+from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Login, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
+from ackwire.broker.takeover import Claim
 from ackwire.broker.transactions import XA_INVALID, XA_ROLLED_BACK, TransactionError
 from ackwire.clock import Clock
 from ackwire.config import Settings
@@ -80,6 +83,9 @@ _SLOW_SECONDS: Final = 0.001
 
 _COMMAND_ID: Final = Struct(">i")
 
+_PROOF_KEY: Final = os.urandom(32)
+"""Of this run: digests of passwords are compared with each other, and are nowhere else."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -95,6 +101,12 @@ class AdaptedPeer(ClientPort, Protocol):
 
     def login_finished(self) -> None:
         """The client is known."""
+
+    def login_waits(self) -> None:
+        """Read nothing more until `login_decided`."""
+
+    def login_decided(self) -> None:
+        """Go on, later, with what came behind the login."""
 
     def output_waits(self) -> None:
         """The protocol has bytes for the client."""
@@ -171,6 +183,9 @@ class OpenWireAdapter:
         self._settings = settings
         self._address = address
         self._connection: Connection | None = None
+        """The client, since its login; closed if it has taken that back, and it may log in again."""
+        self._claim: Claim | None = None
+        """A login that waits."""
         self._windowed_producers: set[bytes] = set()
         self._ack_consumer: commands.ConsumerId | None = None
         self._ack_subscription: Subscription | None = None
@@ -188,10 +203,12 @@ class OpenWireAdapter:
     # ---- from the peer -----------------------------------------------------------------------------------------
 
     def handle_all(self, seconds: float = _READ_SECONDS) -> bool:
-        """Carry out what the protocol has received, until the peer is to be closed or the time is over.
+        """Carry out what the protocol has received, until the peer is to be closed, its login waits, or time is over.
 
         True if there is more: this is to be called again, in another turn. The clock is looked at only now and then.
         """
+        if self._login_waits():
+            return False
         peer, clock = self._peer, self._clock
         events = self._events or self._protocol.events()
         self._events = None
@@ -200,6 +217,9 @@ class OpenWireAdapter:
         for event in events:
             self.handle(event)
             if peer.is_closing:
+                return False
+            if self._claim is not None:
+                self._events = events
                 return False
             left -= 1
             if left <= 0 or self._slow_command is not None:
@@ -211,6 +231,9 @@ class OpenWireAdapter:
                     self._events = events
                     return True
         return False
+
+    def _login_waits(self) -> bool:
+        return self._claim is not None
 
     def handle(self, event: Event) -> None:
         """Carry out one event. Raises `RemoteProtocolError` if it has no place here."""
@@ -263,29 +286,54 @@ class OpenWireAdapter:
     # Handlers return True when they have answered (or will), None to have a plain Response sent for them.
 
     def _on_connection_info(self, info: commands.ConnectionInfo) -> bool | None:
-        if self._connection is not None:
-            raise RemoteProtocolError("a second ConnectionInfo on the same socket")
+        if self._connection is not None and self._connection.is_open:
+            raise RemoteProtocolError("a second ConnectionInfo on the same socket, without a RemoveInfo for the first")
         if info.connection_id is None or not info.connection_id.value:
             raise RemoteProtocolError("ConnectionInfo without a connection id")
         if len(info.connection_id.value) > _ID_LENGTH_MAX:
             raise RemoteProtocolError(f"a connection id has over {_ID_LENGTH_MAX} characters, the limit")
+        login = Login(
+            connection_id=info.connection_id.value,
+            client_id=info.client_id,
+            user=info.user_name,
+            proof=_proof(info.password),
+            is_reconnect=info.failover_reconnect,
+        )
         try:
-            self._connection = self._broker.connect(
-                connection_id=info.connection_id.value,
-                client_id=info.client_id,
-                user=info.user_name,
-                port=self._peer,
-                is_reconnect=info.failover_reconnect,
+            self._claim = self._broker.admit(
+                login, self._peer, partial(self._admitted, info), partial(self._not_admitted, info)
             )
         except BrokerError as error:
-            self._peer.close_later(_REFUSED_LOGIN_SECONDS, f"it was not admitted: {error}")
+            self._dismiss(error)
             raise
+        if self._claim is not None:
+            self._peer.login_waits()
+        return True
+
+    def _admitted(self, info: commands.ConnectionInfo, connection: Connection) -> None:
+        self._connection = connection
+        self._windowed_producers.clear()
+        self._ack_consumer = self._ack_subscription = None
         self._peer.login_finished()
         if info.response_required:
             self._respond(info.command_id)
         if info.manageable:
             self._send(commands.ConnectionControl())
-        return True
+        self._go_on()
+
+    def _not_admitted(self, info: commands.ConnectionInfo, error: BrokerError) -> None:
+        self._dismiss(error)
+        self._refuse(error, info.command_id, info.response_required)
+        self._go_on()
+
+    def _dismiss(self, error: BrokerError) -> None:
+        self._peer.close_later(_REFUSED_LOGIN_SECONDS, f"it was not admitted: {error}")
+
+    def _go_on(self) -> None:
+        """The login is decided: what the client has sent behind it is next."""
+        if self._claim is not None:
+            self._claim = None
+            self._peer.login_decided()
 
     def _on_session_info(self, info: commands.SessionInfo) -> None:
         session_id = _given(info.session_id, "SessionInfo without a session id")
@@ -569,6 +617,10 @@ class OpenWireAdapter:
     def connection_lost(self) -> None:
         """The socket has gone: so has everything the client announced."""
         self._ack_consumer = self._ack_subscription = None  # which refers to this adapter
+        if self._claim is not None:
+            self._broker.withdraw(self._claim)
+            self._claim = None
+        self._events = None
         if self._connection is not None:
             self._broker.disconnect(self._connection, LAST_DELIVERED_UNKNOWN)
 
@@ -618,6 +670,13 @@ def _given(value: Any, otherwise: str) -> Any:
     if value is None:
         raise RemoteProtocolError(otherwise)
     return value
+
+
+def _proof(password: str | None) -> bytes:
+    """What tells one password from another, and cannot be turned back into it."""
+    if not password:
+        return b""
+    return blake2b(password.encode("utf-8", "surrogatepass"), key=_PROOF_KEY, digest_size=16).digest()
 
 
 def _ack_kind(ack_type: int) -> AckKind:

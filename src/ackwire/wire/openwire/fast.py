@@ -119,6 +119,13 @@ def destination_from_wire(
     return make(_DESTINATION_KINDS[type(wire)], wire.physical_name)
 
 
+def _connection_of(sender: commands.ProducerId, producer: commands.ProducerId) -> str | None:
+    """The connection whose producer a message names as its sender and in its id: both must be the same."""
+    if sender.connection_id == producer.connection_id:
+        return producer.connection_id
+    return f"{sender.connection_id} or {producer.connection_id}"
+
+
 def destination_to_wire(value: Destination) -> commands.ActiveMQDestination:
     """The structure for *value*."""
     return cast(commands.ActiveMQDestination, _DESTINATION_CLASSES[value.kind](value.name))  # type: ignore[call-arg]
@@ -380,6 +387,7 @@ class FastDecoder:
         id_producer = reader.read_cached(_ID_FIELDS["producer_id"])
         if id_producer is None or producer_id is None:
             raise RemoteProtocolError("a message without a producer id")
+        producer = cast(commands.ProducerId, id_producer)
         prefix = frame[FIELDS_AT : reader.position]
         try:
             where = destination_from_wire(cast("commands.ActiveMQDestination | None", target), self._make_destination)
@@ -389,8 +397,8 @@ class FastDecoder:
             prefix=prefix,
             destination=where,
             transaction=transaction_id,
-            connection_id=cast(commands.ProducerId, id_producer).connection_id,
-            producer_key=producer_key(cast(commands.ProducerId, id_producer)),
+            connection_id=_connection_of(cast(commands.ProducerId, producer_id), producer),
+            producer_key=producer_key(producer),
             id_end=reader.position + 8,
         )
         if len(prefix) <= PREFIX_BYTES_MAX:

@@ -288,6 +288,16 @@ final class Client {
         return null;
     }
 
+    /** Take the connection back and keep its socket; with an id, the next use announces it under that. */
+    Object cleanUp(Request request) throws JMSException {
+        connection(request).doCleanup(true);
+        if (request.text("client_id") != null) {
+            connection(request).setClientID(request.text("client_id"));
+        }
+        connection(request).start();
+        return null;
+    }
+
     Object destroyDestination(Request request) throws JMSException {
         connection(request).destroyDestination(Messages.destination(request.text("destination")));
         return null;

@@ -60,6 +60,7 @@ public final class Driver {
         operations.put("temporary_queue", client::temporaryQueue);
         operations.put("temporary_topic", client::temporaryTopic);
         operations.put("delete_temporary", client::deleteTemporary);
+        operations.put("clean_up", client::cleanUp);
         operations.put("destroy_destination", client::destroyDestination);
         operations.put("redelivery_policy", client::redeliveryPolicy);
         operations.put("advisory_topic", client::advisoryTopic);
