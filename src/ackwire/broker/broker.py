@@ -176,8 +176,7 @@ class Broker:
                 on_admitted(connection)
 
         claim = Claim(proceed, on_refused)
-        self._takeovers.begin(holder, claim)
-        return claim
+        return claim if self._takeovers.begin(holder, claim) else None
 
     def withdraw(self, claim: Claim) -> None:
         """The client of *claim* has gone before it was admitted."""

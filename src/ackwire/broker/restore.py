@@ -192,6 +192,7 @@ def _transaction(broker: "Broker", kept: PreparedTransaction) -> Transaction:
         since_ms=broker.clock.now_ms(),
         state=TransactionState.PREPARED,
         sends=[(None, message) for message in kept.sends],
+        user=kept.user,
     )
     for place, message in kept.acks:
         queue = _queue_at(broker, place)

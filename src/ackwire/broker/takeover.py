@@ -35,14 +35,15 @@ class Takeovers:
         """Disconnects a client that does not answer."""
         self._claims: dict[Connection, Claim] = {}
 
-    def begin(self, holder: Connection, claim: Claim) -> None:
-        """Probe *holder*; *claim* proceeds when it is gone, and is refused when it answers."""
+    def begin(self, holder: Connection, claim: Claim) -> bool:
+        """Probe *holder*; *claim* proceeds when it is gone, and is refused when it answers. Whether it has to wait."""
         if holder in self._claims:
             raise InvalidClientId(
                 f"connection id {holder.connection_id} is in use, and another login waits for it; try again later"
             )
         self._claims[holder] = claim
         holder.port.challenge(partial(self._judge, holder, claim))
+        return self._claims.get(holder) is claim
 
     def _judge(self, holder: Connection, claim: Claim, is_alive: bool) -> None:
         if self._claims.get(holder) is not claim:

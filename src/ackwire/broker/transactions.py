@@ -19,6 +19,7 @@ from ackwire.recent import COMMITS_REMEMBERED, Recent
 
 XA_OK: Final = 0
 XA_READ_ONLY: Final = 3
+XA_RESOURCE_MANAGER_ERROR: Final = -3
 XA_NO_SUCH_TRANSACTION: Final = -4
 XA_INVALID: Final = -5
 XA_PROTOCOL_ERROR: Final = -6
@@ -67,6 +68,8 @@ class Transaction:
     state: TransactionState = TransactionState.ACTIVE
     sends: list[tuple[Connection | None, Message]] = field(default_factory=list)
     acks: list[AckedMessages] = field(default_factory=list)
+    user: str = ""
+    """Who began it: the name that the client gave, empty for none."""
     failure: str | None = None
     """Why it can only roll back, if something in it failed."""
 

@@ -8,6 +8,7 @@ from ackwire.broker.transactions import (
     XA_OK,
     XA_PROTOCOL_ERROR,
     XA_READ_ONLY,
+    XA_RESOURCE_MANAGER_ERROR,
     XA_ROLLED_BACK,
     Transaction,
     TransactionError,
@@ -41,6 +42,7 @@ def _to_keep(transaction: Transaction) -> PreparedTransaction:
             for message in messages
             if message.persistent and queue.is_stored
         ),
+        transaction.user,
     )
 
 
@@ -58,8 +60,10 @@ class Transactor:
         if self.transactions.count(connection) >= _OPEN_MAX and self.transactions.find(transaction_id) is None:
             raise ResourceLimit(f"{connection!r} has {_OPEN_MAX} open transactions, the limit")
         if not self._is_repetition(connection, transaction_id):
+            self._refuse_foreign(connection, self.transactions.find(transaction_id))
+            now_ms = self._broker.clock.now_ms()
             self.transactions.begin(
-                Transaction(transaction_id, is_xa, connection, since_ms=self._broker.clock.now_ms())
+                Transaction(transaction_id, is_xa, connection, since_ms=now_ms, user=connection.user or "")
             )
 
     def _is_repetition(self, connection: Connection, transaction_id: Hashable) -> bool:
@@ -67,11 +71,25 @@ class Transactor:
         return connection.is_reconnect and self.transactions.was_committed(transaction_id)
 
     def _find(self, connection: Connection, transaction_id: Hashable) -> Transaction:
-        """The open transaction, which is *connection*'s own unless it is XA: those, any connection may decide."""
+        """The open transaction: *connection*'s own, or, if it is XA, its user's. Operators may decide every XA one."""
         transaction = self.transactions.get(transaction_id)
         if not transaction.is_xa and transaction.connection is not connection:
             raise NotAuthorised(f"transaction {transaction_id} belongs to another connection")
+        self._refuse_foreign(connection, transaction)
         return transaction
+
+    def _refuse_foreign(self, connection: Connection, transaction: Transaction | None) -> None:
+        if transaction is not None and not self._may_decide(connection, transaction):
+            owner = transaction.user or "a client without a user"
+            raise TransactionError(
+                f"transaction {transaction.transaction_id} was begun by {owner}: "
+                "only that user, and broker.operator, may work in it or decide it",
+                XA_RESOURCE_MANAGER_ERROR,
+            )
+
+    def _may_decide(self, connection: Connection, transaction: Transaction) -> bool:
+        user = connection.user or ""
+        return transaction.user == user or (user != "" and user == self._broker.settings.broker.operator)
 
     def transaction_for_work(self, connection: Connection, transaction_id: Hashable) -> Transaction | None:
         """The open transaction, or None if it has committed before and its work is being repeated."""
@@ -119,6 +137,7 @@ class Transactor:
         self._store.when_durable(lambda: on_prepared(result), on_failed)
 
     def _prepare(self, connection: Connection, transaction_id: Hashable) -> int:
+        self._refuse_foreign(connection, self.transactions.find(transaction_id))
         self._broker.flow.admit(transaction_id)
         if self.transactions.find(transaction_id) is None:
             raise BrokerError(f"transaction {transaction_id} had not been started or previously returned XA_RDONLY")
@@ -198,6 +217,7 @@ class Transactor:
 
     def roll_back(self, connection: Connection, transaction_id: Hashable) -> None:
         """Undo everything in it. One that is gone already has nothing left to undo."""
+        self._refuse_foreign(connection, self.transactions.find(transaction_id))
         self._broker.flow.admit(transaction_id)
         if not self.transactions.was_rolled_back(transaction_id):
             self._undo(self._find(connection, transaction_id))
@@ -227,6 +247,7 @@ class Transactor:
         for _, message in transaction.sends:
             self._count_uncommitted(message.size_bytes)
 
-    def prepared(self) -> list[Hashable]:
-        """The ids of prepared transactions, for `recover`."""
-        return [transaction.transaction_id for transaction in self.transactions.prepared()][:_RECOVERED_MAX]
+    def prepared(self, connection: Connection) -> list[Hashable]:
+        """The ids of prepared transactions that *connection* may decide, for `recover`."""
+        theirs = [it for it in self.transactions.prepared() if self._may_decide(connection, it)]
+        return [transaction.transaction_id for transaction in theirs[:_RECOVERED_MAX]]

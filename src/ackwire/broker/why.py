@@ -458,6 +458,8 @@ def _open(broker: "Broker", transaction: Transaction) -> str:
     holds = [f"{counted(len(transaction.sends), 'send')} ({size_bytes} bytes)"] if transaction.sends else []
     holds += [f"{counted(count, 'acknowledged message')} of {where!r}" for where, count in acked.items()]
     owner = repr(transaction.connection) if transaction.connection else "an earlier run of the broker"
+    if transaction.user:
+        owner += f", user {transaction.user},"
     failure = "" if transaction.failure is None else f"; it can only roll back: {transaction.failure}"
     return (
         f"transaction {transaction.transaction_id} of {owner} is {transaction.state.value} for "

@@ -20,6 +20,7 @@ _BATCH_BYTES: Final = 32 << 20
 _TEXTS: Final = (
     "kind", "destination", "client_id", "subscription", "message_id", "correlation_id", "reply_to", "type", "group_id",
     "body", "text", "selector", "job_id", "cron", "cursor", "batch_producer", "part", "exact",
+    "user",
 )
 _NUMBERS: Final = (
     "version", "rows", "sequence", "redelivery_count", "timestamp_ms", "arrived_ms", "expiration_ms", "priority",

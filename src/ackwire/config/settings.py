@@ -27,6 +27,17 @@ class BrokerSettings:
     name: str = rules.text(
         "localhost", length_max=255, reason="Clients see it as the broker's name; ActiveMQ's default is the same."
     )
+    operator: str = rules.setting(
+        "",
+        Rule(
+            Kind.TEXT,
+            "The user who may list and decide the prepared XA transactions of all users; everyone else sees their own. "
+            "Empty: nobody. Names of users are not verified yet.",
+            0,
+            255,
+            may_be_empty=True,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

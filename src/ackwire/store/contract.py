@@ -73,6 +73,8 @@ class PreparedTransaction:
     transaction_id: Hashable
     sends: tuple[Message, ...]
     acks: tuple[tuple[Place, Message], ...]
+    user: str = ""
+    """Who began it, and may decide it; empty for a client that gave no name."""
 
 
 @dataclass(frozen=True, slots=True)

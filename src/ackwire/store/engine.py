@@ -533,6 +533,7 @@ class JournalStore:
             self._form.transaction_to_bytes(transaction.transaction_id),
             tuple(message.frame for message in transaction.sends),
             tuple((self._place(place).place_id, message.sequence) for place, message in transaction.acks),
+            transaction.user,
         )
         key = prepared_key(prepared.transaction)
         self.set_state(key, prepared, RecordKind.PREPARED, pack_prepared(prepared))
@@ -1124,7 +1125,8 @@ class JournalStore:
             if place is not None and message is not None:
                 acks.append((place, message))
         sends = tuple(read_message(self._form, frame) for frame in record.frames)
-        return PreparedTransaction(self._form.transaction_from_bytes(record.transaction), sends, tuple(acks))
+        transaction_id = self._form.transaction_from_bytes(record.transaction)
+        return PreparedTransaction(transaction_id, sends, tuple(acks), record.user)
 
     def notes(self) -> list[Note]:
         return [item.value for item in self._catalog.state.values() if isinstance(item.value, Note)]

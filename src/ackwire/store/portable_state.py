@@ -184,6 +184,7 @@ def _prepared_to_row(exporting: Exporting, prepared: PreparedRecord) -> Row:
         "transaction": prepared.transaction,
         "sends": list(prepared.frames),
         "acks": [{**place_to_row(place), "sequence": sequence} for place, sequence in acks if place is not None],
+        "user": prepared.user or None,
     }
 
 
@@ -194,7 +195,7 @@ def _prepared_from_row(decoding: Decoding, row: Row) -> PreparedTransaction:
         raise BadRow(f"its transaction id cannot be read: {error}") from None
     sends = tuple(decoding.decoded(as_bytes(frame)) for frame in list_of(row, "sends"))
     acks = tuple((place_from_row(it), decoding.numbered(number_of(it, "sequence"))) for it in list_of(row, "acks"))
-    return PreparedTransaction(transaction, sends, acks)
+    return PreparedTransaction(transaction, sends, acks, optional_text_of(row, "user") or "")
 
 
 def _prepare(store: Store, renumbering: Renumbering, prepared: PreparedTransaction) -> None:

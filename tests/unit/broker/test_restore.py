@@ -49,14 +49,15 @@ def test_G3_what_a_prepared_transaction_acknowledged_waits_for_its_end(
 ) -> None:
     again = _restarted_with_prepared(rig)
     consumer = again.consumer("queue://in")
-    assert again.broker.transactor.prepared() == [XID]
+    assert again.broker.transactor.prepared(again.connect().connection) == [XID]
     assert consumer.texts == []
     if commit:
         again.broker.transactor.commit(again.connect().connection, XID, lambda: None, one_phase=False)
     else:
         again.broker.transactor.roll_back(again.connect().connection, XID)
     assert consumer.texts == left
-    assert again.restarted().broker.transactor.prepared() == []
+    third = again.restarted()
+    assert third.broker.transactor.prepared(third.connect().connection) == []
 
 
 def _restarted_with_prepared(rig: BrokerRig) -> BrokerRig:

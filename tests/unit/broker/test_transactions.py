@@ -181,7 +181,7 @@ def test_G3_two_phases(rig: BrokerRig) -> None:
 def test_G3_nothing_to_commit_is_read_only(rig: BrokerRig) -> None:
     client = rig.connect()
     assert rig.connect().prepare(_begin_xa(rig, client)) == XA_READ_ONLY
-    assert rig.broker.transactor.prepared() == []
+    assert rig.broker.transactor.prepared(rig.connect().connection) == []
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -194,7 +194,7 @@ def test_G3_a_prepared_transaction_outlives_its_connection(rig: BrokerRig, commi
     client.send("queue://out", transaction=transaction)
     rig.connect().prepare(transaction)
     client.disconnect()
-    assert rig.broker.transactor.prepared() == [transaction]
+    assert rig.broker.transactor.prepared(rig.connect().connection) == [transaction]
     assert (rig.pending("queue://in"), rig.pending("queue://out")) == (0, 0)
     audit(rig.broker, rig.store)
     if commits:
@@ -202,7 +202,7 @@ def test_G3_a_prepared_transaction_outlives_its_connection(rig: BrokerRig, commi
     else:
         rig.broker.transactor.roll_back(rig.connect().connection, transaction)
     assert (rig.pending("queue://in"), rig.pending("queue://out")) == ((0, 1) if commits else (1, 0))
-    assert rig.broker.transactor.prepared() == []
+    assert rig.broker.transactor.prepared(rig.connect().connection) == []
     audit(rig.broker, rig.store)
 
 

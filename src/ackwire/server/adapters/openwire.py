@@ -438,7 +438,9 @@ class OpenWireAdapter:
     def _on_transaction_info(self, info: commands.TransactionInfo) -> bool | None:
         transactor = self._broker.transactor
         if info.type == commands.TransactionType.RECOVER:
-            prepared = tuple(xid for xid in transactor.prepared() if isinstance(xid, commands.XATransactionId))
+            prepared = tuple(
+                xid for xid in transactor.prepared(self._client) if isinstance(xid, commands.XATransactionId)
+            )
             answer = commands.DataArrayResponse(correlation_id=info.command_id, data=prepared)
             on_failed = partial(self._refuse, command_id=info.command_id, response_required=True)
             self._broker.when_durable(partial(self._send, answer), on_failed)  # what it lists must be a promise

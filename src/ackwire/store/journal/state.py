@@ -56,6 +56,7 @@ class PreparedRecord(NamedTuple):
     frames: tuple[bytes, ...]
     acks: tuple[tuple[int, int], ...]
     """Place ids and sequences."""
+    user: str = ""
 
 
 def pack_prepared(prepared: PreparedRecord) -> bytes:
@@ -66,6 +67,7 @@ def pack_prepared(prepared: PreparedRecord) -> bytes:
             *map(pack_bytes, prepared.frames),
             _COUNT.pack(len(prepared.acks)),
             *(_ACK.pack(place_id, sequence) for place_id, sequence in prepared.acks),
+            pack_text(prepared.user) if prepared.user else b"",
         )
     )
 
@@ -75,7 +77,8 @@ def unpack_prepared(payload: memoryview) -> PreparedRecord:
     transaction = reader.bytes()
     frames = tuple(reader.bytes() for _ in range(reader.u32()))
     acks = [reader.unpack(_ACK) for _ in range(reader.u32())]
-    return PreparedRecord(transaction, frames, tuple((place_id, sequence) for place_id, sequence in acks))
+    user = reader.text() if reader.left else ""  # older records end before it
+    return PreparedRecord(transaction, frames, tuple((place_id, sequence) for place_id, sequence in acks), user)
 
 
 # ---- notes -----------------------------------------------------------------------------------------------------
