@@ -5,6 +5,7 @@ any byte. The two ends learn of that at different times: the client at once, the
 on its way, or when the client comes back under the same connection id.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
@@ -171,7 +172,12 @@ class SimulatedPeer:
 
     def receive(self, data: bytes) -> None:
         self._protocol.receive_data(data)
-        self._adapter.handle_all()
+        if self._adapter.handle_all() and not self.is_closed:
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        """Carry out the rest of what was received in another turn of the loop."""
+        self._ground.clock.call_later(0, lambda: None if self.is_closed else self.receive(b""))
 
     @property
     def is_closing(self) -> bool:
@@ -180,6 +186,7 @@ class SimulatedPeer:
     def connection_lost(self) -> None:
         if not self.is_closed:
             self._ground.note(f"{self._link.name}: the server sees the end")
+            self._adapter.handle_all(math.inf)  # what it had sent counts (N2)
             self.is_closed = True
             self.is_ready = False
             self._adapter.connection_lost()
@@ -214,7 +221,7 @@ class SimulatedPeer:
     def login_waits(self) -> None: ...
 
     def login_decided(self) -> None:
-        self._ground.clock.call_later(0, lambda: None if self.is_closed else self.receive(b""))
+        self._go_on_later()
 
     def challenge(self, on_verdict: Callable[[bool], None]) -> None:
         """The client's system answers if the client has this connection still."""

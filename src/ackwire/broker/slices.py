@@ -28,17 +28,24 @@ _log = logging.getLogger(__name__)
 class Budget:
     """What is left of one slice."""
 
-    __slots__ = ("_clock", "_ends", "_look_at", "_units")
+    __slots__ = ("_clock", "_ends", "_has_begun", "_look_at", "_units")
 
     def __init__(self, clock: Clock, seconds: float = SLICE_SECONDS, units: int = SLICE_UNITS) -> None:
         self._clock = clock
         self._ends = clock.monotonic() + seconds
         self._units = units
         self._look_at = max(0, units - _UNITS_PER_LOOK)
+        self._has_begun = False
 
     @property
     def is_spent(self) -> bool:
-        """Whether it is time to let others have their turn; looks at the clock."""
+        """Whether it is time to let others have their turn; looks at the clock.
+
+        Not the first time: a job goes on by one unit at least, or it would never end on a machine that is too slow.
+        """
+        if not self._has_begun:
+            self._has_begun = True
+            return False
         if self._units > 0 and self._clock.monotonic() >= self._ends:
             self._units = 0
         return self._units <= 0
@@ -54,6 +61,7 @@ class Budget:
         The clock is looked at only now and then: for work whose unit may take long by itself, ask `is_spent` instead.
         """
         self._units -= units
+        self._has_begun = True
         if self._units > self._look_at:
             return False
         self._look_at = max(0, self._units - _UNITS_PER_LOOK)
