@@ -5,11 +5,13 @@ simulation calls it at every step, the model tests and the unit tests where they
 """
 
 from collections import Counter
+from collections.abc import Set
 
 from ackwire.broker.broker import Broker
 from ackwire.broker.dispatch import Lane
 from ackwire.broker.pending import NO_LIMIT, PagedOut, PendingList
 from ackwire.broker.queue import Queue
+from ackwire.broker.subscription import QueueSubscription
 from ackwire.message import Message
 from ackwire.store.contract import Store
 
@@ -23,7 +25,7 @@ def audit(broker: Broker, store: Store | None = None) -> None:
     in_transactions = _acked_in_transactions(broker)
     total = 0  # what is paged out takes no memory
     for queue in broker.registry.queues():
-        held = _audit_queue(queue, in_transactions.pop(id(queue), []))
+        held = _audit_queue(queue, in_transactions.pop(id(queue), []), broker.consumption._asking)
         total += queue.size_bytes - _paged_bytes(queue)
         if store is not None and queue.is_stored:
             _audit_store(queue, held, store)
@@ -48,7 +50,7 @@ def _acked_in_transactions(broker: Broker) -> dict[int, list[Message]]:
     return found
 
 
-def _audit_queue(queue: Queue, in_transactions: list[Message]) -> list[Message]:
+def _audit_queue(queue: Queue, in_transactions: list[Message], asking: Set[QueueSubscription]) -> list[Message]:
     pending = list(queue.pending())
     for level in queue._levels:
         _audit_order(queue, level)
@@ -68,7 +70,7 @@ def _audit_queue(queue: Queue, in_transactions: list[Message]) -> list[Message]:
     if queue.pending_count != len(pending) + len(waiting):
         raise Violation(f"{queue!r} counts {queue.pending_count} pending, and there are {len(pending)}+{len(waiting)}")
     for lane in queue._lanes.values():
-        _audit_idle(queue, lane)
+        _audit_idle(queue, lane, asking)
     return everything
 
 
@@ -91,12 +93,18 @@ def _audit_order(queue: Queue, level: PendingList) -> None:
         raise Violation(f"{queue!r}: a list counts {len(level)} messages and has {len(sequences)}")
 
 
-def _audit_idle(queue: Queue, lane: Lane) -> None:
-    """A consumer with room, and a message that it may have, must not stand beside each other."""
+def _audit_idle(queue: Queue, lane: Lane, asking: Set[QueueSubscription]) -> None:
+    """A consumer with room, and a message that it may have, must not stand beside each other.
+
+    Unless a slice of work is due that brings them together: one of the queue's, or of a consumer that is *asking* the
+    queues that had something for it while it was full.
+    """
     if queue._is_continuing or queue._is_paused:
         return
     exclusive = queue.exclusive_consumer
     for subscription in lane.rotation.subscriptions:
+        if subscription in asking and queue.place in subscription.passed_over:
+            continue
         if not subscription.has_room or (exclusive is not None and exclusive is not subscription):
             continue
         waiting = subscription.waiting_in.get(queue.place)
