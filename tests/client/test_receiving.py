@@ -439,7 +439,7 @@ def test_C3_no_more_is_asked_for_between_pulls(
     twice."""
     connection = connect(recording.url)
     fill(connection, queue, 3)
-    session = connection.session(AckMode.CLIENT, transacted=transacted)
+    session = connection.session(AckMode.SESSION_TRANSACTED if transacted else AckMode.CLIENT)
     consumer = session.consumer(f"{queue}?consumer.prefetchSize=0")
     assert [text_of(receive_one(consumer)) for _ in range(3)] == ["m0", "m1", "m2"]
     session.commit() if transacted else session.acknowledge()

@@ -434,7 +434,7 @@ def test_options_without_effect_are_told(name: str, caplog: pytest.LogCaptureFix
         ("broker.persistent=false&broker.dataDirectory=/tmp/x", "broker.dataDirectory needs broker.persistent=true"),
         ("brokerConfig=xbean:activemq.xml", "ActiveMQ's configuration is not read"),
         ("brokerConfig=/does/not/exist.toml", "/does/not/exist.toml: cannot be read"),
-        ("broker.persistent=true&broker.dataDirectory=/dev/null/x", "the store cannot be used"),
+        ("broker.persistent=true&broker.dataDirectory=/dev/null/x", "/dev/null/x cannot be made: not a directory"),
     ],
 )
 def test_options_that_cannot_be_met_are_refused_by_name(options: str, reason: str) -> None:

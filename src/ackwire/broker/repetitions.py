@@ -55,6 +55,7 @@ class Repetitions:
         """For each count that leapt, the first one that is missing before it."""
         self._marked: Recent[bytes, int] = Recent(PRODUCERS_REMEMBERED)
         """Producers with exceptions, and how many counts had been set when the store last heard of them."""
+        self._refresh_changes = _REFRESH_CHANGES
         self._current_key = b""
         self._current_count = 0
         """What is being taken: that may let others go on that wait behind it, before it counts as taken."""
@@ -201,7 +202,7 @@ class Repetitions:
 
     def _refresh(self, key: bytes) -> None:
         """Tell the store again of exceptions that it may have forgotten otherwise, and the count not."""
-        if self._counts.changes - self._marked[key] <= _REFRESH_CHANGES:
+        if self._counts.changes - self._marked[key] <= self._refresh_changes:
             return
         for leap, first in list(self._gaps_of(key).items()):
             self._set_gap(key, self._gaps_of(key), first, leap)

@@ -255,10 +255,10 @@ class JournalStore:
         damage: str | None = None
         try:
             index = open_index(False)
-        except DamagedIndex as error:
-            damage, index = str(error), open_index(True)
-        except UnavailableIndex as error:  # it may be as good as ever: nothing is changed
-            raise UnusableStore(f"{error}. Nothing was changed in {self._data}") from None
+        except DamagedIndex as damaged:
+            damage, index = str(damaged), open_index(True)
+        except UnavailableIndex as unavailable:  # it may be as good as ever: nothing is changed
+            raise UnusableStore(f"{unavailable}. Nothing was changed in {self._data}") from None
         recovery = Recovery(
             self._files, self._data, Catalog(index), self._form, self._clock.now_ms, progress=self._tell_progress
         )
@@ -1204,8 +1204,8 @@ class JournalStore:
         for entry, sequence in run:
             try:
                 stored = message_at(data, entry[1] - base, sequence, seed)
-            except Damaged as error:
-                self._report_unreadable(place, [(entry, sequence)], str(error))
+            except Damaged as damaged:
+                self._report_unreadable(place, [(entry, sequence)], str(damaged))
                 continue
             if sequence <= handed_out_before and not stored[1]:
                 stored = (stored[0], 1)

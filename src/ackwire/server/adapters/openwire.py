@@ -210,9 +210,7 @@ class OpenWireAdapter:
         if self._login_waits():
             return False
         peer, clock = self._peer, self._clock
-        events = self._events or self._protocol.events()
-        self._events = None
-        self._slow_command = None
+        events = self._begin_read()
         ends, left = 0.0, _EVENTS_PER_LOOK
         for event in events:
             self.handle(event)
@@ -231,6 +229,16 @@ class OpenWireAdapter:
                     self._events = events
                     return True
         return False
+
+    def _begin_read(self) -> Iterator[Event]:
+        """What is to be carried out: what was left the last time, or what has been received since.
+
+        A method of its own: where it is assigned to, the compiler takes an attribute for None from there on (ADR 7).
+        """
+        events = self._events or self._protocol.events()
+        self._events = None
+        self._slow_command = None
+        return events
 
     def _login_waits(self) -> bool:
         return self._claim is not None
