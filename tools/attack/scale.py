@@ -22,7 +22,10 @@ _CONNECTIONS = 10
 _PORTION_BYTES = 64 * 1024
 _LONG = Struct(">q")
 _SEQUENCE_MARK = 0x5EC0_DE5E_C0DE_5EC0
-_SETTINGS = "[destinations]\ncount_max = 1000000\n[limits]\nmemory_bytes_max = '4 GiB'\n"
+_SETTINGS = (
+    "[destinations]\ncount_max = 1000000\n[connection]\ndestinations_max = 1000000\n"
+    "[limits]\nmemory_bytes_max = '4 GiB'\n"
+)
 
 
 def _name(number: int) -> str:
