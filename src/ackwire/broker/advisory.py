@@ -83,7 +83,7 @@ class Advisories:
         self._is_silent = True
 
     def begin(self) -> None:
-        """The broker has all that an earlier run left: what happens from now on is told."""
+        """Publish advisories from now on: everything that an earlier run left is restored."""
         self._is_silent = False
 
     def _tell(self, topic: Destination, make: Callable[[], Advisory]) -> None:

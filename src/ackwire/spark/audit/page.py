@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from ackwire.plurals import counted
 from ackwire.spark.audit.plots import COLOURS, Line, Plot, bar, duration, short, spark, text
 from ackwire.spark.audit.report import ADDED, ENDED, LATENCIES, PERCENTS, ROWS_MAX, Key, Report, Row, Series, Times
 
@@ -69,8 +70,8 @@ def _series_style() -> Iterator[str]:
 def _top(report: Report) -> Iterator[str]:
     yield f"<h1>The life of every message, {text(report.date)}</h1>"
     span = f", from {report.times.begin:%H:%M} to {_end(report.times)}" if report.times else ""
-    places = _counted(len(report.places), "place")
-    yield f'<p class="soft">{_counted(report.events, "event")} at {places}{span}; times are UTC.</p>'
+    places = counted(len(report.places), "place", ",")
+    yield f'<p class="soft">{counted(report.events, "event", ",")} at {places}{span}; times are UTC.</p>'
     yield _verdict(report)
     wrong = sorted(date for date, adds_up in report.days.items() if not adds_up and date != report.date)
     if wrong:
@@ -90,7 +91,7 @@ def _tiles(report: Report) -> Iterator[str]:
     if sums["difference"]:
         shown += [_SIGN.format("+"), _tile(sums, "difference")]
     yield f'<div class="tiles sum">{"".join(shown)}</div>'
-    yield f'<p class="soft">{_counted(sums["redelivered"], "redelivery", "redeliveries")} besides.</p>'
+    yield f'<p class="soft">{counted(sums["redelivered"], "redelivery", ",")} besides.</p>'
 
 
 def _tile(sums: Mapping[str, int], name: str) -> str:
@@ -110,12 +111,12 @@ def _verdict(report: Report) -> str:
     breaking = sum(1 for it in report.problems if it["breaks"])
     if report.adds_up:
         looks = sum(report.problem_counts.values())
-        more = f" {_counted(looks, 'thing')} worth a look below." if looks else ""
+        more = f" {counted(looks, 'thing', ',')} worth a look below." if looks else ""
         words = f"<p>Every message that was stored has ended or is still there.{more}</p>"
         return f'<div class="verdict good">Everything adds up{words}</div>'
-    words = f"{_counted(report.wrong_places, 'place')} of {len(report.places)} with sums that differ"
+    words = f"{counted(report.wrong_places, 'place', ',')} of {len(report.places)} with sums that differ"
     more = " or more" if len(report.problems) < sum(report.problem_counts.values()) else ""
-    words += f", {_counted(breaking, 'problem')}{more} with ids below."
+    words += f", {counted(breaking, 'problem', ',')}{more} with ids below."
     return f'<div class="verdict bad">Does not add up<p>{words}</p></div>'
 
 
@@ -137,7 +138,7 @@ def _reconciliation(report: Report) -> Iterator[str]:
     yield _table(head, rows[:first], numbers=numbers, total=len(rows[:first]))
     if more := rows[first:]:
         table = _table(head, more, numbers=numbers, total=len(report.places) - first)
-        yield f"<details><summary>{_counted(len(more), 'place')} more, with fewer messages: all add up</summary>"
+        yield f"<details><summary>{counted(len(more), 'place', ',')} more, with fewer messages: all add up</summary>"
         yield f"{table}</details>"
 
 
@@ -345,7 +346,7 @@ def _advice(report: Report) -> Iterator[str]:
         yield _table(head, map(_advice_row, advised[:ROWS_MAX]), numbers=(2,), total=len(advised))
     if kept:
         table = _table(head, map(_advice_row, kept[:ROWS_MAX]), numbers=(2,), total=len(kept))
-        yield f"<details><summary>{_counted(len(kept), 'consumer')} to be kept as set</summary>{table}</details>"
+        yield f"<details><summary>{counted(len(kept), 'consumer', ',')} to be kept as set</summary>{table}</details>"
 
 
 def _advice_row(row: Row) -> str:
@@ -383,7 +384,3 @@ def _name(value: object, length_max: int = _NAME_LENGTH_MAX) -> str:
     if len(plain) > length_max:
         plain = f"{plain[: length_max // 2]}…{plain[-length_max // 2 :]}"
     return text(plain)
-
-
-def _counted(count: int, noun: str, more: str = "") -> str:
-    return f"{count:,} {noun if count == 1 else more or f'{noun}s'}"
