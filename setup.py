@@ -61,6 +61,7 @@ HOT_MODULES = [
     "store/catalog",
     "store/engine",
     "store/index",
+    "store/journal/presence",
     "store/journal/record",
     "store/journal/recovery",
     "store/journal/segment",

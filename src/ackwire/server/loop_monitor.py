@@ -151,25 +151,33 @@ class LoopMonitor:
         cpu_seconds = min(seconds, self._cpu() - self._cpu_at)
         for number, limit in enumerate(LIMITS_SECONDS):
             self._longer[number] += seconds > limit
-        doing = _described(self._noted)
-        if self._gc_seconds > seconds / 2:
-            doing = f"garbage collection, during {doing}"
-        turn = LongTurn(seconds, cpu_seconds, doing, self._noted_seconds, self._wall_ms())
         self._turn_window(now)
-        if self._longest is None or seconds > self._longest.seconds:
+        longest, longest_cpu, window = self._longest, self._longest_cpu, self._window
+        is_longest = longest is None or seconds > longest.seconds
+        is_longest_cpu = longest_cpu is None or cpu_seconds > longest_cpu.cpu_seconds
+        is_longest_of_window = window is None or seconds > window.seconds
+        is_warned = seconds >= _WARNED_SECONDS and now - self._warned_at >= _WARNINGS_SECONDS
+        if not (is_longest or is_longest_cpu or is_longest_of_window or is_warned):
+            return  # a description costs more than the rest, and this one would not be kept
+        turn = LongTurn(seconds, cpu_seconds, self._doing(seconds), self._noted_seconds, self._wall_ms())
+        if is_longest:
             self._longest = turn
-        if self._longest_cpu is None or cpu_seconds > self._longest_cpu.cpu_seconds:
+        if is_longest_cpu:
             self._longest_cpu = turn
-        if self._window is None or seconds > self._window.seconds:
+        if is_longest_of_window:
             self._window = turn
-        if seconds >= _WARNED_SECONDS and now - self._warned_at >= _WARNINGS_SECONDS:
+        if is_warned:
             self._warned_at = now
             _log.warning(
                 "the event loop was held up for %.0f ms (%.0f ms of processor time) by %s: all clients waited",
                 1000 * seconds,
                 1000 * cpu_seconds,
-                doing,
+                turn.doing,
             )
+
+    def _doing(self, seconds: float) -> str:
+        doing = _described(self._noted)
+        return f"garbage collection, during {doing}" if self._gc_seconds > seconds / 2 else doing
 
     def _turn_window(self, now: float) -> None:
         """Two windows follow each other, so that the recent past is never shorter than one."""
