@@ -20,9 +20,11 @@ from tests.helpers.simulated_disk import Stopped
 from tests.helpers.stores import Crash
 from tests.simulation.audit import Violation
 from tests.simulation.bulk import BulkWorld
-from tests.simulation.clients import Client, Consumer, Producer
+from tests.simulation.client import Client
+from tests.simulation.consumers import Consumer
 from tests.simulation.ledger import DEAD_LETTERS, Copy, Found
 from tests.simulation.machine import Machine
+from tests.simulation.producers import Producer
 from tests.simulation.python_clients import CoreConsumer, CoreProducer
 from tests.simulation.world import STEPS, World
 

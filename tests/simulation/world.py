@@ -30,9 +30,12 @@ from ackwire.wire.openwire.negotiation import Preferences
 from tests.helpers.paging_store import FakeSpill, PagingStore
 from tests.helpers.recorded_audit import RecordedAudit
 from tests.simulation.audit import Violation, audit
-from tests.simulation.clients import Browser, Client, Consumer, Drain, DurableSubscriber, Producer, Subscriber
+from tests.simulation.client import Client
+from tests.simulation.consumers import Consumer, Drain, DurableSubscriber
 from tests.simulation.ledger import DEAD_LETTERS, Ledger
 from tests.simulation.network import Link, SimulatedPeer
+from tests.simulation.producers import Producer
+from tests.simulation.subscribers import Browser, Subscriber
 
 STEPS = 400
 VIRTUAL_QUEUE = "queue://Consumer.v.VirtualTopic.v"
