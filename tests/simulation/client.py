@@ -31,9 +31,22 @@ _FAILED = "Nothing more is acknowledged"
 """Says that the store has failed: what had no answer yet may have happened or not."""
 
 
+_DESTINATIONS: dict[str, Callable[[str], commands.ActiveMQDestination]] = {
+    "queue": commands.ActiveMQQueue,
+    "topic": commands.ActiveMQTopic,
+    "temp-queue": commands.ActiveMQTempQueue,
+    "temp-topic": commands.ActiveMQTempTopic,
+}
+
+
 def wire_destination(name: str) -> commands.ActiveMQDestination:
     kind, _, rest = name.partition("://")
-    return commands.ActiveMQQueue(rest) if kind == "queue" else commands.ActiveMQTopic(rest)
+    return _DESTINATIONS[kind](rest)
+
+
+def destination_name(destination: commands.ActiveMQDestination) -> str:
+    kind = next(kind for kind, make in _DESTINATIONS.items() if type(destination) is make)
+    return f"{kind}://{destination.physical_name}"
 
 
 class Client:
@@ -272,10 +285,10 @@ class SendingClient(Client):
                 key,
                 f"{self.connection_id}#{count}",
                 self.world.places_of(where),
-                where if where.startswith("topic") else None,
+                where if "topic://" in where else None,
                 number,
                 expiration,
-                persistent,
+                persistent and not where.startswith("temp"),  # nothing outlives its owner there
                 deed,
                 not_before_ms=now_ms + delay_ms if delay_ms else 0,
             )

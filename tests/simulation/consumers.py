@@ -9,7 +9,7 @@ from ackwire.wire.openwire.commands import TransactionType
 from ackwire.wire.openwire.fast import message_key
 from ackwire.wire.openwire.structures import Structure, Throwable
 from tests.simulation.audit import Violation
-from tests.simulation.client import Client, SendingClient, wire_destination
+from tests.simulation.client import Client, SendingClient, destination_name, wire_destination
 from tests.simulation.ledger import Copy, Deed, Durable, Outcome
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Consumer(SendingClient):
         if dispatch.message is None:
             return
         assert dispatch.destination is not None
-        place = self.place or f"queue://{dispatch.destination.physical_name}"
+        place = self.place or destination_name(dispatch.destination)
         self.inbox.append(Received(dispatch, place))
 
     def work(self) -> None:
@@ -421,16 +421,55 @@ class Consumer(SendingClient):
             super().on_connection_error(error)
 
 
-class DurableSubscriber(Consumer):
+class SelfDraining(Consumer):
+    """A consumer that at the end consumes all that waits for it, because no other can."""
+
+    def __init__(self, world: "World", name: str, *, where: str | None = None) -> None:
+        super().__init__(world, name, where=where)
+        self.exclusive = False
+        self._is_draining = False
+        self._must_close = False
+
+    def drain(self) -> None:
+        """Consume all, with plain acks, until told to stop; what was given to the application goes back first."""
+        self._is_draining = self._must_close = True
+
+    def stop_draining(self) -> None:
+        self._is_draining = False
+
+    def _finish(self) -> None:
+        if not self._is_draining or self.deed is not None:
+            super()._finish()
+        elif self._must_close and self.consumer is not None:
+            self.close_consumer()
+        elif self.consumer is None:
+            self._must_close, self.mode = False, "auto"
+            self.subscribe()
+        elif self.inbox:
+            self._receive()
+
+    @property
+    def _is_drained(self) -> bool:
+        is_at_rest = self.is_up and not self._waiting and self.deed is None and not self._in_doubt
+        return is_at_rest and not self._must_close and self.consumer is not None and not self.inbox
+
+    @property
+    def is_idle(self) -> bool:
+        return self._is_drained if self._is_draining else super().is_idle
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._is_drained if self._is_draining else super().is_quiet
+
+
+class DurableSubscriber(SelfDraining):
     """A durable subscriber: what is published while it is away waits for it."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name, where=world.random.choice(world.topics))
         self.subscription_name = "sub"
-        self.exclusive = False
         self.prefetch = self.random.choice((1, 2, 100))
         self._place = f"durable:{name}"
-        self.is_draining = False
 
     @property
     def place(self) -> str | None:
@@ -442,41 +481,27 @@ class DurableSubscriber(Consumer):
         wants = self.world.predicate(self.selector)
         durable.setdefault(self._place, Durable(self._place, self.where, wants, self.world.step))
 
-    def drain(self) -> None:
-        """At the end: consume all that waits, with plain acks, until `is_draining` is taken back."""
-        self.mode = "auto"
-        self.is_draining = True
-
-    def work(self) -> None:
-        if not self.is_draining:
-            super().work()
-        elif self.consumer is None and not self._waiting:
-            self.subscribe()
-        elif self.inbox:
-            self._receive()
-
-    @property
-    def is_quiet(self) -> bool:
-        return super().is_quiet and self.consumer is not None and not self.inbox
-
 
 class Drain(Client):
     """At the end: empties one queue and writes down what was in it."""
 
     def __init__(self, world: "World", name: str, where: str) -> None:
         super().__init__(world, name)
-        self._where = where
-        self.subscription_name: str | None = None
+        self.where = where
 
     def on_connected(self) -> None:
         self._consumer = commands.ConsumerId(self.connection_id, 1, 1)
         info = commands.ConsumerInfo(
-            consumer_id=self._consumer, destination=wire_destination(self._where), prefetch_size=1000
+            consumer_id=self._consumer, destination=wire_destination(self.where), prefetch_size=1000
         )
         self.request(info)
 
     def work(self) -> None:
         pass
+
+    @property
+    def consumer_id(self) -> str:
+        return str(self._consumer)
 
     def on_dispatch(self, dispatch: commands.MessageDispatch) -> None:
         assert dispatch.message is not None
@@ -484,12 +509,12 @@ class Drain(Client):
         assert key is not None
         ledger = self.world.ledger
         original = dispatch.message.original_destination
-        if self._where.endswith("ActiveMQ.DLQ"):
+        if self.where.endswith("ActiveMQ.DLQ"):
             assert original is not None, "a dead letter says where it died"
-            kind = "queue" if isinstance(original, commands.ActiveMQQueue) else "topic"
-            ledger.dead.setdefault(key, set()).add(f"{kind}://{original.physical_name}")
+            ledger.dead.setdefault(key, set()).add(destination_name(original))
         else:
-            copy = (self._where, key)
+            assert dispatch.destination is not None
+            copy = (destination_name(dispatch.destination), key)
             ledger.drained[copy] = ledger.drained.get(copy, 0) + 1
         self.tell(
             commands.MessageAck(

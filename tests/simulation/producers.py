@@ -59,26 +59,32 @@ class Producer(SendingClient):
             self._work_alone()
 
     def _work_alone(self) -> None:
-        where = self.random.choice(self._where)
         deed = self.world.ledger.deed("a send", Outcome.SENT)
         deed.asked_at = self.world.step
-        command = self.make(where, deed)
+        command = self.make(self._choose_where(), deed)
         if self.world.has_limits or self.random.random() < self._sync_share:
             self._send_and_wait(command, deed)
         else:
             self.confirm_later(self.tell(command), deed)
+
+    def _choose_where(self) -> str:
+        return self.random.choice(self._where)
 
     def _send_and_wait(self, command: Any, deed: Deed) -> None:
         self._unanswered = [(command, deed)]
 
         def answered(answer: Structure) -> None:
             self._unanswered = []
-            refused = isinstance(answer, commands.ExceptionResponse)
-            if refused and not self.world.has_limits:
-                raise Violation(f"{self.name}: a send is refused: {answer}")
-            self.decide(deed, Outcome.VOID if refused else Outcome.DONE)
+            self.on_answered(command, deed, answer)
 
         self.request(command, answered, confirms=command.persistent)
+
+    def on_answered(self, command: Any, deed: Deed, answer: Structure) -> None:
+        """A send that was waited for is answered."""
+        refused = isinstance(answer, commands.ExceptionResponse)
+        if refused and not self.world.has_limits:
+            raise Violation(f"{self.name}: {command.message_id} is refused: {answer}")
+        self.decide(deed, Outcome.VOID if refused else Outcome.DONE)
 
     def _work_in_transaction(self) -> None:
         if self.deed is None:

@@ -9,7 +9,7 @@ from ackwire.wire.openwire.fast import message_key
 from ackwire.wire.openwire.structures import Structure
 from tests.simulation.audit import Violation
 from tests.simulation.client import Client, wire_destination
-from tests.simulation.ledger import Outcome
+from tests.simulation.ledger import Outcome, stands_for
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -83,6 +83,10 @@ class Subscriber(Client):
     def is_idle(self) -> bool:
         return super().is_idle and not self._unacked
 
+    @property
+    def is_quiet(self) -> bool:
+        return super().is_quiet and not self._unacked  # its ack may bring more
+
     def settle(self) -> None:
         """Nothing that was published since it subscribed may be missing, but for what expired while it waited."""
         if self._since is None:
@@ -90,7 +94,8 @@ class Subscriber(Client):
         wants, now_ms = self.world.predicate(self.selector), self.world.clock.now_ms()
         for sent in self.world.ledger.sent.values():
             has_expired = 0 < sent.expiration <= now_ms
-            expected = sent.topic == self.where and sent.deed.outcome is Outcome.DONE and wants(sent.number)
+            is_heard = sent.topic is not None and stands_for(self.where, sent.topic)
+            expected = is_heard and sent.deed.outcome is Outcome.DONE and wants(sent.number)
             if expected and not has_expired and sent.deed.asked_at > self._since and sent.key not in self._got:
                 raise Violation(f"{self.name} never got {sent.text}, published after it subscribed")
 
