@@ -31,7 +31,7 @@ from ackwire.wire.openwire.fast import message_key
 from ackwire.wire.openwire.primitives import encode_map
 from ackwire.wire.openwire.structures import Structure
 from tests.helpers.bad_input import Line
-from tests.helpers.broker_rig import BrokerRig
+from tests.helpers.broker_rig import RIGS, BrokerRig
 from tests.helpers.store_on_disk import StoreOnDisk, checked, workshop
 from tests.simulation.audit import Violation, audit
 
@@ -161,6 +161,7 @@ class RestartFuzz:
         if self._disk.store.report.damages:
             raise Violation(f"start {self.starts} finds damage: {self._disk.store.report.damages}")
         self._check_contents()
+        RIGS.clear()  # earlier lives would stay in memory
         self.rig = BrokerRig(store=self._disk.store, clock=self._disk.clock, is_audited=False)  # type: ignore[arg-type]
         self.rig.broker.answer_questions()
         self._settle()
