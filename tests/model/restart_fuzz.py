@@ -3,10 +3,12 @@
     RestartFuzz(folder, seed=1).run(commands=2000, restarts=20)      # raises `Violation`
 
 Clients speak OpenWire to the broker's own adapter: durable subscriptions on wildcards and advisory topics, virtual
-topics, temporary destinations, composites, browsers, local and XA transactions, expiry, delays, poison, destinations
-that are made and removed. A restart is a clean stop, or the end of the process with whatever was not written; the index
-is deleted now and then. After each: the broker starts, every message, queue, topic and subscription that was answered
-for is there, what was acknowledged is not, the broker's counters equal its contents, and `store check` finds nothing.
+topics with queues named by a pattern, temporary destinations, composites, browsers, local and XA transactions, expiry,
+delays, poison, destinations that are made and removed. What waits is consumed about as fast as it comes, so that a run
+may be as long as you like. A restart is a clean stop, or the end of the process with whatever was not written; the
+index is deleted now and then. After each: the broker starts, every message, queue, topic and subscription that was
+answered for is there, what was acknowledged is not, the broker's counters equal its contents, and `store check` finds
+nothing.
 """
 
 import itertools
@@ -29,7 +31,7 @@ from ackwire.wire.openwire.fast import message_key
 from ackwire.wire.openwire.primitives import encode_map
 from ackwire.wire.openwire.structures import Structure
 from tests.helpers.bad_input import Line
-from tests.helpers.broker_rig import BrokerRig
+from tests.helpers.broker_rig import RIGS, BrokerRig
 from tests.helpers.store_on_disk import StoreOnDisk, checked, workshop
 from tests.simulation.audit import Violation, audit
 
@@ -42,12 +44,16 @@ _QUEUES: Final = (
     "Consumer.y.VirtualTopic.v",
     "Consumer.x.VirtualTopic.w.z",
 )
+_VIRTUAL_PATTERNS: Final = ("Consumer.>", "Consumer.z.VirtualTopic.>", "Consumer.z.VirtualTopic.w.*")
+"""Queues of their own, although their names are patterns: each has a copy of what is published on its topics (A8)."""
 _TOPICS: Final = ("a", "a.b", "t", "VirtualTopic.v", "VirtualTopic.w.z")
-_QUEUE_PATTERNS: Final = (">", "a.*", "Consumer.>", "a,b", "a,a.b,b")
+_QUEUE_PATTERNS: Final = (">", "a.*", *_VIRTUAL_PATTERNS, "a,b", "a,a.b,b")
 _TOPIC_PATTERNS: Final = (">", "*", "a.>", "VirtualTopic.>", "ActiveMQ.Advisory.>", "ActiveMQ.Advisory.*.Queue.>")
 _DURABLE_TOPICS: Final = (*_TOPICS, *_TOPIC_PATTERNS, "ActiveMQ.Advisory.Queue", "ActiveMQ.Advisory.Expired.Topic.t")
 _CLIENTS: Final = 6
 _SEGMENT_BYTES: Final = 64 << 10
+_FULL: Final = 40
+"""So many messages in one place are enough: somebody comes and consumes them."""
 
 Key = bytes
 Copy = tuple[Place, Key]
@@ -93,6 +99,8 @@ class _Client:
     browsers: set[int] = field(default_factory=set)
     temporaries: list[commands.ActiveMQTempQueue] = field(default_factory=list)
     work: _Work | None = None
+    sent: int = 0
+    """The count of its producer's last message."""
 
 
 class RestartFuzz:
@@ -126,7 +134,8 @@ class RestartFuzz:
             (self._remove_temporary, 1),
             (self._begin, 4),
             (self._end_transaction, 5),
-            (self._decide_prepared, 1),
+            (self._decide_prepared, 2),
+            (self._empty_fullest, 4),
             (self._leave, 2),
             (self._nonsense, 3),
             (self._wait, 6),
@@ -152,6 +161,7 @@ class RestartFuzz:
         if self._disk.store.report.damages:
             raise Violation(f"start {self.starts} finds damage: {self._disk.store.report.damages}")
         self._check_contents()
+        RIGS.clear()  # earlier lives would stay in memory
         self.rig = BrokerRig(store=self._disk.store, clock=self._disk.clock, is_audited=False)  # type: ignore[arg-type]
         self.rig.broker.answer_questions()
         self._settle()
@@ -212,7 +222,8 @@ class RestartFuzz:
             raise Violation(
                 f"start {self.starts}: {len(lost)} messages are lost, of {sorted({repr(it[0]) for it in lost})}"
             )
-        back = {it for it in there - self.must - self.may if isinstance(it[0], DurableKey) or it[0].name in _QUEUES}
+        known = {*_QUEUES, *_VIRTUAL_PATTERNS}
+        back = {it for it in there - self.must - self.may if isinstance(it[0], DurableKey) or it[0].name in known}
         if back:
             raise Violation(
                 f"start {self.starts}: {len(back)} messages are there that must not be, in "
@@ -239,7 +250,9 @@ class RestartFuzz:
             audit(self.rig.broker, self._disk.store)
 
     def _client(self) -> _Client:
-        name = f"c{self.random.randrange(_CLIENTS)}"
+        return self._client_named(f"c{self.random.randrange(_CLIENTS)}")
+
+    def _client_named(self, name: str) -> _Client:
         client = self._clients.get(name)
         if client is None:
             client = _Client(_SettledLine(self.rig, self._settle, name, next(self._numbers)))
@@ -272,6 +285,7 @@ class RestartFuzz:
         delay_ms: int = 0,
     ) -> tuple[commands.ActiveMQTextMessage, Key]:
         producer = commands.ProducerId(client.line.connection_id, 1, -1)
+        client.sent += self.random.choices((1, 2, 1000), (30, 1, 1))[0]  # a few leap
         properties: dict[str, Value] = {"n": Int(number)}
         if delay_ms:
             properties["AMQ_SCHEDULED_DELAY"] = Long(delay_ms)
@@ -279,7 +293,7 @@ class RestartFuzz:
             producer_id=producer,
             destination=where,
             transaction_id=None if client.work is None else client.work.transaction,
-            message_id=commands.MessageId(None, producer, next(self._numbers)),
+            message_id=commands.MessageId(None, producer, client.sent),
             persistent=persistent,
             expiration=expiration,
             priority=4,
@@ -335,7 +349,8 @@ class RestartFuzz:
     def _later_places(self, kind: str, names: list[str]) -> list[Place]:
         """Where a message may be once it is due, or its transaction is committed."""
         queues: list[Place] = [
-            derived_destination(Kind.QUEUE, it) for it in (*_QUEUES, *(names if kind == "queue" else ()))
+            derived_destination(Kind.QUEUE, it)
+            for it in (*_QUEUES, *_VIRTUAL_PATTERNS, *(names if kind == "queue" else ()))
         ]
         return [*queues, *(DurableKey(f"c{number}", f"s{it}") for number in range(_CLIENTS) for it in range(2))]
 
@@ -358,12 +373,7 @@ class RestartFuzz:
             for key, (pattern, selector) in self.durables.items()
             if matches_pattern(pattern, name) and (selector is None or number == 1)
         ]
-        if name.startswith("VirtualTopic."):
-            behind = [
-                it for it in self.destinations if it[0] == "queue" and it[1].partition(".")[2].partition(".")[2] == name
-            ]
-            places += [derived_destination(Kind.QUEUE, it[1]) for it in behind if it[1].startswith("Consumer.")]
-        return places
+        return places + [it for it in _behind(name) if self._exists(it)]
 
     def _ack(self) -> None:
         client = self._some_client()
@@ -397,12 +407,8 @@ class RestartFuzz:
             return
         if consumer.value in client.browsers:
             return  # it has copies
-        place: Place
-        if durable is not None:
-            place = durable
-        elif isinstance(destination, commands.ActiveMQQueue):
-            place = derived_destination(Kind.QUEUE, str(destination.physical_name))
-        else:
+        place = self._place_of(durable, destination)
+        if place is None:
             return
         if command.transaction_id is not None:
             assert client.work is not None
@@ -431,9 +437,7 @@ class RestartFuzz:
             client.consumers[number] = None
             if browser:
                 client.browsers.add(number)
-            self.destinations.update(
-                (kind, it) for it in name.split(",") if not _is_pattern(it) and not _is_advisory(it)
-            )
+            self.destinations.update((kind, it) for it in name.split(",") if _is_made(it))
 
     def _subscribe_durably(self) -> None:
         client = self._client()
@@ -455,8 +459,63 @@ class RestartFuzz:
         if self.durables.get(key) != terms:
             self._forget_place(key)
         self.durables[key] = terms
-        if not _is_pattern(terms[0]) and not _is_advisory(terms[0]):
+        if _is_made(terms[0]):
             self.destinations.add(("topic", terms[0]))
+
+    def _empty_fullest(self) -> None:
+        """Consume, with one ack, all that can be had of the place that has most."""
+        store, client = self._disk.store, self._client()
+        counts = {place: sum(1 for _ in store.waiting(place)) for place in store.places()}
+        place = max(counts, key=counts.__getitem__, default=None)
+        if place is None or counts[place] < _FULL:
+            return
+        number = next(self._numbers)
+        if isinstance(place, DurableKey):
+            client = self._client_named(place.client_id)
+            topic, selector = self.durables[place]
+            options = {"selector": selector, "subscription_name": place.name}
+            info = client.line.consumer_info(commands.ActiveMQTopic(topic), number, prefetch_size=1000, **options)
+        else:
+            info = client.line.consumer_info(commands.ActiveMQQueue(place.name), number, prefetch_size=1000)
+        if not self._ask(client, info):
+            return  # a durable subscription has one consumer at a time
+        client.consumers[number] = place if isinstance(place, DurableKey) else None
+        self._ack_all(client, number)
+        self._remove_consumer(client, number)
+
+    def _ack_all(self, client: _Client, number: int) -> None:
+        """Acknowledge what a consumer has been sent."""
+        client.line.read()
+        held = [it for it in client.line.held() if it.consumer_id is not None and it.consumer_id.value == number]
+        messages = [it.message for it in held if it.message is not None]
+        if not messages:
+            return
+        for dispatch in held:
+            client.line.events.remove(dispatch)
+        command = commands.MessageAck(
+            destination=held[0].destination,
+            consumer_id=held[0].consumer_id,
+            ack_type=int(AckKind.STANDARD),
+            first_message_id=messages[0].message_id,
+            last_message_id=messages[-1].message_id,
+            message_count=len(messages),
+        )
+        if not self._ask(client, command):
+            raise Violation(f"an ack of {len(messages)} messages was refused")
+        for message in messages:
+            key, place = message_key(message.message_id), self._place_of(client.consumers[number], message.destination)
+            assert key is not None
+            if place is not None:
+                self._consumed((place, key))
+
+    @staticmethod
+    def _place_of(durable: DurableKey | None, destination: commands.ActiveMQDestination | None) -> Place | None:
+        """Where a message was consumed from, if it waits there for somebody."""
+        if durable is not None:
+            return durable
+        if isinstance(destination, commands.ActiveMQQueue):
+            return derived_destination(Kind.QUEUE, str(destination.physical_name))
+        return None
 
     def _forget_place(self, place: Place) -> None:
         self.must = {it for it in self.must if it[0] != place}
@@ -470,7 +529,9 @@ class RestartFuzz:
         client = self._some_client()
         if client is None or not client.consumers:
             return
-        number = self.random.choice(list(client.consumers))
+        self._remove_consumer(client, self.random.choice(list(client.consumers)))
+
+    def _remove_consumer(self, client: _Client, number: int) -> None:
         consumer = commands.ConsumerId(client.line.connection_id, -1, number)
         if self._ask(client, commands.RemoveInfo(object_id=consumer, last_delivered_sequence_id=-2)):
             del client.consumers[number]
@@ -495,7 +556,7 @@ class RestartFuzz:
 
     def _remove_destination(self) -> None:
         kind = self.random.choice(("queue", "topic"))
-        name = self.random.choice(_QUEUES if kind == "queue" else _TOPICS)
+        name = self.random.choice((*_QUEUES, *_VIRTUAL_PATTERNS) if kind == "queue" else _TOPICS)
         if self._change_destination(self._client(), _destination(kind, name), commands.DestinationOperation.REMOVE):
             self.destinations.discard((kind, name))
             self._forget_place(derived_destination(Kind(kind), name))
@@ -645,8 +706,19 @@ def _destination(kind: str, name: str) -> commands.ActiveMQDestination:
 
 def _behind(topic: str) -> list[Place]:
     """The queues that a virtual topic may have."""
-    names = [it for it in _QUEUES if it.startswith("Consumer.") and it.partition(".")[2].partition(".")[2] == topic]
-    return [derived_destination(Kind.QUEUE, name) for name in names]
+    if not topic.startswith("VirtualTopic."):
+        return []
+    names = [it for it in (*_QUEUES, *_VIRTUAL_PATTERNS) if it.startswith("Consumer.")]
+    return [
+        derived_destination(Kind.QUEUE, name)
+        for name in names
+        if matches_pattern(name.split(".", 2)[2] if name.count(".") > 1 else ">", topic)
+    ]
+
+
+def _is_made(name: str) -> bool:
+    """Whether a consumer of *name* makes a destination of that name."""
+    return name in _VIRTUAL_PATTERNS or not (_is_pattern(name) or _is_advisory(name))
 
 
 def _is_pattern(name: str) -> bool:

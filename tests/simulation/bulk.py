@@ -15,7 +15,7 @@ from typing import Final
 from ackwire.broker.acks import AckKind
 from ackwire.errors import BrokerError, StoreFailed
 from ackwire.store.engine import JournalStore
-from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, text_of
+from tests.helpers.broker_rig import RIGS, BrokerRig, RigClient, RigConsumer, named, text_of
 from tests.helpers.journal import JournalFactory
 from tests.helpers.simulated_disk import Stopped
 from tests.helpers.stores import Crash
@@ -87,6 +87,7 @@ class BulkWorld:
     def _start(self) -> None:
         self._life += 1
         self.store = self.factory.open()
+        RIGS.clear()  # earlier lives would stay in memory
         self.rig = BrokerRig(clock=self.factory.clock, store=self.store)  # type: ignore[arg-type]  # any store will do
         self.producer: RigClient = self.rig.connect(f"p{self._life}")
         self.consumer: RigConsumer = self.rig.connect(f"c{self._life}").consumer(QUEUE, prefetch=3)

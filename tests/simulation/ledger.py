@@ -7,8 +7,10 @@ it was decided, and holds against that what the broker dispatches, what clients 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 
 from ackwire.broker.acks import AckKind
+from ackwire.editing import Advisory, AdvisoryKind
 from ackwire.message import Message
 from tests.simulation.audit import Violation
 
@@ -63,6 +65,10 @@ class Sent:
     may_be_lost: bool = False
     """A broker has ended that had it in memory only."""
 
+    def has_twin(self, place: str) -> bool:
+        """Whether a consumer of *place* may also have its copy of another place."""
+        return sum(family(it) == family(place) for it in self.places) > 1
+
     def has_expired(self, now_ms: int) -> bool:
         return 0 < self.expiration <= now_ms
 
@@ -86,8 +92,58 @@ class Durable:
 
     place: str
     topic: str
+    """Its topic, or a pattern for topics."""
     wants: Callable[[int], bool]
     since: int
+
+    def must_have(self, sent: Sent) -> bool:
+        is_heard = sent.topic is not None and stands_for(self.topic, sent.topic)
+        return is_heard and self.since < sent.deed.asked_at and self.wants(sent.number)
+
+
+@dataclass
+class Temporary:
+    """A temporary destination, as its owner knows it."""
+
+    name: str
+    asked_at: int
+    """The step at which its owner asked for it."""
+    is_made: bool = False
+    """Its owner has been told that it exists."""
+    ended_at: int | None = None
+    """The step at which its owner lost its connection, or asked to have it deleted: it may be gone from there on."""
+    is_gone: bool = False
+    """Its owner has been told that it is deleted."""
+
+    def is_there_since(self, step: int) -> bool:
+        return self.is_made and self.asked_at < step and self.ended_at is None
+
+
+@cache
+def stands_for(pattern: str, name: str) -> bool:
+    """Whether the destination *name* is one of *pattern*, which may be a name; known without the broker's help (A8)."""
+    kind, _, parts = pattern.partition("://")
+    if not name.startswith(f"{kind}://"):
+        return False
+    words = name.removeprefix(f"{kind}://").split(".")
+    for number, part in enumerate(parts.split(".")):
+        if part == ">":
+            return number <= len(words)
+        if number >= len(words) or part not in ("*", words[number]):
+            return False
+    return len(parts.split(".")) == len(words)
+
+
+def is_behind(queue: str, topic: str) -> bool:
+    """Whether a `Consumer.NAME.VirtualTopic.X` has a copy of what is published on *topic*."""
+    return stands_for(f"topic://{queue.split('.', 2)[2]}", topic)
+
+
+@cache
+def family(place: str) -> str:
+    """What queues have in common that one consumer may consume from at once, by a pattern or a composite name."""
+    words = place.split(".")
+    return ".".join(words[:2]) if words[0] == "queue://Consumer" else words[0]
 
 
 class Ledger:
@@ -103,6 +159,9 @@ class Ledger:
         self.drained: dict[Copy, int] = {}
         self.dead: dict[bytes, set[str]] = {}
         """Dead letters found at the end: for each message the destinations it died in."""
+        self.temporaries: dict[str, Temporary] = {}
+        self.told: set[tuple[AdvisoryKind, str]] = set()
+        """Advisories about destinations."""
         self._sequences: dict[Copy, int] = {}
         self._owners: dict[int, bytes] = {}
         """Which message has had a sequence."""
@@ -118,6 +177,17 @@ class Ledger:
     def sending(self, sent: Sent) -> None:
         self.sent[sent.key] = sent
         sent.deed.sends.append(sent.key)
+
+    def publishing(self, advisory: Advisory, message: Message, step: int, *, is_waited_for: bool) -> None:
+        """The broker itself publishes *message*: all who listen must get it, or one late joiner alone."""
+        topic = None if advisory.target_consumer_id is not None else repr(advisory.topic)
+        text = f"advisory {advisory.kind.name} {advisory.destination!r} on {advisory.topic!r}"
+        deed = Deed("the broker", Outcome.DONE, asked_at=step)
+        self.sent[message.key] = Sent(
+            message.key, text, (), topic, -1, 0, persistent=False, deed=deed, may_be_lost=not is_waited_for
+        )
+        if topic is not None:
+            self.told.add((advisory.kind, repr(advisory.destination)))
 
     def acking(self, copy: Copy, kind: AckKind, deed: Deed) -> None:
         self.acks.setdefault(copy, []).append((kind, deed))
@@ -167,7 +237,7 @@ class Ledger:
         sent = self.sent[message.key]
         if sent.not_before_ms:
             return  # those that were sent after it need not wait for it
-        if len(sent.places) > 1:
+        if sent.has_twin(copy[0]):
             return  # it may have been another consumer's alone: the one that held its twin
         stream = (consumer, copy[0], message.origin.producer_key)
         if ordered and count < self._newest.get(stream, -1):
@@ -250,12 +320,31 @@ class Ledger:
         for sent in self.sent.values():
             for place in self._places(sent):
                 self._settle_copy(sent, (place, sent.key), now_ms)
+        for durable in self.durables.values():
+            self._settle_advisories(durable)
+
+    def _settle_advisories(self, durable: Durable) -> None:
+        """Who listens to what happens to temporary destinations: was all of it told?"""
+        for temporary in self.temporaries.values():
+            kind = "TempQueue" if temporary.name.startswith("temp-queue") else "TempTopic"
+            is_heard = durable.wants(-1) and stands_for(durable.topic, f"topic://ActiveMQ.Advisory.{kind}")
+            if not is_heard or temporary.asked_at <= durable.since:
+                continue
+            if temporary.is_made and (AdvisoryKind.DESTINATION_ADDED, temporary.name) not in self.told:
+                raise Violation(f"{durable.place} was not told that {temporary.name} was made")
+            if temporary.is_gone and (AdvisoryKind.DESTINATION_REMOVED, temporary.name) not in self.told:
+                raise Violation(f"{durable.place} was not told that {temporary.name} was deleted")
 
     def _places(self, sent: Sent) -> Iterable[str]:
         yield from sent.places
         for durable in self.durables.values():
-            if durable.topic == sent.topic and durable.since < sent.deed.asked_at and durable.wants(sent.number):
+            if durable.must_have(sent):
                 yield durable.place
+
+    def _has_ended(self, place: str) -> bool:
+        """Whether *place* is a temporary queue that may be gone, with all that was in it."""
+        temporary = self.temporaries.get(place)
+        return temporary is not None and temporary.ended_at is not None
 
     def _settle_copy(self, sent: Sent, copy: Copy, now_ms: int) -> None:
         acks = self.acks.get(copy, [])
@@ -276,6 +365,10 @@ class Ledger:
                 raise Violation(f"{self.text(copy)} was poisoned and is not among the dead letters")
             return
         if sent.deed.outcome is Outcome.DONE and not (drained or is_dead or possible):
-            if sent.may_be_lost or (sent.has_expired(now_ms) and (died_elsewhere or not sent.persistent)):
+            if (
+                sent.may_be_lost
+                or self._has_ended(copy[0])
+                or (sent.has_expired(now_ms) and (died_elsewhere or not sent.persistent))
+            ):
                 return
             raise Violation(f"{self.text(copy)} is lost: its send was confirmed ({sent.deed.name})")

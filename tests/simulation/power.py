@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ackwire.clock import Clock
+from ackwire.destinations import parse_destination
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.store.contract import DurableKey, Place, Store
@@ -20,9 +21,11 @@ from tests.helpers.simulated_disk import Stopped
 from tests.helpers.stores import Crash
 from tests.simulation.audit import Violation
 from tests.simulation.bulk import BulkWorld
-from tests.simulation.clients import Client, Consumer, Producer
+from tests.simulation.client import Client
+from tests.simulation.consumers import Consumer
 from tests.simulation.ledger import DEAD_LETTERS, Copy, Found
 from tests.simulation.machine import Machine
+from tests.simulation.producers import Producer
 from tests.simulation.python_clients import CoreConsumer, CoreProducer
 from tests.simulation.world import STEPS, World
 
@@ -63,6 +66,11 @@ class JournalWorld(World):
 
     def _open_store(self) -> Store:
         return self._machine.open()
+
+    def _make_queues(self) -> None:
+        super()._make_queues()
+        self.store.when_durable(lambda: None, lambda _: None)
+        self._machine.settle()
 
     def _broker_clock(self) -> Clock:
         return self._machine.clock
@@ -190,8 +198,18 @@ class JournalWorld(World):
             self._machine.stop(self._some_crash())
             return False
         self.note(f"---- the broker starts again: {self._journal.report}")
+        self._check_names()
         self.ledger.restarted(found, self.clock.now_ms())
         return True
+
+    def _check_names(self) -> None:
+        """Queues, and durable subscriptions that were answered for, are there whether or not they hold a message."""
+        registry = self.broker.registry
+        forgotten = [it for it in self.queues if registry.router.get(parse_destination(it)) is None]
+        durables = {f"durable:{it.client_id}" for it in registry.durables}
+        forgotten += [it for it in self.ledger.durables if it not in durables]
+        if forgotten:
+            raise Violation(f"these are forgotten after a restart: {forgotten}")
 
     def _plan_trouble_at_start(self) -> None:
         chance = self.random.random()
@@ -209,6 +227,8 @@ class JournalWorld(World):
         dead: set[bytes] = set()
         for place in store.places():
             name = _name_of(place)
+            if name.startswith("temp"):
+                raise Violation(f"{name} is temporary, and was stored")
             for message in self._messages(store, place):
                 if name == DEAD_LETTERS:
                     dead.add(message.key)
@@ -243,6 +263,8 @@ class JournalWorld(World):
 class ClientWorld(JournalWorld):
     """A world whose clients are the Python client's core, most of them, against a broker that crashes."""
 
+    may_be_wide = False
+
     def _make_clients(self) -> list[Client]:
         count = self.random.randrange
         clients: list[Client] = [CoreProducer(self, f"cp{n}") for n in range(count(1, 4))]
@@ -258,6 +280,7 @@ class ClientWorld(JournalWorld):
 class QuickWorld(JournalWorld):
     """A world with few clients, in which messages are consumed before the disk has them, and then never reach it."""
 
+    may_be_wide = False
     time_steps = (0.0003, 0.0003, 0.001, 3.0)
 
     def _choose_conditions(self) -> None:

@@ -32,7 +32,7 @@ from ackwire.destinations import parse_destination
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import message_key
 from tests.simulation.audit import Violation
-from tests.simulation.clients import Client
+from tests.simulation.client import Client
 from tests.simulation.ledger import Copy, Deed, Outcome, Sent
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from ackwire.broker.subscription import QueueSubscription
 from ackwire.clock import Clock, ManualClock, Turns
 from ackwire.config import Settings
 from ackwire.destinations import parse_destination
+from ackwire.editing import Advisory
 from ackwire.message import Message
 from ackwire.policy import DestinationPolicy, Policies
 from ackwire.store.contract import Store
@@ -30,12 +31,22 @@ from ackwire.wire.openwire.negotiation import Preferences
 from tests.helpers.paging_store import FakeSpill, PagingStore
 from tests.helpers.recorded_audit import RecordedAudit
 from tests.simulation.audit import Violation, audit
-from tests.simulation.clients import Browser, Client, Consumer, Drain, DurableSubscriber, Producer, Subscriber
-from tests.simulation.ledger import DEAD_LETTERS, Ledger
+from tests.simulation.client import Client
+from tests.simulation.consumers import Consumer, Drain, DurableSubscriber, SelfDraining
+from tests.simulation.ledger import DEAD_LETTERS, Ledger, is_behind
+from tests.simulation.listeners import Watcher, WideDurableSubscriber, WideSubscriber
 from tests.simulation.network import Link, SimulatedPeer
+from tests.simulation.producers import Producer
+from tests.simulation.subscribers import Browser, Subscriber
+from tests.simulation.temporaries import TemporaryProducer, TemporaryQueueOwner, TemporaryTopicOwner
 
 STEPS = 400
 VIRTUAL_QUEUE = "queue://Consumer.v.VirtualTopic.v"
+WIDE_QUEUE = "queue://Consumer.w.VirtualTopic.>"
+"""A queue of its own, with a copy of what is published on any virtual topic, although its name is a pattern (A8)."""
+QUEUE_BESIDE = "queue://Consumer.w.VirtualTopic.v"
+"""Consumers of the queue above consume from this one, too."""
+WIDE_TOPIC = "topic://VirtualTopic.w.z"
 _SETTLING_ROUNDS = 3000
 """More than any run needs to come to rest; a run that has not is stuck."""
 
@@ -64,12 +75,26 @@ class _WatchedDesk(Desk):
         return super().may_go_ahead(connection, after_pause=after_pause, acks_answer=acks_answer)
 
 
+class _WatchedEditor(OpenWireEditor):  # type: ignore[misc]  # it is not compiled
+    """The world hears of every advisory that the broker writes."""
+
+    def __init__(self, world: "World", producer: str) -> None:
+        super().__init__(producer, "simulated", world.clock)
+        self._world = world
+
+    def advisory(self, advisory: Advisory) -> Message:
+        message = super().advisory(advisory)
+        self._world.on_advisory(advisory, message)
+        return message
+
+
 class World:
     """Builds everything and runs it."""
 
     audited_steps = 1
     """The broker is audited after each so many steps."""
     time_steps: tuple[float, ...] = (0.001, 0.01, 0.2, 3.0)
+    may_be_wide = True
     can_crash = False
     """Whether the broker may end, and with it what it has not promised."""
 
@@ -91,10 +116,16 @@ class World:
         self._link_count = 0
         self._lives = 0
         self._violation: Violation | None = None
+        self._is_closing = False
+        """Consumers leave for good: what is told of that need not be heard."""
         self._choose_conditions()
         self.store = self._open_store()
         self._start_broker()
+        self._make_queues()
         self._clients = self._make_clients()
+        if self.is_wide:
+            self._clients += self._make_wide_clients()
+        self._drains: list[Drain] = []
 
     def _choose_conditions(self) -> None:
         chance = self.random.random
@@ -113,6 +144,13 @@ class World:
         """Whether the broker has an audit: then it answers for nothing that is not on disk."""
         self.bets_are_sure = apart.random() < 0.5
         """Whether it counts on consumers sooner, and for longer, than they have deserved."""
+        self.is_wide = apart.random() < 0.5 and self.may_be_wide
+        """Whether there are patterns for topics, advisories to be heard, and temporary destinations."""
+        if self.is_wide:
+            self.queues += [WIDE_QUEUE, QUEUE_BESIDE]
+            self.topics.append(WIDE_TOPIC)
+            self.targets.append(WIDE_TOPIC)
+            self.sources += [WIDE_QUEUE, WIDE_QUEUE, QUEUE_BESIDE]
         self._choose_settings()
 
     def _choose_settings(self) -> None:
@@ -144,7 +182,7 @@ class World:
         self.broker = Broker(
             clock=self._broker_clock(),
             store=self.store,
-            editor=OpenWireEditor(f"ID:simulated-{self._lives}", "simulated", self.clock),
+            editor=_WatchedEditor(self, f"ID:simulated-{self._lives}"),
             settings=self.settings,
             policies=self._policies,
             temp=self.temp,
@@ -155,9 +193,20 @@ class World:
             self.broker.flow._tight_above_bytes = self._tight_above_bytes
         self._waited: dict[tuple[str, bytes], bool] = {}
         self.broker.desk = _WatchedDesk(self.store, self)
+        self._is_starting = True
         self.broker.start()
+        self._is_starting = False
+
+    def _make_queues(self) -> None:
+        """Have an operator make the queues, once: they are there for good."""
         for name in self.queues:
             self.broker.registry.get_or_make(parse_destination(name))
+
+    def on_advisory(self, about: Advisory, message: Message) -> None:
+        """The broker has written an advisory."""
+        self.ledger.publishing(about, message, self.step, is_waited_for=not self._is_closing)
+        if self._is_starting:
+            self._violation = Violation(f"a start is no event, and is told: {about}")
 
     def _make_audit(self) -> Audit | None:
         """Hears of everything that happens to messages in this life."""
@@ -187,6 +236,24 @@ class World:
         clients += [Browser(self, f"b{n}") for n in range(count(2))]
         return clients
 
+    def _make_wide_clients(self) -> list[Client]:
+        count = self.random.randrange
+        clients: list[Client] = [WideDurableSubscriber(self, f"wd{n}") for n in range(count(1, 3))]
+        clients += [WideSubscriber(self, f"ws{n}") for n in range(count(2))]
+        clients += [Watcher(self, f"w{n}") for n in range(count(1, 3))]
+        clients += [TemporaryQueueOwner(self, f"tq{n}") for n in range(count(1, 3))]
+        clients += [TemporaryTopicOwner(self, f"tt{n}") for n in range(count(2))]
+        clients += [TemporaryProducer(self, "tp")]
+        return clients
+
+    def everybody(self) -> list[Client]:
+        """All who are connected at the end."""
+        return [*self._clients, *self._drains]
+
+    def drains_of_queues(self) -> list[tuple[str, str]]:
+        """The queues that are being emptied at the end, and the consumer of each."""
+        return [(it.where, it.consumer_id) for it in self._drains]
+
     # ---- what clients and links ask of it ----------------------------------------------------------------------
 
     def note(self, text: str) -> None:
@@ -201,10 +268,10 @@ class World:
 
     def places_of(self, where: str) -> tuple[str, ...]:
         """The queues that a message for *where* goes to."""
-        if where == "topic://VirtualTopic.v":
-            return (VIRTUAL_QUEUE,)
         kind, _, names = where.partition("://")
-        return () if kind == "topic" else tuple(f"queue://{name}" for name in names.split(","))
+        if kind == "topic":
+            return tuple(it for it in self.queues if it.startswith("queue://Consumer.") and is_behind(it, where))
+        return () if kind == "temp-topic" else tuple(f"{kind}://{name}" for name in names.split(","))
 
     @staticmethod
     def predicate(selector: str | None) -> Callable[[int], bool]:
@@ -246,7 +313,7 @@ class World:
 
     def _is_oldest(self, subscription: QueueSubscription, message: Message) -> bool:
         """Whether no older message waits in the same queue that the same consumer might have had (H1)."""
-        if message.group_id is not None or len(self.ledger.sent[message.key].places) > 1:
+        if message.group_id is not None or self.ledger.sent[message.key].has_twin(repr(message.destination)):
             return True  # it may have waited for this consumer alone, since before the older one came back
         attached = self.broker.consumption._attached[subscription]
         queue = next(queue for queue in attached.values() if len(attached) == 1 or queue.owns(message))
@@ -322,33 +389,44 @@ class World:
     def _finish(self) -> None:
         """The network is well from here on: clients end what they began, and everything is consumed."""
         self.note("---- the end begins")
-        drains: list[Client] = [Drain(self, f"drain{n}", where) for n, where in enumerate([*self.queues, DEAD_LETTERS])]
+        drains = self._drains = [
+            Drain(self, f"drain{n}", where) for n, where in enumerate([*self.queues, DEAD_LETTERS])
+        ]
+        drain_themselves = [it for it in self._clients if isinstance(it, SelfDraining)]
         for client in self._clients:
             client.is_finishing = True
         self._links_end()
         working = list(self._clients)
         if self.has_limits:  # what is full must be drained, or producers wait for ever
             working += drains
+            self._drain(drain_themselves)
         self._run_until(working, lambda: all(client.is_idle for client in self._clients))
-        for client in self._clients:
-            if isinstance(client, DurableSubscriber):
-                client.drain()
-        working = self._clients + drains
+        if not self.has_limits:
+            self._drain(drain_themselves)
+        working = [*self._clients, *drains]
         self._run_until(working, lambda: self._is_quiet(working))
         for client in self._clients:
             if isinstance(client, Subscriber):
                 client.settle()
         self.clock.advance(60)
         self._run_until(working, lambda: self._is_quiet(working))
-        for client in self._clients:
-            if isinstance(client, DurableSubscriber):
-                client.is_draining = False
+        self._is_closing = True
+        for client in drain_themselves:
+            client.stop_draining()
         self._run_until(working, lambda: all(client.is_idle for client in self._clients))
         self.ledger.settle(self.clock.now_ms())
+        for client in self._clients:
+            if isinstance(client, WideDurableSubscriber):
+                client.unsubscribe()
+        self._run_until(working, lambda: all(client.is_idle for client in self._clients))
         for client in working:
             client.hang_up()
         self._run_until([], lambda: not any(link.can_go_up for link in self._links))
         self._expect_nothing_left()
+
+    def _drain(self, clients: list[SelfDraining]) -> None:
+        for client in clients:
+            client.drain()
 
     def _links_end(self) -> None:
         """Ends that are cut learn of it now, so that no old connection stands in the way of a new one."""

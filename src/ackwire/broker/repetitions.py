@@ -74,7 +74,15 @@ class Repetitions:
                 self._marked[producer] = 0
                 if count < leap:
                     self._gaps_of(producer)[leap] = count
+        self._forget_old_gaps()
         self._is_after_crash = self._store.has_crashed(_BACK_WITHIN_SECONDS)
+
+    def _forget_old_gaps(self) -> None:
+        """Leave out gaps before the count from which on a producer's counts are known: the store still has them."""
+        for key, gaps in self._gaps.items():
+            known_from = self._counts.get(_FROM + key) or 0
+            for leap in [leap for leap in gaps if leap <= known_from]:
+                del gaps[leap]
 
     def greet(self, connection: Connection) -> None:
         """A client has logged in: is it the one that had this connection id before?"""

@@ -95,6 +95,22 @@ def test_J4_a_restart_does_not_forget_it(rig: BrokerRig) -> None:
     assert again.pending(FULL) == 1
 
 
+def test_J4_a_restart_brings_back_no_more_gaps_than_were_remembered(rig: BrokerRig) -> None:
+    """J4: each message of a producer is held against its gaps, so their number is bounded in every run."""
+    client = rig.connect("c")
+    for message in make(client, 100)[::2]:
+        client.send_message(message)
+    remembered = dict(gaps_of(rig))
+    assert 0 < len(remembered) < 20
+    again = rig.restarted()
+    assert gaps_of(again) == remembered
+
+
+def gaps_of(rig: BrokerRig) -> dict[int, int]:
+    (gaps,) = rig.broker.intake.repetitions._gaps.values()
+    return gaps
+
+
 def test_J4_nothing_is_written_for_refusals_alone(rig: BrokerRig) -> None:
     """B6, J4: a full store is not filled further by those that it refuses."""
     client = rig.connect()
