@@ -23,7 +23,7 @@ from ackwire.broker.broker import Broker
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection, Login, Producer
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
-from ackwire.clock import ManualClock
+from ackwire.clock import ManualClock, Turns
 from ackwire.config import Settings
 from ackwire.destinations import Destination, Kind, destination, parse_destination
 from ackwire.errors import BrokerError
@@ -310,6 +310,7 @@ class BrokerRig:
         temp: Spill | None = None,
         audit: Audit | None = None,
         is_audited: bool = True,
+        turns: Turns | None = None,
     ) -> None:
         self.audit: Any = (audit or RecordedAudit()) if is_audited else None
         """What was told of every message; `audit.check(broker)` holds it against what is there."""
@@ -326,6 +327,7 @@ class BrokerRig:
             policies=Policies(policies),
             temp=temp,
             audit=self.audit,
+            turns=turns,
         )
         self.broker.start()
         self._names = count(1)

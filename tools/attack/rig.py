@@ -115,6 +115,28 @@ class Attacked:
             watcher.stop()
 
 
+class Rounds:
+    """Memory of a broker while an attack is repeated: in which round it was how much."""
+
+    _SAMPLES = 10
+
+    def __init__(self, broker: Attacked, rounds: int) -> None:
+        self._broker = broker
+        self._every = max(1, rounds // self._SAMPLES)
+        self._count = 0
+        self._samples: list[str] = []
+
+    def ended(self) -> None:
+        """One more round is over."""
+        self._count += 1
+        rss_mb = self._broker.rss_mb()
+        if self._count % self._every == 0:
+            self._samples.append(f"{self._count}: {rss_mb:.0f}")
+
+    def __str__(self) -> str:
+        return f"RSS in MB after rounds {', '.join(self._samples)}"
+
+
 @contextmanager
 def attacked(
     *options: str, toml: str = "", listeners: Sequence[str] = ("tcp://127.0.0.1:0",), data: Path | None = None

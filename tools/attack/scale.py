@@ -141,6 +141,7 @@ def main(queues: int = 100_000, consumers: int = 10_000, messages: int = 1_000_0
         ]
         longest = max(_measured(broker, name, action) for name, action in phases)
         print(f"longest turn felt by the bystander: {longest:.1f} ms")
+        print(broker.loop())
 
 
 if __name__ == "__main__":

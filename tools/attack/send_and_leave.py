@@ -2,7 +2,8 @@
 
     python -m tools.attack.send_and_leave [ROUNDS]
 
-Neither memory nor store may pass its limit by more than `limits.blocked_bytes_max` and one frame.
+Neither memory nor store may pass its limit by more than `limits.blocked_bytes_max` and one frame: what a client had
+sent without an answer is taken that far. So memory rises by those 32 MiB within the first rounds, and stays there.
 """
 
 import sys
@@ -11,8 +12,8 @@ from pathlib import Path
 
 from ackwire.wire.openwire import commands
 from tests.helpers.openwire_client import OpenWireClient, queue
-from tools.attack.half_frames import send_what_is_taken
-from tools.attack.rig import Attacked, Waits, attacked, print_row
+from tools.attack.rig import Attacked, Rounds, Waits, attacked, print_row
+from tools.attack.writing import send_what_is_taken
 
 _BODY = "x" * 500_000
 _SENDS = 2
@@ -43,16 +44,19 @@ def fill(broker: Attacked, *, persistent: bool) -> None:
         raise AssertionError("the broker does not become full")
 
 
-def leave_often(broker: Attacked, rounds: int, *, persistent: bool) -> None:
+def leave_often(broker: Attacked, rounds: int, *, persistent: bool) -> Rounds:
+    """Connect, send and hang up, so many times; gives the curve of memory."""
+    curve = Rounds(broker, rounds)
     for _ in range(rounds):
         with OpenWireClient.logged_in(broker.port) as client:
             for _ in range(_SENDS):
                 client.protocol.send(client.text_message(queue("full"), _BODY, persistent=persistent))
-            send_what_is_taken(client.socket, b"".join(client.protocol.data_to_send()))
-        broker.rss_mb()
+            send_what_is_taken([(client.socket, client.protocol.data_to_send())])
+        curve.ended()
     time.sleep(2)  # until the last hang-ups are noticed
     with OpenWireClient.logged_in(broker.port) as client:
         client.ping()
+    return curve
 
 
 def main(rounds: int) -> None:
@@ -61,9 +65,10 @@ def main(rounds: int) -> None:
             fill(broker, persistent=persistent)
             broker.first_rss_mb = broker.peak_rss_mb = broker.rss_mb()
             before_mb = disk_mb(broker.data)
-            leave_often(broker, rounds, persistent=persistent)
+            curve = leave_often(broker, rounds, persistent=persistent)
             name = "send and leave, " + ("persistent" if persistent else "non-persistent")
-            print_row(name, broker, Waits(), f"disk {before_mb:.0f} -> {disk_mb(broker.data):.0f} MB, {rounds} rounds")
+            disk = f"disk {before_mb:.0f} -> {disk_mb(broker.data):.0f} MB"
+            print_row(name, broker, Waits(), f"{disk}, {rounds} rounds; {curve}")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ class Broker:
         loop_report: Callable[[], LoopReport] | None = None,
     ) -> None:
         self.clock = clock
-        self.slices = Slices(clock)
+        self.slices = Slices(clock, turns=turns)
         """Long work, which lets others have their turn in between."""
         self.loop_report = loop_report
         """How the loop fares, where it is measured."""

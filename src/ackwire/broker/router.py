@@ -12,7 +12,7 @@ _VIRTUAL_TOPIC_PREFIX: Final = "VirtualTopic."
 _CONSUMER_PREFIX: Final = "Consumer."
 
 _LOOKS: Final = 8
-"""Names that are looked at in vain before a search lets its caller see whether it is time to stop."""
+"""Names that are looked at before a search lets its caller see whether it is time to stop."""
 
 T = TypeVar("T")
 
@@ -82,12 +82,16 @@ class Router(Generic[T]):
         The caller may stop in between, and go on later: a destination that is removed meanwhile is not found, and one
         that is made meanwhile is not either (`watch` tells of it).
         """
-        for number, (known, made) in enumerate(list(self._known.items())):
-            if _stands_for(pattern, known) and known not in self._pattern_numbers:
-                if self._known.get(known) is made:
-                    yield known, made
-            elif number % _LOOKS == 0:
-                yield None
+        roll = self._rolls[pattern.kind]
+        after, last = 0, roll.last_number
+        while portion := roll.between(after, last, _LOOKS):
+            for number, known in portion:
+                after = number
+                if matches_pattern(pattern.name, known.name) and known not in self._pattern_numbers:
+                    made = self._known.get(known)
+                    if made is not None and roll.number_of(known) == number:
+                        yield known, made
+            yield None
 
     def watch(self, pattern: Destination, on_match: Callable[[Destination, T], None]) -> Callable[[], None]:
         """Call *on_match* for every destination made from now on that *pattern* stands for; returns how to stop."""
@@ -120,10 +124,6 @@ def is_virtual_pattern(where: Destination) -> bool:
     As in ActiveMQ, `Consumer.A.VirtualTopic.X.>` has a copy of all that is published on `VirtualTopic.X` and below.
     """
     return where.is_wildcard and _virtual_topics_of(where) is not None
-
-
-def _stands_for(pattern: Destination, destination: Destination) -> bool:
-    return pattern.kind is destination.kind and matches_pattern(pattern.name, destination.name)
 
 
 def _virtual_topics_of(queue: Destination) -> str | None:

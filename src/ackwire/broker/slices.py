@@ -1,7 +1,9 @@
 """Long work in slices: whatever grows with messages, destinations or consumers lets others have their turn in between.
 
 A job is a function that works until its `Budget` is spent and says whether there is more to do. `Slices` gives all jobs
-together one budget in each turn of the loop, in rotation, so a hundred jobs hold the loop up no longer than one.
+together one budget in each turn of the loop, in rotation, so a hundred jobs hold the loop up no longer than one. Work
+that begins at once has a budget beside that, which is one for all that begin in the same turn: a hundred clients that
+hang up together hold the loop up no longer than one.
 
 A budget is a time and a number of units. The time is what matters on a real machine; in a simulation time stands still
 while code runs, so the units end the slice there, and a run can be repeated.
@@ -12,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
-from ackwire.clock import Clock
+from ackwire.clock import Clock, Turns
 
 SLICE_SECONDS: Final = 0.005
 """How long one slice may hold up the loop."""
@@ -76,10 +78,15 @@ Job: TypeAlias = Callable[[Budget], bool]
 class Slices:
     """The long jobs of a broker, each a slice at a time."""
 
-    def __init__(self, clock: Clock, units: int = SLICE_UNITS) -> None:
-        """*units* of work are one slice at most: tests and simulations have small ones."""
+    def __init__(self, clock: Clock, units: int = SLICE_UNITS, turns: Turns | None = None) -> None:
+        """*units* of work are one slice at most: tests and simulations have small ones. *turns* are those of the loop,
+        if it counts them; otherwise each call of `budget` is taken for a turn of its own."""
         self._clock = clock
         self._units = units
+        self._turns = turns
+        self._first_budget: Budget | None = None
+        """For what begins in the turn `_first_budget_turn`."""
+        self._first_budget_turn = -1
         self._jobs: deque[Job] = deque()
         self._is_due = False
 
@@ -88,7 +95,20 @@ class Slices:
         return len(self._jobs)
 
     def budget(self) -> Budget:
-        """For the first part of some work that is done at once, in the turn in which it was asked for."""
+        """For the first part of some work that is done at once, in the turn in which it was asked for.
+
+        All who ask in the same turn share it. It may be spent already: then everything is left to a job.
+        """
+        turns = self._turns
+        if turns is None:
+            return self._new_budget()
+        first = self._first_budget
+        if first is None or self._first_budget_turn != turns.number:
+            self._first_budget = first = self._new_budget()
+            self._first_budget_turn = turns.number
+        return first
+
+    def _new_budget(self) -> Budget:
         return Budget(self._clock, units=self._units)
 
     def start(self, job: Job) -> None:
@@ -104,7 +124,7 @@ class Slices:
     def _work(self) -> None:
         """One slice: jobs in rotation, until the budget is spent or each had its part."""
         self._is_due = False
-        budget = self.budget()
+        budget = self._new_budget()
         for _ in range(len(self._jobs)):
             job = self._jobs.popleft()
             try:

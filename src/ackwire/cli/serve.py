@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 EXIT_STORE_FAILED: Final = 74
 """The store could not write or sync: nothing more was acknowledged. The number is that of EX_IOERR."""
 
-_GC_THRESHOLDS: Final = (10_000, 5, 100)
-"""Objects made and not freed before the youngest are looked at, 1 to 2 ms for so many messages, and how often older
-ones are: every fifth time 50,000, at most 20 ms, and all after five million. While a million messages pile up that is
-a quarter of a second in all, 4 % of the time that taking them takes. Messages are in no cycles, so it is enough to look
-rarely; Python's own rule, every 700 objects, takes a sixth of the time that a message takes."""
+_GC_THRESHOLDS: Final = (5_000, 2, 400)
+"""Objects made and not freed before the youngest are looked at, about 1 ms for so many messages, and how often older
+ones are: every third time 15,000, at most 11 ms, and all after six million. Each object that stays is looked at twice
+whatever the first two numbers are; they only say how many at once, and the loop stands still meanwhile. Messages are in
+no cycles, so it is enough to look rarely; Python's own rule, every 700 objects, takes a sixth of the time that a
+message takes."""
 _GC_THRESHOLDS_AT_START: Final = (50_000, 20, 20)
 """Nobody waits for an answer yet, and nearly all that is made stays."""
 

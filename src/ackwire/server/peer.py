@@ -5,8 +5,8 @@ peers, leaves in one write per peer. Nothing here grows with what a peer does or
 
 * before login, frames are small, only handshake commands are taken, and the time is limited;
 * frames that have arrived in part share a bounded room (`receive_room.py`): a peer waits unread for its part of it;
-* a peer that is not read from is looked at every second: one that has hung up is read to its end, and one whose acks
-  may be needed is read again;
+* a peer that is not read from is looked at every second: one that has hung up is read to its end, unless it left in the
+  middle of a frame that has no room, and one whose acks may be needed is read again;
 * a peer that is gone refers to nothing: protocol, adapter and buffers go with it at once, without the help of a
   garbage collector;
 * a peer that does not read gets no more messages once `write_pause_bytes` wait for it, and is not read from once
@@ -20,6 +20,7 @@ import logging
 import os
 import select
 import socket
+import sys
 import termios
 from collections.abc import Callable
 from dataclasses import replace
@@ -123,7 +124,8 @@ class Peer:
         """Why we do not read from it at the moment; empty while we do."""
         self._unread_check: Timer | None = None
         self._has_hung_up = False
-        """Seen while we did not read from it: it is read to its end, whatever there is against it."""
+        """Seen while we did not read from it: it is read to its end, whatever there is against it, as soon as there is
+        room for its frame."""
         self.is_closing = False
         """Whether nothing that it says counts any more."""
         self._write_pause_bytes = settings.connection.write_pause_bytes
@@ -487,7 +489,9 @@ class Peer:
 
     def _set_reading(self, reading: bool, reason: str) -> None:
         """Stop or resume reading; it goes on when no reason against it is left."""
-        if self._transport is None or self.is_closing or (self._has_hung_up and not reading):
+        if self._transport is None or self.is_closing:
+            return
+        if self._has_hung_up and not reading and reason != _NO_ROOM:
             return
         was_reading = not self._unread_because
         if reading:
@@ -509,19 +513,35 @@ class Peer:
         self._unread_check = None
         if self.is_closing or not self._unread_because:
             return
-        if self._is_hung_up():
+        if self._has_hung_up or self._is_hung_up():
             self._has_hung_up = True
-            for reason in tuple(self._unread_because):
+            for reason in tuple(self._unread_because - {_NO_ROOM}):
                 self._set_reading(True, reason)
-            return
-        if self._adapter is not None and self._adapter.is_needed_to_drain():
+            self._ask_urgently()
+        elif self._adapter is not None and self._adapter.is_needed_to_drain():
             self._set_reading(True, _NO_SPACE)
-            if _NO_ROOM in self._unread_because and self._protocol is not None:
-                size_bytes = self._protocol.unfinished_bytes
-                if self._room.ask(self, size_bytes, is_stranger=not self._is_known, is_urgent=True):
-                    self._set_reading(True, _NO_ROOM)
-        if self._unread_because:
+            self._ask_urgently()
+        if self._unread_because and not self.is_closing and self._unread_check is None:
             self._unread_check = self._clock.call_later(_UNREAD_CHECK_SECONDS, self._look_at_unread)
+
+    def _ask_urgently(self) -> None:
+        """Ask again for room for the frame that waits for it, before others. What can never be complete gets none."""
+        protocol = self._protocol
+        if _NO_ROOM not in self._unread_because or protocol is None:
+            return
+        if self._has_hung_up and self._unread_bytes() < protocol.missing_bytes:
+            self.fail(f"it left in the middle of a frame of {protocol.unfinished_bytes} bytes")
+        elif self._room.ask(self, protocol.unfinished_bytes, is_stranger=not self._is_known, is_urgent=True):
+            self._set_reading(True, _NO_ROOM)
+
+    def _unread_bytes(self) -> int:
+        """What has arrived of a client that has hung up, and was not read; as good as endless where nobody can tell."""
+        if self._descriptor < 0:
+            return sys.maxsize
+        try:
+            return int.from_bytes(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
+        except OSError:
+            return 0
 
     def _is_hung_up(self) -> bool:
         """Whether the client has closed its end. What it has sent before may still be read."""

@@ -50,6 +50,11 @@ class FrameBuffer:
         rest = len(self._data) - self._position
         return rest + self._missing if rest or self._collected else 0
 
+    @property
+    def missing_bytes(self) -> int:
+        """What has not arrived of that frame, as far as its size is known."""
+        return self._missing - len(self._collected) if self.unfinished_bytes else 0
+
     def next_frame(self, size_max: int) -> bytes | None:
         """The next whole frame without its size, or None. Raises `RemoteProtocolError` if it is over *size_max*."""
         start = self._position

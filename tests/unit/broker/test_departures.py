@@ -4,6 +4,7 @@ import pytest
 
 from ackwire.broker.session import Producer
 from ackwire.broker.subscription import SubscriptionRequest
+from ackwire.clock import Turns
 from ackwire.destinations import Destination, Kind, destination, parse_destination
 from ackwire.errors import DestinationGone
 from ackwire.wire.openwire import commands
@@ -42,6 +43,29 @@ def test_D7_a_client_with_many_temporary_queues_leaves_in_slices(rig: BrokerRig)
     _finish(rig)
     assert all(rig.broker.registry.router.get(name) is None for name in names)
     assert not rig.broker.registry.leaving_owners
+
+
+def test_D7_clients_that_leave_in_the_same_turn_share_one_slice() -> None:
+    turns = Turns()
+    rig = BrokerRig(is_audited=False, turns=turns)
+    clients = [rig.connect() for _ in range(5)]
+    for client in clients:
+        for _ in range(MANY):
+            client.consumer("queue://q")
+
+    def left() -> int:
+        return rig.broker.consumer_count(parse_destination("queue://q"))
+
+    clients[0].disconnect()
+    removed_for_one = 5 * MANY - left()
+    for client in clients[1:4]:
+        client.disconnect()
+    assert 5 * MANY - left() == removed_for_one, "what the first has left of the slice is nothing"
+    turns.number += 1
+    clients[4].disconnect()
+    assert 5 * MANY - left() == 2 * removed_for_one, "the next turn has a slice of its own"
+    _finish(rig)
+    assert left() == 0
 
 
 def test_D7_a_client_that_comes_back_has_its_temporary_queues_again(rig: BrokerRig) -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from ackwire.broker.router import Router
+from ackwire.destinations import parse_destination
 from ackwire.errors import InvalidDestination
 from tests.helpers.broker_rig import BrokerRig
 from tests.simulation.audit import audit
@@ -71,3 +73,35 @@ def test_A8_a_virtual_topic_fills_the_queue_of_every_consumer_name(rig: BrokerRi
 def test_A8_a_consumer_cannot_mix_queues_and_topics(rig: BrokerRig) -> None:
     with pytest.raises(InvalidDestination):
         rig.consumer("queue://a,topic://b")
+
+
+def _router(*names: str) -> Router[str]:
+    router: Router[str] = Router()
+    for name in names:
+        router.add(parse_destination(name), name)
+    return router
+
+
+def test_A8_a_search_finds_what_a_pattern_stands_for_in_the_order_of_making() -> None:
+    router = _router("queue://o.b", "topic://o.c", "queue://p", "queue://Consumer.a.VirtualTopic.>", "queue://o.a")
+    found = [it[1] for it in router.matching(parse_destination("queue://>")) if it is not None]
+    assert found == ["queue://o.b", "queue://p", "queue://o.a"]
+    found = [it[1] for it in router.matching(parse_destination("topic://o.>")) if it is not None]
+    assert found == ["topic://o.c"]
+
+
+def test_A8_a_search_does_not_find_what_was_made_or_removed_while_it_waited() -> None:
+    router = _router(*(f"queue://o.{number}" for number in range(20)))
+    search = router.matching(parse_destination("queue://o.*"))
+    assert next(search) == (parse_destination("queue://o.0"), "queue://o.0")
+    for number in (3, 12, 13):
+        router.remove(parse_destination(f"queue://o.{number}"))
+    router.add(parse_destination("queue://o.13"), "made again")
+    router.add(parse_destination("queue://o.20"), "made meanwhile")
+    found = [it[1] for it in search if it is not None]
+    assert found == [f"queue://o.{number}" for number in range(1, 20) if number not in (3, 12, 13)]
+
+
+def test_A8_a_search_stops_now_and_then_however_little_it_finds() -> None:
+    router = _router(*(f"queue://p.{number}" for number in range(100)))
+    assert len([it for it in router.matching(parse_destination("queue://o.>")) if it is None]) > 10

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ackwire.broker.slices import SLICE_SECONDS, SLICE_UNITS, Budget, Slices
-from ackwire.clock import ManualClock
+from ackwire.clock import ManualClock, Turns
 from ackwire.question import ANSWER, NAME, QUESTIONS, SUBJECT
 from tests.helpers.broker_rig import BrokerRig
 from tests.helpers.compilation import pure_only
@@ -77,6 +77,24 @@ def test_jobs_take_turns_and_share_one_budget() -> None:
     assert "".join(done).count("a") == 25
     assert "".join(done).count("b") == 5
     assert "b" in "".join(done[:15]), "the second waits for one slice of the first, not for all of it"
+
+
+def test_work_that_begins_in_one_turn_shares_one_budget() -> None:
+    turns = Turns()
+    slices = Slices(ManualClock(), units=10, turns=turns)
+    assert slices.budget().spend(10)
+    assert slices.budget().is_spent, "somebody else has used it up"
+    turns.number += 1
+    assert not slices.budget().spend(5)
+    assert slices.budget().spend(5)
+
+
+def test_a_slice_of_jobs_does_not_use_up_the_budget_of_what_begins() -> None:
+    clock = ManualClock()
+    slices = Slices(clock, units=10, turns=Turns())
+    slices.start(lambda budget: budget.spend(10) and False)
+    clock.advance(0.001)
+    assert not slices.budget().spend(9)
 
 
 def test_a_scan_for_a_costly_selector_ends_with_its_time() -> None:

@@ -6,15 +6,17 @@ from collections.abc import Iterator
 import pytest
 
 from ackwire.broker.broker import Broker
-from ackwire.clock import SystemClock
-from ackwire.config import Settings
+from ackwire.broker.queue import Queue
+from ackwire.clock import Clock, ManualClock, SystemClock
+from ackwire.config import LimitSettings, Settings
+from ackwire.destinations import parse_destination
 from ackwire.listener_uri import parse_listener_uri
 from ackwire.server.adapters.openwire import OpenWireAdapter
 from ackwire.server.asyncio_end import AsyncioEnd
 from ackwire.server.listener import ConnectionGate
 from ackwire.server.loop import TurnLoop
 from ackwire.server.peer import Peer
-from ackwire.server.turn import Turn
+from ackwire.server.turn import RECEIVE_BYTES, Turn
 from ackwire.store.memory import MemoryStore
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import OpenWireEditor
@@ -22,20 +24,22 @@ from ackwire.wire.openwire.negotiation import Agreement, Preferences
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 from ackwire.wire.openwire.structures import Structure
 from tests.helpers.compilation import pure_only
+from tests.helpers.openwire_client import frame
 from tests.helpers.turns import run_turns
 
 
 class Place:
     """A broker on a loop of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
+        self.settings = settings or Settings()
         self.loop = TurnLoop()
         self.turn = Turn(self.loop)
         self.peers: set[Peer] = set()
         self.clients: list[Client] = []
-        self.clock = SystemClock()
+        self.clock = clock or SystemClock()
         editor = OpenWireEditor("ID:test", "test", self.clock)
-        self.broker = Broker(clock=self.clock, store=MemoryStore(), editor=editor, settings=Settings())
+        self.broker = Broker(clock=self.clock, store=MemoryStore(), editor=editor, settings=self.settings)
 
     def run(self) -> None:
         run_turns(self.loop)
@@ -61,14 +65,14 @@ class Client:
         place.loop.run_until_complete(self._connect())
         self.say()
         self.hear()
-        self.say(commands.ConnectionInfo(connection_id=commands.ConnectionId(name)))
+        self.say(commands.ConnectionInfo(connection_id=commands.ConnectionId(name), client_id=name))
 
     async def _connect(self) -> None:
         place = self._place
         self.peer = Peer(
             broker=place.broker,
             clock=place.clock,
-            settings=Settings(),
+            settings=place.settings,
             uri=parse_listener_uri("tcp://127.0.0.1:0"),
             gate=ConnectionGate(1),
             peers=place.peers,
@@ -196,3 +200,82 @@ def test_a_peer_knows_what_its_client_has_got(place: Place) -> None:
     assert client.hear() == [PONG]
     note("it is read")
     assert [it for it, has_heard in known if has_heard] == ["all is read", "it is read"]
+
+
+_LEAVING = 6
+_MIB = 1024 * 1024
+_FRAME_BYTES = 200 * 1024
+_SMALL_LANE_BYTES = _MIB // 4
+"""One frame of that size has room."""
+
+
+class Room:
+    """Clients that send a large frame each and hang up, at a broker with room for one such frame, which another has."""
+
+    def __init__(self, *, declared_bytes: int) -> None:
+        self.clock = ManualClock()
+        self.place = Place(Settings(limits=LimitSettings(receive_bytes_max=_MIB)), self.clock)
+        holder = Client(self.place, "holder")
+        holder.hear()
+        holder.socket.sendall(_message("holder", _SMALL_LANE_BYTES)[:RECEIVE_BYTES])
+        self.clients = [Client(self.place, f"c{number}") for number in range(_LEAVING)]
+        for client in self.clients:
+            client.hear()
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _FRAME_BYTES)
+        self.most_bytes = 0
+        for number, client in enumerate(self.clients):
+            client.socket.sendall(_message(f"c{number}", declared_bytes)[: _FRAME_BYTES + 4])
+            client.socket.close()
+
+    def run(self) -> None:
+        """Until all have gone, or a few minutes have passed."""
+        for _ in range(300):
+            for _ in range(40):
+                run_turns(self.place.loop, 1)
+                self.most_bytes = max(self.most_bytes, sum(map(_waiting_bytes, self.place.peers)))
+            if self.all_have_left:
+                break
+            self.clock.advance(1)
+        assert self.all_have_left
+        self.place.close()
+
+    @property
+    def all_have_left(self) -> bool:
+        return self.place.peers.isdisjoint(client.peer for client in self.clients)
+
+
+def _message(connection_id: str, size_bytes: int) -> bytes:
+    producer = commands.ProducerId(connection_id, 1, -1)
+    message = commands.ActiveMQBytesMessage(
+        producer_id=producer,
+        message_id=commands.MessageId(producer_id=producer, producer_sequence_id=1),
+        destination=commands.ActiveMQQueue("q"),
+        content=b"",
+    )
+    rest = size_bytes - (len(frame(message)) - 4)
+    message.content = bytes(rest)
+    made = frame(message)
+    assert len(made) == size_bytes + 4
+    return made
+
+
+def _waiting_bytes(peer: Peer) -> int:
+    protocol = peer._protocol
+    return 0 if protocol is None else protocol._buffer.waiting_bytes
+
+
+@pure_only
+def test_clients_that_hang_up_together_in_the_middle_of_a_frame_pass_no_bound() -> None:
+    room = Room(declared_bytes=_MIB // 2)
+    room.run()
+    assert room.most_bytes <= _FRAME_BYTES + (_LEAVING + 1) * RECEIVE_BYTES
+
+
+@pure_only
+def test_N2_whole_frames_of_clients_that_have_hung_up_are_taken_when_there_is_room() -> None:
+    room = Room(declared_bytes=_FRAME_BYTES)
+    room.run()
+    where = parse_destination("queue://q")
+    queue = room.place.broker.registry.router.get(where)
+    assert isinstance(queue, Queue)
+    assert queue.pending_count == _LEAVING

@@ -110,6 +110,11 @@ class OpenWireProtocol:
         return self._buffer.unfinished_bytes
 
     @property
+    def missing_bytes(self) -> int:
+        """What has not arrived of it."""
+        return self._buffer.missing_bytes
+
+    @property
     def arrivals(self) -> int:
         """Changes when a frame is complete that was unfinished (`FrameBuffer.arrivals`)."""
         return self._buffer.arrivals
