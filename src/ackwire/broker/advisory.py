@@ -193,7 +193,7 @@ class Advisories:
             producer_id=producer.producer_id,
             destination=where,
             target_consumer_id=target,
-            properties={"producerCount": Int(self._broker.producer_count(where))},
+            properties={"producerCount": Int(self._broker.clients.producer_count(where))},
         )
 
     def expired(self, where: Destination, message: Message) -> None:
@@ -299,7 +299,11 @@ class Advisories:
         def tell(connection: Connection) -> Iterator[Advisory | None]:
             yield _connection_added(connection, target)
 
-        return self._present(self._broker.connected, tell) if _is_told(pattern, _topic("Connection")) else iter(())
+        return (
+            self._present(self._broker.clients.connections, tell)
+            if _is_told(pattern, _topic("Connection"))
+            else iter(())
+        )
 
     def _consumers_now(self, pattern: str, target: str) -> Iterator[Message | None]:
         def tell(consumer: Subscription) -> Iterator[Advisory | None]:
@@ -308,7 +312,7 @@ class Advisories:
                     topic = _about("Consumer", where)
                     yield self._consumer_added(topic, where, consumer, target) if _is_told(pattern, topic) else None
 
-        return self._present(self._broker.consumption.consumers, tell)
+        return self._present(self._broker.clients.consumers, tell)
 
     def _producers_now(self, pattern: str, target: str) -> Iterator[Message | None]:
         def tell(producer: Producer) -> Iterator[Advisory | None]:
@@ -318,7 +322,7 @@ class Advisories:
                 if _is_told(pattern, topic):
                     yield self._producer_event(AdvisoryKind.PRODUCER_ADDED, topic, where, producer, target)
 
-        return self._present(self._broker.producers, tell)
+        return self._present(self._broker.clients.producers, tell)
 
     def _destinations_now(self, kind: Kind, pattern: str, target: str) -> Iterator[Message | None]:
         registry = self._broker.registry

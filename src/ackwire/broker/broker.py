@@ -9,7 +9,6 @@ module is the front that adapters see.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from typing import Final, final
@@ -18,6 +17,7 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
 from ackwire.broker.auditing import Audit, DestinationPlace, Event
 from ackwire.broker.census import Census
+from ackwire.broker.clients import Clients
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.cursors import CURSOR_CLIENT_ID, Cursors, Row
 from ackwire.broker.departures import Departures
@@ -25,6 +25,7 @@ from ackwire.broker.handover import Desk
 from ackwire.broker.inactive import InactiveDestinations
 from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl, HeldSend
+from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.loop_report import LoopReport
 from ackwire.broker.paging import Pager
 from ackwire.broker.placing import Placing
@@ -33,7 +34,6 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.receive_room import ReceiveRoom
 from ackwire.broker.registry import Registry
 from ackwire.broker.restore import restore
-from ackwire.broker.rolls import Roll
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Login, Producer
 from ackwire.broker.slices import Budget, Slices
@@ -49,7 +49,7 @@ from ackwire.editing import Advisory, MessageEditor
 from ackwire.errors import AckwireError, BrokerError, InvalidClientId, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
-from ackwire.selector import Selector, XPathLimits, compile_selector
+from ackwire.selector import Selector
 from ackwire.store.contract import FileFacts, Spill, Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
@@ -94,14 +94,9 @@ class Broker:
         self.editor = editor
         self.broker_id = f"ID:{settings.broker.name}-{clock.now_ms()}"
         """This run of this broker, for clients that ask whom they talk to."""
-        self._settings = settings
+        self._settings = LiveSettings(settings)
         self._store = store
-        self._connections: dict[str, Connection] = {}
-        self.connected: Roll[Connection] = Roll()
-        self.producers: Roll[Producer] = Roll()
-        """Those that are announced now."""
-        self._producer_counts: Counter[Destination] = Counter()
-        self._client_ids: dict[str, Connection] = {}
+        self.clients = Clients()
         self._is_sweeping = False
         self._takeovers = Takeovers(clock, self._replace)
         self.placing = Placing()
@@ -121,31 +116,31 @@ class Broker:
         self.consumption = Consumption(self, store)
         self.transactor = Transactor(self, store)
         self.scheduler = Scheduler(self, store)
-        self.cursors = Cursors(self, store)
+        self.cursors = Cursors(clock=clock, store=store, settings=self._settings, registry=self.registry)
         self.staging = Staging(self, store)
-        self._inactive = InactiveDestinations(self, settings.destinations.inactive_sweep_seconds)
+        self._inactive = InactiveDestinations(
+            clock, self.slices, self.registry, self.clients, settings.destinations.inactive_sweep_seconds
+        )
         self._departures = Departures(self.slices, self.consumption, self.registry, self.remove_producer)
         self._questions = Questions(self)
-        self._census = Census(self)
+        self._census = Census(
+            clock, self.registry, self.transactor.transactions, period_seconds=settings.audit.census_seconds
+        )
 
     def _has_undecided_acks(self, connection: Connection) -> bool:
         return any(transaction.acks for transaction in self.transactor.transactions.of_connection(connection))
 
     @property
     def settings(self) -> Settings:
-        return self._settings
+        return self._settings.current
 
     def compile_selector(self, text: str) -> Selector:
         """Read a selector, with what the settings allow in it. Raises `InvalidSelector`."""
-        limits = self._settings.selectors
-        if not limits.xpath:
-            return compile_selector(text)
-        xpath = XPathLimits(limits.xpath_body_bytes_max, limits.xpath_nodes_max, limits.xpath_steps_max)
-        return compile_selector(text, xpath)
+        return self._settings.compile_selector(text)
 
     def reload(self, settings: Settings, policies: Policies) -> None:
         """Go by other settings from now on; only those of `config/reloading.py` differ from what they were."""
-        self._settings = settings
+        self._settings.current = settings
         self.registry.use(policies)
         self.flow.use(settings.limits)
 
@@ -162,7 +157,7 @@ class Broker:
 
         Raises what `connect` raises. Returns the claim if the login has to wait: `withdraw` it when the client leaves.
         """
-        holder = self._connections.get(login.connection_id)
+        holder = self.clients.by_connection_id(login.connection_id)
         if holder is None or not holder.is_of(login):
             on_admitted(self.connect(login, port))
             return None
@@ -193,15 +188,15 @@ class Broker:
             raise InvalidClientId(f"{self.broker_id} is the broker's own id")
         if client_id == CURSOR_CLIENT_ID:
             raise InvalidClientId(f"{client_id} is whose the subscriptions of cursors are; choose another client id")
-        holder = self._client_ids.get(client_id)
+        holder = self.clients.by_client_id(client_id)
         if holder is not None and holder.connection_id != connection_id:
             raise InvalidClientId(
                 f"client id {client_id} is in use by connection {holder.connection_id}; "
                 "close that one first or choose another id"
             )
-        if connection_id in self._connections:
+        if self.clients.by_connection_id(connection_id) is not None:
             raise InvalidClientId(f"connection id {connection_id} is in use by another client; choose another id")
-        limits = self._settings.connection
+        limits = self.settings.connection
         connection = Connection(
             connection_id=connection_id,
             client_id=client_id,
@@ -213,9 +208,7 @@ class Broker:
                 limits.sessions_max, limits.producers_max, limits.consumers_max, limits.destinations_max
             ),
         )
-        self._connections[connection_id] = connection
-        self.connected.add(connection)
-        self._client_ids[client_id] = connection
+        self.clients.add(connection)
         self.intake.repetitions.greet(connection)
         self.advisories.connection_added(connection)
         return connection
@@ -229,9 +222,7 @@ class Broker:
         if not connection.is_open:
             return
         connection.is_open = False
-        del self._connections[connection.connection_id]
-        self.connected.discard(connection)
-        del self._client_ids[connection.client_id]
+        self.clients.remove(connection)
         self._report_dropped(connection, self.flow.end(connection))
         self._departures.close_connection(connection, last_delivered, self.transactor.roll_back_all)
         self.registry.forget_maker(connection)
@@ -256,7 +247,7 @@ class Broker:
                 self.audit.happened(Event.DROPPED, place, send.message, cause="its client left, and there was no space")
 
     def connections(self) -> list[Connection]:
-        return list(self._connections.values())
+        return self.clients.all()
 
     def remove_session(
         self, connection: Connection, session_id: int, last_delivered: int = LAST_DELIVERED_UNKNOWN
@@ -275,9 +266,7 @@ class Broker:
             self.registry.get_or_make(producer.destination, connection)
         connection.add_producer(producer)
         if not known:
-            self.producers.add(producer)
-            if producer.destination is not None:
-                self._producer_counts[producer.destination] += 1
+            self.clients.add_producer(producer)
             self.advisories.producer_added(producer)
 
     def remove_producer(self, connection: Connection, producer_id: str) -> None:
@@ -285,18 +274,11 @@ class Broker:
         producer = connection.producers.get(producer_id)
         connection.remove_producer(producer_id)
         if producer is not None:
-            self.producers.discard(producer)
-            if producer.destination is not None:
-                self._uncount_producer(producer.destination)
+            self.clients.remove_producer(producer)
             self.advisories.producer_removed(producer)
 
-    def _uncount_producer(self, where: Destination) -> None:
-        self._producer_counts[where] -= 1
-        if not self._producer_counts[where]:
-            del self._producer_counts[where]
-
     def producer_count(self, where: Destination) -> int:
-        return self._producer_counts[where]
+        return self.clients.producer_count(where)
 
     # ---- destinations ------------------------------------------------------------------------------------------
 
@@ -431,7 +413,7 @@ class Broker:
         self._inactive.start()
         if self.audit is not None:
             self._census.begin(self.audit)
-        self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
+        self.clock.call_later(self.settings.destinations.expiry_sweep_seconds, self._sweep)
 
     def stop(self) -> None:
         """All clients have gone, and no more will come: tell the store what only memory knows."""
@@ -448,7 +430,7 @@ class Broker:
         self._questions.start()
 
     def _sweep(self) -> None:
-        self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
+        self.clock.call_later(self.settings.destinations.expiry_sweep_seconds, self._sweep)
         if not self._is_sweeping:
             self._is_sweeping = True
             steps = self._expire_all()

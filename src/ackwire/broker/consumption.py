@@ -23,7 +23,6 @@ from ackwire.broker.redelivery import (
 from ackwire.broker.replay import Replays
 from ackwire.broker.reserved import is_reserved, refuse_reserved
 from ackwire.broker.retroactive import Recall
-from ackwire.broker.rolls import Roll
 from ackwire.broker.router import is_virtual_pattern
 from ackwire.broker.session import Connection, ConsumerPort
 from ackwire.broker.slices import Budget
@@ -77,8 +76,6 @@ class Consumption:
         self._topics: dict[TopicSubscription, dict[Topic, None]] = {}
         self._watches: dict[Subscription, list[Callable[[], None]]] = {}
         """How to stop waiting for destinations that a pattern matches."""
-        self.consumers: Roll[Subscription] = Roll()
-        """Those that are announced now."""
         self._replays = Replays(broker.slices)
         self._dead_letters = DeadLetterMemory()
         self._durable_of: dict[QueueSubscription, DurableSubscription] = {}
@@ -113,7 +110,7 @@ class Consumption:
             connection.has_loose_ends = True
         if request.prefetch != asked.prefetch:
             port.change_prefetch(request.prefetch)
-        self.consumers.add(subscription)
+        self._broker.clients.consumers.add(subscription)
         self._broker.advisories.consumer_added(subscription)
         return subscription
 
@@ -364,7 +361,7 @@ class Consumption:
                     self._broker.registry.forget_unheard(topic)
             if subscription.dropped:
                 _log.warning("%r missed %s: it was too slow", subscription, counted(subscription.dropped, "message"))
-        self.consumers.discard(subscription)
+        self._broker.clients.consumers.discard(subscription)
         self._broker.advisories.consumer_removed(subscription)
 
     def _take_off_queues(self, subscription: QueueSubscription, seen: Callable[[Message], bool]) -> None:
