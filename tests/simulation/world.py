@@ -150,11 +150,11 @@ class World:
             temp=self.temp,
             audit=self._make_audit(),
             turns=self._turns,
+            desk=_WatchedDesk(self.store, self),
         )
         if self.pages:
             self.broker.flow._tight_above_bytes = self._tight_above_bytes
         self._waited: dict[tuple[str, bytes], bool] = {}
-        self.broker.desk = _WatchedDesk(self.store, self)
         self.broker.start()
         for name in self.queues:
             self.broker.registry.get_or_make(parse_destination(name))
