@@ -182,9 +182,9 @@ def test_producer_and_session_ids_used_again_change_nothing() -> None:
     for _ in range(3):
         line.request(commands.SessionInfo(session_id=commands.SessionId("ID:A", 1)))
         line.request(commands.ProducerInfo(producer_id=commands.ProducerId("ID:A", 1, 1), destination=queue("q")))
-    assert rig.broker.producer_count(named("queue://q")) == 1
+    assert rig.broker.clients.producer_count(named("queue://q")) == 1
     line.request(commands.RemoveInfo(object_id=commands.SessionId("ID:A", 1)))
-    assert rig.broker.producer_count(named("queue://q")) == 0
+    assert rig.broker.clients.producer_count(named("queue://q")) == 0
     assert line.refused(commands.RemoveInfo(object_id=commands.SessionId("ID:A", 1))).class_name == STATE
 
 

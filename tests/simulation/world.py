@@ -188,11 +188,11 @@ class World:
             temp=self.temp,
             audit=self._make_audit(),
             turns=self._turns,
+            desk=_WatchedDesk(self.store, self),
         )
         if self.pages:
             self.broker.flow._tight_above_bytes = self._tight_above_bytes
         self._waited: dict[tuple[str, bytes], bool] = {}
-        self.broker.desk = _WatchedDesk(self.store, self)
         self._is_starting = True
         self.broker.start()
         self._is_starting = False

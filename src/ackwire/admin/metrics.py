@@ -53,8 +53,8 @@ class StoreFacts:
 async def render(broker: Broker, store: StoreFacts, uptime_seconds: float) -> str:
     """The whole text."""
     lines = _broker(broker, store, uptime_seconds)
-    if broker.loop_report is not None:
-        lines += _loop(broker.loop_report())
+    if broker.view.loop_report is not None:
+        lines += _loop(broker.view.loop_report())
     places = await _places(broker)
     for field, end, kind, meaning in _DESTINATIONS:
         samples = [((("destination", name),), getattr(counts, field)) for name, counts in places.items()]

@@ -10,20 +10,18 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, Protocol, final
 
+from ackwire.broker.clients import Clients
 from ackwire.broker.placing import Placing
 from ackwire.broker.rolls import E, Roll
 from ackwire.broker.session import Connection, Producer
 from ackwire.broker.subscription import Subscription
 from ackwire.destinations import Destination, Kind, derived_destination, matches_pattern
-from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts
+from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts, MessageEditor
 from ackwire.errors import AckwireError
 from ackwire.message import Message
 from ackwire.values import Int, Value
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -73,14 +71,51 @@ def facts(subscription: Subscription) -> ConsumerFacts:
     )
 
 
+class AdvisedDestinations(Protocol):
+    """What advisories ask about the destinations that exist."""
+
+    def has_listeners(self, topic: Destination) -> bool:
+        """Whether anyone would get a message published on *topic* now."""
+        ...
+
+    def consumer_count(self, where: Destination) -> int: ...
+
+    def owner(self, temporary: Destination) -> Connection | None: ...
+
+    def names_of(self, kind: Kind) -> Roll[Destination]:
+        """The names of that kind in the order of their making."""
+        ...
+
+
+class AdvisoryPublisher(Protocol):
+    """Publishes what advisories say."""
+
+    def publish_advisory(self, message: Message, topic: Destination, about: Destination | None) -> None:
+        """Publish *message* on *topic*, which is made if need be, and goes with what it is *about*."""
+        ...
+
+    def publish_copy(self, copy: Message, about: Destination) -> None:
+        """Publish *copy*, which is addressed to an advisory topic *about* where the message was sent."""
+        ...
+
+
 @final
 class Advisories:
     """Writes advisories and replays state to late joiners."""
 
-    def __init__(self, broker: "Broker", placing: Placing) -> None:
-        self._broker = broker
+    _destinations: AdvisedDestinations
+    _publisher: AdvisoryPublisher
+
+    def __init__(self, editor: MessageEditor, placing: Placing, clients: Clients) -> None:
+        self._editor = editor
         self._placing = placing
+        self._clients = clients
         self._is_silent = True
+
+    def bind(self, destinations: AdvisedDestinations, publisher: AdvisoryPublisher) -> None:
+        """Where advisories go; those parts report to this one, so they are made later. Nothing is told before."""
+        self._destinations = destinations
+        self._publisher = publisher
 
     def begin(self) -> None:
         """Publish advisories from now on: everything that an earlier run left is restored."""
@@ -93,8 +128,12 @@ class Advisories:
         self._try(topic, lambda: self._publish_if_heard(topic, make))
 
     def _publish_if_heard(self, topic: Destination, make: Callable[[], Advisory]) -> None:
-        if self._broker.has_listeners(topic):
-            self._publish(topic, partial(self._broker.publish_advisory, make()))
+        if self._destinations.has_listeners(topic):
+            advisory = make()
+            self._publish(topic, lambda: self._write(topic, advisory))
+
+    def _write(self, topic: Destination, advisory: Advisory) -> None:
+        self._publisher.publish_advisory(self._editor.advisory(advisory), topic, advisory.destination)
 
     def _publish(self, topic: Destination, publish: Callable[[], None]) -> None:
         """Publish on *topic*, or do so as soon as the message that is being put in its places is there."""
@@ -149,7 +188,7 @@ class Advisories:
             consumer=facts(subscription),
             destination=where,
             target_consumer_id=target,
-            properties={"consumerCount": Int(self._broker.consumer_count(where))},
+            properties={"consumerCount": Int(self._destinations.consumer_count(where))},
         )
 
     def consumer_removed(self, subscription: Subscription) -> None:
@@ -164,7 +203,7 @@ class Advisories:
             topic,
             consumer_id=subscription.consumer_id,
             destination=where,
-            properties={"consumerCount": Int(self._broker.consumer_count(where))},
+            properties={"consumerCount": Int(self._destinations.consumer_count(where))},
         )
 
     def producer_added(self, producer: Producer) -> None:
@@ -193,7 +232,7 @@ class Advisories:
             producer_id=producer.producer_id,
             destination=where,
             target_consumer_id=target,
-            properties={"producerCount": Int(self._broker.producer_count(where))},
+            properties={"producerCount": Int(self._clients.producer_count(where))},
         )
 
     def expired(self, where: Destination, message: Message) -> None:
@@ -230,7 +269,7 @@ class Advisories:
             )
 
     def _original_id(self, message: Message) -> dict[str, Value]:
-        return {"orignalMessageId": self._broker.editor.message_id(message)}  # ActiveMQ's spelling
+        return {"orignalMessageId": self._editor.message_id(message)}  # ActiveMQ's spelling
 
     def _original(self, where: Destination, message: Message) -> dict[str, Value]:
         return {**self._original_id(message), "orignalDestination": repr(where)}
@@ -243,10 +282,9 @@ class Advisories:
         self._try(topic, lambda: self._copy_if_heard(topic, message))
 
     def _copy_if_heard(self, topic: Destination, message: Message) -> None:
-        if self._broker.has_listeners(topic):
-            self._broker.registry.advisory_topic(topic, message.destination)
-            copy = self._broker.editor.readdressed(message, topic)
-            self._publish(topic, partial(self._broker.intake.put, None, copy))
+        if self._destinations.has_listeners(topic):
+            copy, about = self._editor.readdressed(message, topic), message.destination
+            self._publish(topic, lambda: self._publisher.publish_copy(copy, about))
 
     def slow_consumer(self, where: Destination, subscription: Subscription) -> None:
         if not is_advisory(where):
@@ -299,7 +337,7 @@ class Advisories:
         def tell(connection: Connection) -> Iterator[Advisory | None]:
             yield _connection_added(connection, target)
 
-        return self._present(self._broker.connected, tell) if _is_told(pattern, _topic("Connection")) else iter(())
+        return self._present(self._clients.connections, tell) if _is_told(pattern, _topic("Connection")) else iter(())
 
     def _consumers_now(self, pattern: str, target: str) -> Iterator[Message | None]:
         def tell(consumer: Subscription) -> Iterator[Advisory | None]:
@@ -308,7 +346,7 @@ class Advisories:
                     topic = _about("Consumer", where)
                     yield self._consumer_added(topic, where, consumer, target) if _is_told(pattern, topic) else None
 
-        return self._present(self._broker.consumption.consumers, tell)
+        return self._present(self._clients.consumers, tell)
 
     def _producers_now(self, pattern: str, target: str) -> Iterator[Message | None]:
         def tell(producer: Producer) -> Iterator[Advisory | None]:
@@ -318,18 +356,17 @@ class Advisories:
                 if _is_told(pattern, topic):
                     yield self._producer_event(AdvisoryKind.PRODUCER_ADDED, topic, where, producer, target)
 
-        return self._present(self._broker.producers, tell)
+        return self._present(self._clients.producers, tell)
 
     def _destinations_now(self, kind: Kind, pattern: str, target: str) -> Iterator[Message | None]:
-        registry = self._broker.registry
         topic = _topic(_DESTINATION_TOPICS[kind])
 
         def tell(where: Destination) -> Iterator[Advisory | None]:
             if not is_advisory(where):
-                owner = registry.owner(where)
+                owner = self._destinations.owner(where)
                 yield _destination_event(AdvisoryKind.DESTINATION_ADDED, topic, where, owner, target)
 
-        return self._present(registry.router.roll(kind), tell) if _is_told(pattern, topic) else iter(())
+        return self._present(self._destinations.names_of(kind), tell) if _is_told(pattern, topic) else iter(())
 
     def _present(self, roll: Roll[E], tell: Callable[[E], Iterator[Advisory | None]]) -> Iterator[Message | None]:
         """What *tell* says of the entries that *roll* has now, and still has when their turn comes."""
@@ -344,7 +381,7 @@ class Advisories:
                 if roll.number_of(entry) != after:
                     continue
                 for advisory in tell(entry):
-                    yield None if advisory is None else self._broker.editor.advisory(advisory)
+                    yield None if advisory is None else self._editor.advisory(advisory)
                     if roll.number_of(entry) != after:
                         break  # it has gone meanwhile, and those who listen were told
 

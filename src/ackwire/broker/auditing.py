@@ -13,15 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from ackwire.broker.acks import AckKind
+from ackwire.broker.session import Subscription
 from ackwire.compilation import mypyc_attr
 from ackwire.message import Message, Origin
 from ackwire.store.contract import WaitingMessage
-
-if TYPE_CHECKING:
-    from ackwire.broker.subscription import Subscription
 
 
 class Event(IntEnum):
@@ -91,22 +89,22 @@ class Audit(ABC):
         ...
 
     @abstractmethod
-    def arrived(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
+    def arrived(self, place: AuditedPlace, message: Message, subscription: Subscription) -> None:
         """*message* was put on *place* and goes to *subscription* at once."""
         ...
 
     @abstractmethod
-    def dispatched(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
+    def dispatched(self, place: AuditedPlace, message: Message, subscription: Subscription) -> None:
         """*message*, which waited, goes to *subscription*."""
         ...
 
     @abstractmethod
-    def published(self, message: Message, subscription: "Subscription") -> None:
+    def published(self, message: Message, subscription: Subscription) -> None:
         """A subscriber of a topic that is not durable is sent its copy."""
         ...
 
     @abstractmethod
-    def acked(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
+    def acked(self, place: AuditedPlace, message: Message, subscription: Subscription) -> None:
         """The usual ack: one message, at once."""
         ...
 
@@ -115,7 +113,7 @@ class Audit(ABC):
         self,
         place: AuditedPlace,
         messages: Iterable[Message],
-        subscription: "Subscription | None",
+        subscription: Subscription | None,
         kind: AckKind,
         transaction: Hashable | None,
     ) -> None:
@@ -123,7 +121,7 @@ class Audit(ABC):
         ...
 
     @abstractmethod
-    def copies_acked(self, copies: Iterable[Copy], subscription: "Subscription") -> None:
+    def copies_acked(self, copies: Iterable[Copy], subscription: Subscription) -> None:
         """A subscriber of a topic has consumed *copies*."""
         ...
 
@@ -133,7 +131,7 @@ class Audit(ABC):
         event: Event,
         place: AuditedPlace,
         message: Message,
-        subscription: "Subscription | None" = None,
+        subscription: Subscription | None = None,
         cause: str | None = None,
     ) -> None:
         """Anything else about one message."""

@@ -3,53 +3,60 @@
 Every verb runs to its end before the next one starts: one loop owns all of this, and there are no locks. A verb that
 cannot be carried out raises a `BrokerError` and has changed nothing.
 
-Who does what: `registry.py` knows the destinations, `intake.py` takes messages in, `consumption.py` serves consumers
-and their acks, `transactor.py` carries out what belongs together, `scheduler.py` keeps what is meant for later; this
-module is the front that adapters see.
+`connections.py` admits clients, `registry.py` knows the destinations, `intake.py` takes messages in and `publishing.py`
+puts them in their places, `consumption.py` serves consumers and their acks, `transactor.py` carries out what belongs
+together, `scheduler.py` keeps what is meant for later. This module makes these parts, each with what it uses, and is
+the front that adapters see. No part knows this module.
 """
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
-from functools import partial
+from collections.abc import Callable, Hashable
 from typing import Final, final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
-from ackwire.broker.auditing import Audit, DestinationPlace, Event
+from ackwire.broker.auditing import Audit
 from ackwire.broker.census import Census
+from ackwire.broker.clients import Clients
+from ackwire.broker.connections import Connections
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
-from ackwire.broker.cursors import CURSOR_CLIENT_ID, Cursors, Row
-from ackwire.broker.departures import Departures
+from ackwire.broker.cursors import Cursors, Row
+from ackwire.broker.dead_letters import DeadLetters
+from ackwire.broker.destination_events import BrokerEvents
+from ackwire.broker.expiry import ExpirySweep
 from ackwire.broker.handover import Desk
 from ackwire.broker.inactive import InactiveDestinations
 from ackwire.broker.intake import Intake
-from ackwire.broker.limits import FlowControl, HeldSend
+from ackwire.broker.limits import FlowControl
+from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.loop_report import LoopReport
 from ackwire.broker.paging import Pager
 from ackwire.broker.placing import Placing
+from ackwire.broker.publishing import Publisher
 from ackwire.broker.questions import Questions
 from ackwire.broker.queue import Queue
 from ackwire.broker.receive_room import ReceiveRoom
 from ackwire.broker.registry import Registry
-from ackwire.broker.restore import restore
-from ackwire.broker.rolls import Roll
+from ackwire.broker.repetitions import Repetitions
+from ackwire.broker.restore import Restoring
+from ackwire.broker.routing import Routing
 from ackwire.broker.scheduler import Scheduler
-from ackwire.broker.session import ClientPort, Connection, ConnectionLimits, ConsumerPort, Login, Producer
-from ackwire.broker.slices import Budget, Slices
+from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Login, Producer
+from ackwire.broker.slices import Slices
 from ackwire.broker.staging import Staging
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
-from ackwire.broker.takeover import Claim, Takeovers
-from ackwire.broker.transactions import Transaction
+from ackwire.broker.takeover import Claim
+from ackwire.broker.transactions import Transaction, Transactions
 from ackwire.broker.transactor import Transactor
+from ackwire.broker.view import BrokerView
 from ackwire.clock import Clock, Turns
 from ackwire.config import Settings
-from ackwire.destinations import Destination, Kind, is_unicode
-from ackwire.editing import Advisory, MessageEditor
-from ackwire.errors import AckwireError, BrokerError, InvalidClientId, StoreFailed, UnknownResource
+from ackwire.destinations import Destination, Kind
+from ackwire.editing import MessageEditor
+from ackwire.errors import BrokerError, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
-from ackwire.selector import Selector, XPathLimits, compile_selector
+from ackwire.selector import Selector
 from ackwire.store.contract import FileFacts, Spill, Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
@@ -80,72 +87,176 @@ class Broker:
         audit: Audit | None = None,
         turns: Turns | None = None,
         loop_report: Callable[[], LoopReport] | None = None,
+        desk: Desk | None = None,
     ) -> None:
         self.clock = clock
-        self.slices = Slices(clock, turns=turns)
-        """Long work, which lets others have their turn in between."""
-        self.loop_report = loop_report
-        """How the loop fares, where it is measured."""
-        self.started_ms = clock.now_ms()
-        self.turns = turns or Turns()
-        """Of the loop that calls, if it knows them."""
+        self.editor = editor
+        self.broker_id = broker_id = f"ID:{settings.broker.name}-{clock.now_ms()}"
+        """This run of this broker, for clients that ask whom they talk to."""
         self.audit = audit
         """Is told what happens to every message, if anybody wants to know."""
-        self.editor = editor
-        self.broker_id = f"ID:{settings.broker.name}-{clock.now_ms()}"
-        """This run of this broker, for clients that ask whom they talk to."""
-        self._settings = settings
+        self.turns = turns or Turns()
+        """Of the loop that calls, if it knows them."""
+        self.slices = slices = Slices(clock, turns=turns)
+        """Long work, which lets others have their turn in between."""
         self._store = store
-        self._connections: dict[str, Connection] = {}
-        self.connected: Roll[Connection] = Roll()
-        self.producers: Roll[Producer] = Roll()
-        """Those that are announced now."""
-        self._producer_counts: Counter[Destination] = Counter()
-        self._client_ids: dict[str, Connection] = {}
-        self._is_sweeping = False
-        self._takeovers = Takeovers(clock, self._replace)
-        self.placing = Placing()
-        self.advisories = Advisories(self, self.placing)
-        self.flow = FlowControl(clock, settings.limits, store, temp, self._has_undecided_acks, self.placing)
+        self._settings = live = LiveSettings(settings)
+        self.clients = clients = Clients()
+        self.desk = desk = desk or Desk(store)
+        placing = Placing()
+        transactions = Transactions()
+        repetitions = Repetitions(store)
+        self.flow = flow = FlowControl(clock, settings.limits, store, temp, transactions.has_acks_of, placing)
         self.receive_room = ReceiveRoom(
             clock,
             bytes_max=settings.limits.receive_bytes_max,
             strangers_bytes_max=settings.handshake.receive_bytes_max,
             timeout_seconds=settings.connection.frame_timeout_seconds,
         )
-        self.flow.on_stop(self.receive_room.close)
-        self.pager = Pager(store, editor, self.flow, temp, clock)
-        self.desk = Desk(store)
-        self.registry = Registry(self, store, policies or Policies())
-        self.intake = Intake(self, store)
-        self.consumption = Consumption(self, store)
-        self.transactor = Transactor(self, store)
-        self.scheduler = Scheduler(self, store)
-        self.cursors = Cursors(self, store)
-        self.staging = Staging(self, store)
-        self._inactive = InactiveDestinations(self, settings.destinations.inactive_sweep_seconds)
-        self._departures = Departures(self.slices, self.consumption, self.registry, self.remove_producer)
-        self._questions = Questions(self)
-        self._census = Census(self)
-
-    def _has_undecided_acks(self, connection: Connection) -> bool:
-        return any(transaction.acks for transaction in self.transactor.transactions.of_connection(connection))
+        flow.on_stop(self.receive_room.close)
+        self.pager = Pager(store, editor, flow, temp, clock)
+        self.advisories = advisories = Advisories(editor, placing, clients)
+        self.registry = registry = Registry(
+            clock=clock,
+            store=store,
+            editor=editor,
+            settings=live,
+            policies=policies or Policies(),
+            advisories=advisories,
+            pager=self.pager,
+            desk=desk,
+            slices=slices,
+            audit=audit,
+        )
+        self.publisher = publisher = Publisher(
+            clock=clock,
+            store=store,
+            editor=editor,
+            placing=placing,
+            registry=registry,
+            advisories=advisories,
+            audit=audit,
+        )
+        advisories.bind(registry, publisher)
+        dead_letters = DeadLetters(editor, registry, publisher, advisories)
+        self.consumption = Consumption(
+            clock=clock,
+            store=store,
+            editor=editor,
+            settings=live,
+            slices=slices,
+            clients=clients,
+            registry=registry,
+            publisher=publisher,
+            advisories=advisories,
+            dead_letters=dead_letters,
+            desk=desk,
+            broker_id=broker_id,
+            audit=audit,
+        )
+        registry.bind(BrokerEvents(advisories, dead_letters, transactions), self.consumption)
+        self.scheduler = Scheduler(
+            clock=clock,
+            store=store,
+            editor=editor,
+            settings=live,
+            flow=flow,
+            registry=registry,
+            publisher=publisher,
+            audit=audit,
+        )
+        routing = Routing(registry, publisher, self.scheduler, audit)
+        self.transactor = Transactor(
+            clock=clock,
+            store=store,
+            transactions=transactions,
+            flow=flow,
+            repetitions=repetitions,
+            routing=routing,
+            publisher=publisher,
+            dead_letters=dead_letters,
+            operator=settings.broker.operator,
+        )
+        self.intake = Intake(
+            clock=clock,
+            turns=self.turns,
+            store=store,
+            editor=editor,
+            settings=live,
+            flow=flow,
+            desk=desk,
+            registry=registry,
+            advisories=advisories,
+            repetitions=repetitions,
+            routing=routing,
+            transactor=self.transactor,
+            audit=audit,
+        )
+        self.cursors = Cursors(clock=clock, store=store, settings=live, registry=registry)
+        self.staging = Staging(
+            clock=clock, store=store, settings=live, flow=flow, registry=registry, publisher=publisher
+        )
+        self._connections = Connections(
+            clock=clock,
+            settings=live,
+            slices=slices,
+            clients=clients,
+            flow=flow,
+            registry=registry,
+            advisories=advisories,
+            repetitions=repetitions,
+            consumption=self.consumption,
+            transactor=self.transactor,
+            scheduler=self.scheduler,
+            broker_id=broker_id,
+            audit=audit,
+        )
+        self.restoring = Restoring(
+            clock=clock,
+            store=store,
+            publisher=publisher,
+            repetitions=repetitions,
+            registry=registry,
+            transactor=self.transactor,
+            scheduler=self.scheduler,
+            cursors=self.cursors,
+            staging=self.staging,
+        )
+        self.view = BrokerView(
+            broker_id=broker_id,
+            started_ms=clock.now_ms(),
+            clock=clock,
+            store=store,
+            editor=editor,
+            live_settings=live,
+            slices=slices,
+            clients=clients,
+            flow=flow,
+            receive_room=self.receive_room,
+            registry=registry,
+            transactions=transactions,
+            scheduler=self.scheduler,
+            cursors=self.cursors,
+            loop_report=loop_report,
+        )
+        self._questions = Questions(self.view, self._connections, self.consumption, publisher)
+        self._expiry = ExpirySweep(clock, slices, registry, live)
+        self._inactive = InactiveDestinations(
+            clock, slices, registry, clients, settings.destinations.inactive_sweep_seconds
+        )
+        self._census = Census(clock, registry, transactions, period_seconds=settings.audit.census_seconds)
 
     @property
     def settings(self) -> Settings:
-        return self._settings
+        return self._settings.current
 
     def compile_selector(self, text: str) -> Selector:
         """Read a selector, with what the settings allow in it. Raises `InvalidSelector`."""
-        limits = self._settings.selectors
-        if not limits.xpath:
-            return compile_selector(text)
-        xpath = XPathLimits(limits.xpath_body_bytes_max, limits.xpath_nodes_max, limits.xpath_steps_max)
-        return compile_selector(text, xpath)
+        return self._settings.compile_selector(text)
 
     def reload(self, settings: Settings, policies: Policies) -> None:
         """Go by other settings from now on; only those of `config/reloading.py` differ from what they were."""
-        self._settings = settings
+        self._settings.current = settings
         self.registry.use(policies)
         self.flow.use(settings.limits)
 
@@ -162,141 +273,36 @@ class Broker:
 
         Raises what `connect` raises. Returns the claim if the login has to wait: `withdraw` it when the client leaves.
         """
-        holder = self._connections.get(login.connection_id)
-        if holder is None or not holder.is_of(login):
-            on_admitted(self.connect(login, port))
-            return None
-
-        def proceed() -> None:
-            try:
-                connection = self.connect(login, port)
-            except BrokerError as error:
-                on_refused(error)
-            else:
-                on_admitted(connection)
-
-        claim = Claim(proceed, on_refused)
-        return claim if self._takeovers.begin(holder, claim) else None
+        return self._connections.admit(login, port, on_admitted, on_refused)
 
     def withdraw(self, claim: Claim) -> None:
         """The client of *claim* has gone before it was admitted."""
-        self._takeovers.withdraw(claim)
+        self._connections.withdraw(claim)
 
     def connect(self, login: Login, port: ClientPort) -> Connection:
         """Admit a client now. Raises `InvalidClientId` if its connection id or client id is in use."""
-        connection_id, client_id, user = login.connection_id, login.client_id, login.user
-        if not client_id:
-            raise InvalidClientId("a connection needs a client id, and this one has none")
-        if not is_unicode(connection_id + client_id + (user or "")):
-            raise InvalidClientId(f"half a surrogate pair in {connection_id!r}, {client_id!r} or {user!r} is no text")
-        if self.broker_id in (connection_id, client_id) and port is not self._questions:
-            raise InvalidClientId(f"{self.broker_id} is the broker's own id")
-        if client_id == CURSOR_CLIENT_ID:
-            raise InvalidClientId(f"{client_id} is whose the subscriptions of cursors are; choose another client id")
-        holder = self._client_ids.get(client_id)
-        if holder is not None and holder.connection_id != connection_id:
-            raise InvalidClientId(
-                f"client id {client_id} is in use by connection {holder.connection_id}; "
-                "close that one first or choose another id"
-            )
-        if connection_id in self._connections:
-            raise InvalidClientId(f"connection id {connection_id} is in use by another client; choose another id")
-        limits = self._settings.connection
-        connection = Connection(
-            connection_id=connection_id,
-            client_id=client_id,
-            port=port,
-            user=user,
-            proof=login.proof,
-            is_reconnect=login.is_reconnect,
-            limits=ConnectionLimits(
-                limits.sessions_max, limits.producers_max, limits.consumers_max, limits.destinations_max
-            ),
-        )
-        self._connections[connection_id] = connection
-        self.connected.add(connection)
-        self._client_ids[client_id] = connection
-        self.intake.repetitions.greet(connection)
-        self.advisories.connection_added(connection)
-        return connection
-
-    def _replace(self, old: Connection) -> None:
-        self.disconnect(old)
-        old.port.close("it does not answer, and its client has connected again")
+        return self._connections.connect(login, port)
 
     def disconnect(self, connection: Connection, last_delivered: int = LAST_DELIVERED_UNKNOWN) -> None:
         """Forget a client and all it announced; what it had not finished goes to others (D7)."""
-        if not connection.is_open:
-            return
-        connection.is_open = False
-        del self._connections[connection.connection_id]
-        self.connected.discard(connection)
-        del self._client_ids[connection.client_id]
-        self._report_dropped(connection, self.flow.end(connection))
-        self._departures.close_connection(connection, last_delivered, self.transactor.roll_back_all)
-        self.registry.forget_maker(connection)
-        self.scheduler.forget_client(connection)
-        self.advisories.connection_removed(connection)
-        self._takeovers.left(connection)
-
-    def _report_dropped(self, connection: Connection, dropped: list[HeldSend]) -> None:
-        """Tell of sends that had no answer yet, and no space when their client left."""
-        if not dropped:
-            return
-        size_bytes = sum(send.message.size_bytes for send in dropped)
-        where = ", ".join(sorted({repr(send.message.destination) for send in dropped})[:_NAMED_MAX])
-        _log.warning(
-            "%r left while %d of its sends (%d bytes, to %s) waited for space, none of them answered: they are "
-            "dropped, because memory, store or queue is above its limit by limits.blocked_bytes_max",
-            connection, len(dropped), size_bytes, where,
-        )  # fmt: skip
-        if self.audit is not None:
-            for send in dropped:
-                place = DestinationPlace(repr(send.message.destination))
-                self.audit.happened(Event.DROPPED, place, send.message, cause="its client left, and there was no space")
+        self._connections.disconnect(connection, last_delivered)
 
     def connections(self) -> list[Connection]:
-        return list(self._connections.values())
+        return self.clients.all()
 
     def remove_session(
         self, connection: Connection, session_id: int, last_delivered: int = LAST_DELIVERED_UNKNOWN
     ) -> None:
         """Close a session with its producers and consumers."""
-        connection.require_session(session_id)
-        self._departures.close_session(connection, session_id, last_delivered)
-        connection.sessions.discard(session_id)
+        self._connections.remove_session(connection, session_id, last_delivered)
 
     def add_producer(self, connection: Connection, producer: Producer) -> None:
         """Announce a producer; its destination exists from then on."""
-        self._departures.forestall(connection.connection_id, producer_id=producer.producer_id)
-        known = producer.producer_id in connection.producers
-        connection.require_session(producer.session_id)
-        if producer.destination is not None and not producer.destination.is_composite:
-            self.registry.get_or_make(producer.destination, connection)
-        connection.add_producer(producer)
-        if not known:
-            self.producers.add(producer)
-            if producer.destination is not None:
-                self._producer_counts[producer.destination] += 1
-            self.advisories.producer_added(producer)
+        self._connections.add_producer(connection, producer)
 
     def remove_producer(self, connection: Connection, producer_id: str) -> None:
         """A producer is done."""
-        producer = connection.producers.get(producer_id)
-        connection.remove_producer(producer_id)
-        if producer is not None:
-            self.producers.discard(producer)
-            if producer.destination is not None:
-                self._uncount_producer(producer.destination)
-            self.advisories.producer_removed(producer)
-
-    def _uncount_producer(self, where: Destination) -> None:
-        self._producer_counts[where] -= 1
-        if not self._producer_counts[where]:
-            del self._producer_counts[where]
-
-    def producer_count(self, where: Destination) -> int:
-        return self._producer_counts[where]
+        self._connections.remove_producer(connection, producer_id)
 
     # ---- destinations ------------------------------------------------------------------------------------------
 
@@ -328,18 +334,6 @@ class Broker:
         """Take a message. *on_stored* is called once it is as durable as it asked to be (B1)."""
         self.intake.send(connection, message, on_stored, on_refused)
 
-    def has_listeners(self, topic: Destination) -> bool:
-        """Whether anyone would get a message published on *topic* now."""
-        return self.registry.has_listeners(topic)
-
-    def publish_advisory(self, advisory: Advisory) -> None:
-        """Publish something about the broker itself."""
-        message = self.editor.advisory(advisory)
-        topic = self.registry.advisory_topic(advisory.topic, advisory.destination)
-        self.intake.publish(topic, message)
-        if advisory.destination is not None:
-            self.registry.forget_if_gone(topic, advisory.destination)
-
     def when_durable(self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None]) -> None:
         """Call *callback* once all that has happened so far is durable: then it may be answered."""
         self._store.when_durable(callback, on_failed)
@@ -352,8 +346,7 @@ class Broker:
 
     def subscribe(self, connection: Connection, request: SubscriptionRequest, port: ConsumerPort) -> Subscription:
         """Add a consumer. Messages may reach *port* before this returns."""
-        self._departures.forestall(connection.connection_id, consumer_id=request.consumer_id)
-        return self.consumption.subscribe(connection, request, port)
+        return self._connections.subscribe(connection, request, port)
 
     def unsubscribe(self, subscription: Subscription, last_delivered: int = LAST_DELIVERED_UNKNOWN) -> None:
         """Remove a consumer. *last_delivered* is the sequence of the last message it saw, if that is known."""
@@ -423,7 +416,7 @@ class Broker:
     def start(self) -> None:
         """Bring back what the store has kept, and begin the work that time triggers."""
         untold = None if self.audit is None else self.audit.started(self._store.last_sequence())
-        restore(self, self._store, untold)
+        self.restoring.run(untold)
         self.advisories.begin()
         self.scheduler.start()
         self.cursors.start()
@@ -431,11 +424,11 @@ class Broker:
         self._inactive.start()
         if self.audit is not None:
             self._census.begin(self.audit)
-        self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
+        self._expiry.start()
 
     def stop(self) -> None:
         """All clients have gone, and no more will come: tell the store what only memory knows."""
-        self._departures.finish()
+        self._connections.stop()
         self.cursors.stop()
         self.staging.stop()
         for queue in self.registry.queues():
@@ -446,26 +439,3 @@ class Broker:
     def answer_questions(self) -> None:
         """Listen to clients that ask why (`questions.py`)."""
         self._questions.start()
-
-    def _sweep(self) -> None:
-        self.clock.call_later(self._settings.destinations.expiry_sweep_seconds, self._sweep)
-        if not self._is_sweeping:
-            self._is_sweeping = True
-            steps = self._expire_all()
-            self.slices.start(partial(self._go_on_sweeping, steps))
-
-    def _go_on_sweeping(self, steps: Iterator[None], budget: Budget) -> bool:
-        if any(budget.spend(_SWEEP_UNITS) for _ in steps):
-            return True
-        self._is_sweeping = False
-        return False
-
-    def _expire_all(self) -> Iterator[None]:
-        """Remove what has expired everywhere, a little with each step."""
-        for number, queue in enumerate(self.registry.queues()):
-            try:
-                yield from queue.expire_due(self.clock.now_ms())
-            except AckwireError:
-                _log.exception("expired messages of %r stay where they are for now", queue)
-            if number % _QUEUES_PER_STEP == 0:
-                yield

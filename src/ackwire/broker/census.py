@@ -6,14 +6,14 @@ loop. Each count belongs to the moment at which it is told.
 
 from collections import Counter, deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from ackwire.broker.auditing import Audit
 from ackwire.broker.queue import Queue
+from ackwire.broker.registry import Registry
+from ackwire.broker.transactions import Transactions
+from ackwire.clock import Clock
 from ackwire.store.contract import Store
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
 
 _QUEUES_PER_TURN: Final = 200
 _NOT_KEPT: Final = "it was not persistent, and the broker has stopped"
@@ -23,20 +23,23 @@ _NOT_KEPT: Final = "it was not persistent, and the broker has stopped"
 class Census:
     """Counts messages."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, clock: Clock, registry: Registry, transactions: Transactions, *, period_seconds: float) -> None:
+        self._clock = clock
+        self._registry = registry
+        self._transactions = transactions
+        self._period_seconds = period_seconds
 
     def begin(self, audit: Audit) -> None:
         """Count everything now, and again every so often."""
-        self._count(audit, deque(self._broker.registry.queues()), at_once=True)
+        self._count(audit, deque(self._registry.queues()), at_once=True)
         self._count_later(audit)
 
     def _count_later(self, audit: Audit) -> None:
-        self._broker.clock.call_later(self._broker.settings.audit.census_seconds, partial(self._count_again, audit))
+        self._clock.call_later(self._period_seconds, partial(self._count_again, audit))
 
     def _count_again(self, audit: Audit) -> None:
         self._count_later(audit)
-        self._count(audit, deque(self._broker.registry.queues()), at_once=False)
+        self._count(audit, deque(self._registry.queues()), at_once=False)
 
     def _count(self, audit: Audit, queues: deque[Queue], *, at_once: bool) -> None:
         undecided = self._undecided()
@@ -45,12 +48,12 @@ class Census:
             if queue.audit is not None and not queue.is_gone:
                 audit.census(queue, queue.held_count + undecided[queue])
         if queues:
-            self._broker.clock.call_later(0, partial(self._count, audit, queues, at_once=False))
+            self._clock.call_later(0, partial(self._count, audit, queues, at_once=False))
 
     def _undecided(self) -> Counter[Queue]:
         """What open transactions have acknowledged, by queue."""
         counts: Counter[Queue] = Counter()
-        for transaction in self._broker.transactor.transactions:
+        for transaction in self._transactions:
             for acked in transaction.acks:
                 for queue, messages in acked.by_queue:
                     counts[queue] += len(messages)
@@ -59,7 +62,7 @@ class Census:
     def end(self, audit: Audit, store: Store) -> None:
         """The broker stops in peace: what it cannot keep ends here, and the rest is counted."""
         undecided = self._undecided()
-        for queue in self._broker.registry.queues():
+        for queue in self._registry.queues():
             if queue.audit is not None:
                 # A store that pages is one on a disk.
                 left = queue.tell_not_kept(_NOT_KEPT, keeps_persistent=store.pages)

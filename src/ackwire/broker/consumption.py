@@ -1,32 +1,29 @@
-"""How messages go out: subscriptions of every kind, acks, pulls, dead letters (SEMANTICS A3, C, D, E, F)."""
+"""How messages go out: subscriptions of every kind, acks, pulls, rejected messages (SEMANTICS A3, C, D, E, F)."""
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from ackwire.broker.acks import AckKind, InFlight
-from ackwire.broker.auditing import Event
-from ackwire.broker.dead_letter_memory import DeadLetterMemory
+from ackwire.broker.advisory import Advisories
+from ackwire.broker.auditing import Audit, Event
+from ackwire.broker.clients import Clients
+from ackwire.broker.dead_letters import DeadLetters
+from ackwire.broker.handover import Desk
+from ackwire.broker.live_settings import LiveSettings
+from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
-from ackwire.broker.redelivery import (
-    CAUSE_PROPERTY,
-    DELAY_PROPERTY,
-    ORIGINAL_DELIVERY_MODE_PROPERTY,
-    ORIGINAL_EXPIRATION_PROPERTY,
-    Verdict,
-    judge,
-    redelivery_delay_seconds,
-)
+from ackwire.broker.redelivery import DELAY_PROPERTY, redelivery_delay_seconds
+from ackwire.broker.registry import Registry
 from ackwire.broker.replay import Replays
 from ackwire.broker.reserved import is_reserved, refuse_reserved
 from ackwire.broker.retroactive import Recall
-from ackwire.broker.rolls import Roll
 from ackwire.broker.router import is_virtual_pattern
 from ackwire.broker.session import Connection, ConsumerPort
-from ackwire.broker.slices import Budget
+from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.subscription import (
     BrowserSubscription,
     QueueSubscription,
@@ -36,16 +33,15 @@ from ackwire.broker.subscription import (
 )
 from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.broker.transactions import AckedMessages, Transaction
+from ackwire.clock import Clock
 from ackwire.destinations import Destination, Kind, is_unicode
+from ackwire.editing import MessageEditor
 from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised, ResourceLimit
 from ackwire.message import Message
 from ackwire.plurals import counted
 from ackwire.selector import Selector
 from ackwire.store.contract import DurableKey, DurableRecord, Store
 from ackwire.values import Long, Value
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
 
 LAST_DELIVERED_UNKNOWN: Final = -2
 """Nobody knows what a consumer saw: all it held counts as delivered."""
@@ -60,7 +56,6 @@ _MATCHED_AT_ONCE: Final = 8
 """Messages that a browser's selector is asked about before it may be another's turn."""
 
 _REJECTED: Final = "rejected by the consumer"
-_TOO_SLOW: Final = "the subscriber is too slow"
 
 _log = logging.getLogger(__name__)
 
@@ -69,18 +64,43 @@ _log = logging.getLogger(__name__)
 class Consumption:
     """Serves consumers."""
 
-    def __init__(self, broker: "Broker", store: Store) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: Store,
+        editor: MessageEditor,
+        settings: LiveSettings,
+        slices: Slices,
+        clients: Clients,
+        registry: Registry,
+        publisher: Publisher,
+        advisories: Advisories,
+        dead_letters: DeadLetters,
+        desk: Desk,
+        broker_id: str,
+        audit: Audit | None,
+    ) -> None:
+        self._clock = clock
         self._store = store
+        self._editor = editor
+        self._settings = settings
+        self._slices = slices
+        self._clients = clients
+        self._registry = registry
+        self._publisher = publisher
+        self._advisories = advisories
+        self._dead_letters = dead_letters
+        self._desk = desk
+        self._broker_id = broker_id
+        """The broker's own connection may consume what others may not."""
+        self._audit = audit
         self._attached: dict[QueueSubscription, dict[Destination | DurableKey, Queue]] = {}
         """For each consumer of queues, the queues it reads from."""
         self._topics: dict[TopicSubscription, dict[Topic, None]] = {}
         self._watches: dict[Subscription, list[Callable[[], None]]] = {}
         """How to stop waiting for destinations that a pattern matches."""
-        self.consumers: Roll[Subscription] = Roll()
-        """Those that are announced now."""
-        self._replays = Replays(broker.slices)
-        self._dead_letters = DeadLetterMemory()
+        self._replays = Replays(slices)
         self._durable_of: dict[QueueSubscription, DurableSubscription] = {}
         self._asking: set[QueueSubscription] = set()
         """Consumers of several queues that are being asked, a slice at a time, whether they have something."""
@@ -96,7 +116,7 @@ class Consumption:
         connection.check_consumers()
         if not is_unicode(request.subscription_name or ""):
             raise InvalidDestination(f"a subscription cannot be called {request.subscription_name!r}: it is no text")
-        selector = self._broker.compile_selector(request.selector) if request.selector else None
+        selector = self._settings.compile_selector(request.selector) if request.selector else None
         parts = self._parts(connection, request.destination)
         asked, request = request, self._capped(request, parts)
         if request.browser:
@@ -113,8 +133,8 @@ class Consumption:
             connection.has_loose_ends = True
         if request.prefetch != asked.prefetch:
             port.change_prefetch(request.prefetch)
-        self.consumers.add(subscription)
-        self._broker.advisories.consumer_added(subscription)
+        self._clients.consumers.add(subscription)
+        self._advisories.consumer_added(subscription)
         return subscription
 
     def _parts(self, connection: Connection, destination: Destination) -> tuple[Destination, ...]:
@@ -122,10 +142,10 @@ class Consumption:
         if len(parts) > _CONSUMED_PARTS_MAX:
             raise InvalidDestination(f"a composite of {len(parts)} destinations: the limit is {_CONSUMED_PARTS_MAX}")
         for part in parts:
-            if connection.connection_id != self._broker.broker_id:
+            if connection.connection_id != self._broker_id:
                 refuse_reserved(part, "consume from")
             if part.kind.is_temporary:
-                owner = self._broker.registry.owner(part)
+                owner = self._registry.owner(part)
                 if owner is None:
                     raise DestinationGone(f"{part!r} does not exist: it was deleted or never made")
                 if owner is not connection:
@@ -142,13 +162,13 @@ class Consumption:
     ) -> QueueSubscription:
         for part in parts:
             if not part.is_wildcard or is_virtual_pattern(part):
-                self._broker.registry.get_or_make(part, connection)  # may raise, before anything is registered
+                self._registry.get_or_make(part, connection)  # may raise, before anything is registered
         subscription = QueueSubscription(request, connection, port, selector)
         connection.subscriptions[request.consumer_id] = subscription
         self._attached[subscription] = {}
         for part in parts:
             if not part.is_wildcard or is_virtual_pattern(part):
-                self._attach_queue(subscription, part, self._broker.registry.get_or_make(part))
+                self._attach_queue(subscription, part, self._registry.get_or_make(part))
             if part.is_wildcard:
                 self._attach_pattern(subscription, part)
         return subscription
@@ -159,7 +179,7 @@ class Consumption:
         return self._capped(asked, asked.destination.parts()).prefetch
 
     def _capped(self, request: SubscriptionRequest, parts: tuple[Destination, ...]) -> SubscriptionRequest:
-        policies = [self._broker.registry.policy_for(part) for part in parts]
+        policies = [self._registry.policy_for(part) for part in parts]
         caps = [policy.prefetch_max for policy in policies if policy.prefetch_max is not None]
         return replace(request, prefetch=min([request.prefetch, *caps])) if caps else request
 
@@ -174,9 +194,9 @@ class Consumption:
             if not is_reserved(where):
                 self._attach_queue(subscription, where, queue)
 
-        stop = self._broker.registry.router.watch(pattern, attach)
+        stop = self._registry.router.watch(pattern, attach)
         self._watches.setdefault(subscription, []).append(stop)
-        self._broker.registry.attaching.begin(pattern, attach, lambda: subscription in self._attached)
+        self._registry.attaching.begin(pattern, attach, lambda: subscription in self._attached)
 
     def _subscribe_topics(
         self,
@@ -186,7 +206,7 @@ class Consumption:
         selector: Selector | None,
         parts: tuple[Destination, ...],
     ) -> TopicSubscription:
-        registry = self._broker.registry
+        registry = self._registry
         for part in parts:
             if not part.is_wildcard:
                 registry.get_or_make(part, connection)
@@ -196,22 +216,22 @@ class Consumption:
             connection,
             port,
             selector,
-            pending_bytes_max=self._broker.settings.destinations.topic_pending_bytes_max,
+            pending_bytes_max=self._settings.current.destinations.topic_pending_bytes_max,
             pending_messages_max=_lower(request.pending_messages_max, policy.topic_pending_messages_max),
             eviction=policy.eviction,
-            audit=self._broker.audit,
+            audit=self._audit,
         )
         connection.subscriptions[request.consumer_id] = subscription
         self._topics[subscription] = {}
         for part in parts:
             self._attach_topic_name(subscription, part)
-        replays = [self._broker.advisories.replay(part, subscription) for part in parts]
+        replays = [self._advisories.replay(part, subscription) for part in parts]
         subscription.replay = chain.from_iterable([it for it in replays if it is not None])
         self._replays.go_on(subscription)
         return subscription
 
     def _attach_topic_name(self, subscription: TopicSubscription, name: Destination) -> None:
-        registry = self._broker.registry
+        registry = self._registry
         if not name.is_wildcard:
             self._attach_topic(subscription, registry.get_or_make(name))
             return
@@ -245,7 +265,7 @@ class Consumption:
 
     def _browsed(self, part: Destination, connection: Connection) -> Iterator[list[Message]]:
         """What is in a queue now, or in each queue that a pattern stands for when its turn comes; in batches."""
-        registry = self._broker.registry
+        registry = self._registry
         if part.is_wildcard and part.kind is Kind.QUEUE and not is_virtual_pattern(part):
             return chain.from_iterable(map(_browse_found, registry.router.matching(part)))
         queue = registry.get_or_make(part, connection)
@@ -253,7 +273,7 @@ class Consumption:
 
     def _matching(self, selector: Selector | None, batches: Iterator[list[Message]]) -> Iterator[list[Message]]:
         """What *selector* matches, in small portions: it may be costly."""
-        lookup = self._broker.editor.lookup
+        lookup = self._editor.lookup
         for batch in batches:
             if selector is None:
                 yield batch
@@ -265,7 +285,7 @@ class Consumption:
 
     def _show(self, browser: BrowserSubscription) -> None:
         """Show *browser* more; a long search gives way to others in between."""
-        slices = self._broker.slices
+        slices = self._slices
         if browser.pump(slices.budget()) and not browser.is_continuing:
             browser.is_continuing = True
             slices.start(partial(self._show_on, browser))
@@ -287,7 +307,7 @@ class Consumption:
         if len(parts) > 1 or parts[0].kind.is_queue or parts[0].kind.is_temporary:
             raise InvalidDestination(f"a durable subscription needs one topic or pattern, not {request.destination!r}")
         key = DurableKey(connection.client_id, request.subscription_name)
-        existing = self._broker.registry.durables.get(key)
+        existing = self._registry.durables.get(key)
         self._drop_leaving_consumer(existing)
         if existing is not None and existing.consumer is not None:
             raise BrokerError(
@@ -295,13 +315,13 @@ class Consumption:
             )
         record = DurableRecord(key, parts[0], request.selector or None, request.no_local)
         if not record.destination.is_wildcard:
-            self._broker.registry.get_or_make(record.destination, connection)
-        is_new = key not in self._broker.registry.durables
+            self._registry.get_or_make(record.destination, connection)
+        is_new = key not in self._registry.durables
         if is_new:
             connection.check_destinations()
-        durable = self._broker.registry.durable(record)
+        durable = self._registry.durable(record)
         if is_new:
-            self._broker.registry.note_maker(key, connection)
+            self._registry.note_maker(key, connection)
         durable.local_connection_id = connection.connection_id
         if request.retroactive:
             self._recall(durable, is_new=durable is not existing)
@@ -316,26 +336,26 @@ class Consumption:
 
     def _recall(self, durable: DurableSubscription, *, is_new: bool) -> None:
         """Bring back what was published before its consumer came; only a new one gets what waits for others."""
-        registry = self._broker.registry
+        registry = self._registry
         recall = Recall(
             durable,
             store=self._store,
-            clock=self._broker.clock,
-            editor=self._broker.editor,
-            take_sequences=self._broker.intake.take_sequences,
+            clock=self._clock,
+            editor=self._editor,
+            take_sequences=self._publisher.take_sequences,
         )
         others = registry.durables_beside(durable.record.destination) if is_new else ()
-        recall.begin(others, registry.retaining, self._broker.slices)
+        recall.begin(others, registry.retaining, self._slices)
 
     def remove_durable(self, client_id: str, name: str) -> None:
         """End a durable subscription. Refused while its consumer is connected."""
-        durable = self._broker.registry.durables.get(DurableKey(client_id, name))
+        durable = self._registry.durables.get(DurableKey(client_id, name))
         if durable is None:
             raise InvalidDestination(f"No durable subscription exists for clientID: {client_id} and name: {name}")
         self._drop_leaving_consumer(durable)
         if durable.consumer is not None:
             raise BrokerError(f"Durable consumer is in use: {durable!r}")
-        self._broker.registry.end_durable(durable)
+        self._registry.end_durable(durable)
 
     def _drop_leaving_consumer(self, durable: DurableSubscription | None) -> None:
         """The consumer of *durable* does not stand in the way if it is about to be removed."""
@@ -361,11 +381,11 @@ class Consumption:
             for topic in self._topics.pop(subscription):
                 topic.remove(subscription)
                 if not topic.has_subscribers:
-                    self._broker.registry.forget_unheard(topic)
+                    self._registry.forget_unheard(topic)
             if subscription.dropped:
                 _log.warning("%r missed %s: it was too slow", subscription, counted(subscription.dropped, "message"))
-        self.consumers.discard(subscription)
-        self._broker.advisories.consumer_removed(subscription)
+        self._clients.consumers.discard(subscription)
+        self._advisories.consumer_removed(subscription)
 
     def _take_off_queues(self, subscription: QueueSubscription, seen: Callable[[Message], bool]) -> None:
         """Give back what *subscription* holds, now; queues that it holds nothing of may forget it a little later."""
@@ -373,7 +393,7 @@ class Consumption:
         for place in self._held_places(subscription, attached):
             attached.pop(place).remove(subscription, seen)
         if attached:
-            self._broker.registry.attaching.leave(subscription, attached)
+            self._registry.attaching.leave(subscription, attached)
 
     def _held_places(
         self, subscription: QueueSubscription, attached: "dict[Destination | DurableKey, Queue]"
@@ -506,7 +526,7 @@ class Consumption:
             queue.audit.acked(queue, message, subscription)
         done = [message]
         queue.finish(done)
-        self._broker.desk.acked(done)
+        self._desk.acked(done)
         subscription.finished(1)
         queue.resume(subscription)
 
@@ -522,7 +542,7 @@ class Consumption:
                 if queue.audit is not None:
                     queue.audit.acked_all(queue, theirs, subscription, kind, None)
                 queue.finish(theirs)
-            self._broker.desk.acked(messages)
+            self._desk.acked(messages)
         else:
             self._collect(subscription, messages, transaction, kind)
         subscription.finished(len(messages))
@@ -597,7 +617,7 @@ class Consumption:
                 delay = redelivery_delay_seconds(queue.policy, message.redelivery_counter)
                 if delay is None:
                     with self._store.atomically():
-                        verdict = self.dead_letter(queue, message, cause or _REJECTED, expired=False)
+                        verdict = self._dead_letters.keep(queue, message, cause or _REJECTED, expired=False)
                         if queue.audit is not None:
                             event = Event.DISCARDED if verdict.queue is None else Event.DEAD_LETTERED
                             queue.audit.happened(event, queue, message, subscription, verdict.reason)
@@ -612,11 +632,11 @@ class Consumption:
     def _redeliver_later(self, queue: Queue, message: Message, delay_seconds: float) -> Message:
         """Offer *message* again after a while, marked: the Java client lets it pass though it gave it up once."""
         delay: dict[str, Value] = {DELAY_PROPERTY: Long(round(delay_seconds * 1000))}
-        again = self._broker.editor.readdressed(message, message.destination, properties=delay)
-        self._broker.editor.stamper.stamp(again, message.sequence, self._broker.clock.now_ms())
+        again = self._editor.readdressed(message, message.destination, properties=delay)
+        self._editor.stamper.stamp(again, message.sequence, self._clock.now_ms())
         again.redelivery_counter = message.redelivery_counter + 1
         queue.replace(message, again)
-        self._broker.clock.call_later(delay_seconds, lambda: queue.put_back([again]))
+        self._clock.call_later(delay_seconds, lambda: queue.put_back([again]))
         return again
 
     def _expire_at_client(self, subscription: QueueSubscription, messages: list[Message]) -> None:
@@ -625,86 +645,6 @@ class Consumption:
             queue.expire(theirs)
         subscription.finished(len(messages))
         self.pump(subscription)
-
-    def dead_letter(self, queue: Queue, message: Message, cause: str, *, expired: bool) -> Verdict:
-        """Move a copy of *message* to where dead letters go, with the cause (F4); the answer is what became of it."""
-        is_topic = isinstance(queue.place, DurableKey)
-        verdict = judge(queue.policy, message, is_topic=is_topic, expired=expired, cause=cause)
-        if verdict.queue is None or verdict.queue == message.destination:
-            _log.info("a message of %r was discarded: %s", queue, verdict.reason)
-            return Verdict(None, verdict.reason)
-        if not self._dead_letters.is_first(queue.policy, message):
-            return Verdict(None, f"{cause}; it is in {verdict.queue!r} already")
-        self._keep_dead_letter(message, verdict.queue, cause)
-        return verdict
-
-    def _keep_dead_letter(self, message: Message, where: Destination, cause: str) -> None:
-        added: dict[str, Value] = {CAUSE_PROPERTY: cause, ORIGINAL_EXPIRATION_PROPERTY: Long(message.expiration)}
-        if not message.persistent:
-            added[ORIGINAL_DELIVERY_MODE_PROPERTY] = "NON_PERSISTENT"
-        copy = self._broker.editor.readdressed(
-            message,
-            where,
-            original_destination=message.destination,
-            properties=added,
-            expiration=0,
-            persistent=True,  # who keeps non-persistent ones at all wants to find them again
-        )
-        target = self._broker.registry.needed_queue(where)
-        self._broker.intake.stamp(copy)
-        self._broker.intake.enqueue(target, copy)
-        self._broker.advisories.dead_lettered(message.destination, message)
-
-    def dead_letter_unrouted(self, message: Message, cause: str) -> None:
-        """Keep a message that has no queue: its destination has gone."""
-        where = message.destination
-        verdict = judge(
-            self._broker.registry.policy_for(where),
-            message,
-            is_topic=not where.kind.is_queue,
-            expired=False,
-            cause=cause,
-        )
-        if verdict.queue is None:
-            _log.info("a message to %r was discarded: %s", where, verdict.reason)
-            return
-        self._keep_dead_letter(message, verdict.queue, cause)
-
-    # ---- what queues and topics tell ---------------------------------------------------------------------------
-
-    def on_expired(self, queue: Queue, message: Message) -> None:
-        """A message has left *queue* because its time is over."""
-        self._broker.advisories.expired(message.destination, message)
-        cause = f"java.lang.Throwable: Message Expired. Expiration:{message.expiration}"  # ActiveMQ's words
-        self.dead_letter(queue, message, cause, expired=True)
-
-    def on_consumed(self, queue: Queue, messages: list[Message]) -> None:  # noqa: ARG002 - a queue's own listeners ask
-        for message in messages:
-            self._broker.advisories.consumed(message.destination, message)
-
-    def undecided(self, queue: Queue) -> Iterator[Message]:
-        """What open transactions have acknowledged of *queue*: it goes or comes back when they end."""
-        for transaction in self._broker.transactor.transactions:
-            for acked in transaction.acks:
-                for of_queue, messages in acked.by_queue:
-                    if of_queue is queue:
-                        yield from messages
-
-    def on_slow(self, queue: Queue, subscription: QueueSubscription) -> None:
-        if queue.policy.advise_slow_consumers and isinstance(queue.place, Destination):
-            self._broker.advisories.slow_consumer(queue.place, subscription)
-
-    def on_discarded(self, topic: Topic, subscription: TopicSubscription, messages: Sequence[Message]) -> None:
-        if subscription.dropped == len(messages):
-            _log.warning("%r is too slow: its oldest waiting messages are dropped", subscription)
-        if topic.audit is not None:
-            for message in messages:
-                topic.audit.happened(Event.DISCARDED, topic, message, subscription, _TOO_SLOW)
-        for count, message in enumerate(messages, subscription.dropped - len(messages) + 1):
-            self._broker.advisories.discarded(topic.destination, message, subscription, count)
-
-    def on_slow_subscriber(self, topic: Topic, subscription: TopicSubscription) -> None:
-        self._broker.advisories.slow_consumer(topic.destination, subscription)
 
     # ---- pulling and pumping -----------------------------------------------------------------------------------
 
@@ -722,7 +662,7 @@ class Consumption:
         if timeout_ms < 0:
             subscription.give_up_pull()
         else:
-            timer = self._broker.clock.call_later(timeout_ms / 1000, lambda: subscription.give_up_pull(timer))
+            timer = self._clock.call_later(timeout_ms / 1000, lambda: subscription.give_up_pull(timer))
             subscription.pull_timers.append(timer)
 
     def pump(self, subscription: Subscription) -> None:
@@ -742,9 +682,9 @@ class Consumption:
 
     def _pump_several(self, subscription: QueueSubscription) -> None:
         """Ask the queues that had something for *subscription* when it was full, each in its turn."""
-        if subscription not in self._asking and self._ask_passed_over(subscription, self._broker.slices.budget()):
+        if subscription not in self._asking and self._ask_passed_over(subscription, self._slices.budget()):
             self._asking.add(subscription)
-            self._broker.slices.start(partial(self._ask_more, subscription))
+            self._slices.start(partial(self._ask_more, subscription))
 
     def _ask_more(self, subscription: QueueSubscription, budget: Budget) -> bool:
         if self._ask_passed_over(subscription, budget):
@@ -773,12 +713,12 @@ class Consumption:
         return False
 
     def _pump_topic(self, subscription: TopicSubscription) -> None:
-        for message in subscription.pump(self._broker.clock.now_ms()):
+        for message in subscription.pump(self._clock.now_ms()):
             self._tell_expired_copy(subscription, message)
-            self._broker.advisories.expired(message.destination, message)
+            self._advisories.expired(message.destination, message)
 
     def _tell_expired_copy(self, subscription: TopicSubscription, message: Message) -> None:
-        topic = self._broker.registry.router.get(message.destination)
+        topic = self._registry.router.get(message.destination)
         if isinstance(topic, Topic) and topic.audit is not None:
             topic.audit.happened(Event.EXPIRED, topic, message, subscription)
 

@@ -14,12 +14,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from ackwire.broker.auditing import Event
 from ackwire.broker.held import Held
+from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.queue import Queue
+from ackwire.broker.registry import Registry
 from ackwire.broker.reserved import refuse_reserved
+from ackwire.clock import Clock
 from ackwire.destinations import Destination
 from ackwire.errors import (
     BrokerError,
@@ -34,9 +37,6 @@ from ackwire.errors import (
 from ackwire.runs import runs_of, sequences_of
 from ackwire.selector import Selector
 from ackwire.store.contract import CursorNote, DurableKey, DurableRecord, Place, Store, WaitingMessage
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
 
 ROWS_PER_TURN: Final = 256
 """What a reader should ask for at once, so that others get their turn."""
@@ -145,9 +145,11 @@ class Cursor:
 class Cursors:
     """The cursors there are, and what can be done with them."""
 
-    def __init__(self, broker: "Broker", store: Store) -> None:
-        self._broker = broker
+    def __init__(self, *, clock: Clock, store: Store, settings: LiveSettings, registry: Registry) -> None:
+        self._clock = clock
         self._store = store
+        self._settings = settings
+        self._registry = registry
         self._cursors: dict[str, Cursor] = {}
         self._is_stopped = False
 
@@ -181,30 +183,30 @@ class Cursors:
 
     def _wanted(self, destination: Destination, selector: str | None) -> Selector | None:
         """The selector, unless it is for a topic: its durable subscription has selected already."""
-        return self._broker.compile_selector(selector) if selector and destination.kind.is_queue else None
+        return self._settings.compile_selector(selector) if selector and destination.kind.is_queue else None
 
     def _add(self, cursor: Cursor) -> None:
         self._cursors[cursor.name] = cursor
         cursor.queue.holders[cursor] = cursor.held.sequences
 
     def _check_new(self, name: str, destination: Destination, *, create: bool) -> None:
-        limit = self._broker.settings.limits.cursors_max
+        limit = self._settings.current.limits.cursors_max
         if not name or len(name) > _NAME_LENGTH_MAX or not name.isprintable():
             raise Conflict(f"{name!r} cannot be a cursor's name: that has 1 to {_NAME_LENGTH_MAX} printable characters")
         if destination.is_wildcard or destination.is_composite or destination.kind.is_temporary:
             raise InvalidDestination(f"{destination!r} cannot have a cursor: it is no single, lasting queue or topic")
         if len(self._cursors) >= limit:
             raise ResourceLimit(f"{limit} cursors exist (limits.cursors_max): close one that is not needed any more")
-        if not create and self._broker.registry.router.get(destination) is None:
+        if not create and self._registry.router.get(destination) is None:
             raise UnknownResource(f"{destination!r} does not exist: nobody has sent to it or listened to it")
 
     def _queue_of(self, name: str, destination: Destination, selector: str | None) -> Queue:
         if destination.kind.is_queue:
-            queue = self._broker.registry.get_or_make(destination)
+            queue = self._registry.get_or_make(destination)
             assert isinstance(queue, Queue)
             return queue
         key = DurableKey(CURSOR_CLIENT_ID, name)
-        return self._broker.registry.durable(DurableRecord(key, destination, selector, no_local=False)).queue
+        return self._registry.durable(DurableRecord(key, destination, selector, no_local=False)).queue
 
     def close(self, name: str, on_done: Callable[[], None], on_failed: Failed) -> None:
         """End a cursor. What it has not committed goes back to its queue; what a topic's has, ends with it."""
@@ -221,9 +223,9 @@ class Cursors:
             del cursor.queue.holders[cursor]
             self._store.drop_note(cursor.note().key)
             del self._cursors[name]
-            durable = self._broker.registry.durables.get(DurableKey(CURSOR_CLIENT_ID, name))
+            durable = self._registry.durables.get(DurableKey(CURSOR_CLIENT_ID, name))
             if durable is not None:
-                self._broker.registry.end_durable(durable)
+                self._registry.end_durable(durable)
         self._store.when_durable(on_done, on_failed)
 
     def _cursor(self, name: str) -> Cursor:
@@ -266,7 +268,7 @@ class Cursors:
                 f"{cursor!r} has been read up to {cursor.promised}, and its reader says {after}: it is not the same "
                 "cursor any more; start with a new checkpoint and a new cursor"
             )
-        held_max = self._broker.settings.limits.cursor_messages_max
+        held_max = self._settings.current.limits.cursor_messages_max
         wanted = min(after + max(0, limit), cursor.committed + held_max)
         self._give(cursor, wanted, on_done, on_failed, after)
 
@@ -284,7 +286,7 @@ class Cursors:
                     cursor.queue.store_held(unstored)
                     self._store.put_note(cursor.note())
             if not is_done:
-                self._broker.clock.call_later(0, partial(self._give, cursor, wanted, on_done, on_failed, after))
+                self._clock.call_later(0, partial(self._give, cursor, wanted, on_done, on_failed, after))
                 return
             if cursor.assigned > cursor.promised:
                 self._store.put_note(cursor.note())
@@ -332,7 +334,7 @@ class Cursors:
         if to > cursor.committed:
             cursor.committed = to
             self._store.put_note(cursor.note())
-            self._broker.clock.call_later(0, partial(self._forget_on, cursor))
+            self._clock.call_later(0, partial(self._forget_on, cursor))
         committed = cursor.committed
         self._store.when_durable(lambda: on_done(committed), on_failed)
 
@@ -346,7 +348,7 @@ class Cursors:
             if cursor.removed == cursor.committed:
                 self._store.put_note(cursor.note())
             else:
-                self._broker.clock.call_later(0, partial(self._forget_on, cursor))
+                self._clock.call_later(0, partial(self._forget_on, cursor))
 
     def _forget(self, cursor: Cursor, count: int) -> None:
         cursor.tell(Event.ACKED, 0, count)
@@ -361,7 +363,7 @@ class Cursors:
             wanted = self._wanted(note.destination, note.selector)
         except InvalidSelector as error:  # the settings are others now
             _log.error("cursor %s gets no more messages: its selector is not accepted any more: %s", note.name, error)
-            wanted = self._broker.compile_selector("FALSE")
+            wanted = self._settings.compile_selector("FALSE")
         cursor = Cursor(note.name, note.destination, note.selector, self._restored_queue(note.place), wanted)
         cursor.removed, cursor.committed = note.removed, note.committed
         cursor.queue.restore_held(cursor.held, note.held, kept)
@@ -378,8 +380,8 @@ class Cursors:
 
     def _restored_queue(self, place: Place) -> Queue:
         if isinstance(place, DurableKey):
-            return self._broker.registry.durables[place].queue
-        return self._broker.registry.needed_queue(place)
+            return self._registry.durables[place].queue
+        return self._registry.needed_queue(place)
 
 
 def _named(numbers: list[int]) -> str:

@@ -8,16 +8,16 @@ some destinations in each turn of the loop.
 import logging
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import final
 
+from ackwire.broker.clients import Clients
 from ackwire.broker.queue import Queue
-from ackwire.broker.slices import Budget
+from ackwire.broker.registry import Registry
+from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.topic import Topic
+from ackwire.clock import Clock
 from ackwire.destinations import Destination
 from ackwire.errors import BrokerError
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +26,13 @@ _log = logging.getLogger(__name__)
 class InactiveDestinations:
     """Looks for destinations that are empty and unused, and removes those that have been for long enough."""
 
-    def __init__(self, broker: "Broker", period_seconds: float) -> None:
-        self._broker = broker
+    def __init__(
+        self, clock: Clock, slices: Slices, registry: Registry, clients: Clients, period_seconds: float
+    ) -> None:
+        self._clock = clock
+        self._slices = slices
+        self._registry = registry
+        self._clients = clients
         self._period_seconds = period_seconds
         self._idle_since_ms: dict[Destination, int] = {}
         """When a sweep first found it empty and unused; as many entries as destinations at most."""
@@ -35,39 +40,39 @@ class InactiveDestinations:
     def start(self) -> None:
         """Sweep from now on, if that is wanted."""
         if self._period_seconds > 0:
-            self._broker.clock.call_later(self._period_seconds, self._sweep)
+            self._clock.call_later(self._period_seconds, self._sweep)
 
     def _sweep(self) -> None:
-        producers = {it.destination for c in self._broker.connections() for it in c.producers.values()}
-        names = iter(self._broker.registry.router.names())
-        self._broker.slices.start(partial(self._look_on, names, producers))
+        producers = {it.destination for c in self._clients.all() for it in c.producers.values()}
+        names = iter(self._registry.router.names())
+        self._slices.start(partial(self._look_on, names, producers))
 
     def _look_on(self, names: Iterator[Destination], producers: set[Destination | None], budget: Budget) -> bool:
         for where in names:
             self._look_at(where, has_producer=where in producers)
             if budget.spend():
                 return True
-        self._broker.clock.call_later(self._period_seconds, self._sweep)
+        self._clock.call_later(self._period_seconds, self._sweep)
         return False
 
     def _look_at(self, where: Destination, *, has_producer: bool) -> None:
-        target = self._broker.registry.router.get(where)
+        target = self._registry.router.get(where)
         if target is None or where.kind.is_temporary or not target.policy.remove_inactive:
             return
         if has_producer or _is_in_use(target):
             self._idle_since_ms.pop(where, None)
             return
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._clock.now_ms()
         idle_ms = now_ms - self._idle_since_ms.setdefault(where, now_ms)
         if idle_ms and idle_ms >= target.policy.inactive_seconds_min * 1000:
             del self._idle_since_ms[where]
             self._remove(where)
 
     def _remove(self, where: Destination) -> None:
-        if self._broker.producer_count(where):  # it has come since the sweep began
+        if self._clients.producer_count(where):  # it has come since the sweep began
             return
         try:
-            self._broker.registry.remove(where, None)
+            self._registry.remove(where, None)
         except BrokerError as error:
             _log.debug("%r stays: %s", where, error)
         else:

@@ -6,15 +6,19 @@ consumer would, so asking costs the path of other messages nothing.
 
 import logging
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import is_advisory
+from ackwire.broker.connections import Connections
+from ackwire.broker.consumption import Consumption
+from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.reserved import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection, Login
 from ackwire.broker.slices import Budget, Job
 from ackwire.broker.subscription import SubscriptionRequest
+from ackwire.broker.view import BrokerView
 from ackwire.broker.why import (
     SEARCHED_PER_STEP,
     search_message,
@@ -30,9 +34,6 @@ from ackwire.errors import AckwireError, BrokerError, NotHere
 from ackwire.logs import escape
 from ackwire.message import Message
 from ackwire.question import ANSWER, FOUND, NAME, QUESTIONS, SUBJECT, SUBJECTS
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
 
 _ANSWER_CHARACTERS_MAX: Final = 60_000
 """An answer is one property."""
@@ -58,17 +59,22 @@ class Questions:
     is_ready = True
     has_heard = False
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self._consumer_id = f"{broker.broker_id}:-1:1"
+    def __init__(
+        self, view: BrokerView, connections: Connections, consumption: Consumption, publisher: Publisher
+    ) -> None:
+        self._view = view
+        self._connections = connections
+        self._consumption = consumption
+        self._publisher = publisher
+        self._consumer_id = f"{view.broker_id}:-1:1"
         self._connection: Connection | None = None
 
     def start(self) -> None:
         """Listen to questions from now on."""
-        broker_id = self._broker.broker_id
-        self._connection = self._broker.connect(Login(broker_id, broker_id), self)
+        broker_id = self._view.broker_id
+        self._connection = self._connections.connect(Login(broker_id, broker_id), self, is_broker=True)
         request = SubscriptionRequest(self._consumer_id, IMPLICIT_SESSION, QUESTIONS, _PREFETCH)
-        self._broker.subscribe(self._connection, request, self)
+        self._consumption.subscribe(self._connection, request, self)
 
     # ---- what the broker asks of a client ----------------------------------------------------------------------
 
@@ -84,7 +90,7 @@ class Questions:
     def deliver(self, message: Message, group_first: bool) -> None:
         """Answer in turns of its own: the queue is in the middle of dispatching, and a search may be long."""
         del group_first
-        self._broker.slices.start(_job(self._answer(message)))
+        self._view.slices.start(_job(self._answer(message)))
 
     def end_of_messages(self) -> None:
         """It never pulls."""
@@ -103,12 +109,12 @@ class Questions:
             _log.exception("a question could not be answered")
         assert self._connection is not None
         subscription = self._connection.subscriptions[self._consumer_id]
-        self._broker.acknowledge(subscription, AckKind.INDIVIDUAL, None, message.key, 1)
+        self._consumption.acknowledge(subscription, AckKind.INDIVIDUAL, None, message.key, 1, None, None)
 
     def _reply(self, message: Message) -> Iterator[None]:
-        editor = self._broker.editor
+        editor = self._view.editor
         reply_to = editor.lookup(message)("JMSReplyTo")
-        if not isinstance(reply_to, str) or self._broker.flow.memory_is_full() is not None:
+        if not isinstance(reply_to, str) or self._view.flow.memory_is_full() is not None:
             return
         where = parse_destination(reply_to)
         if where.is_composite or is_reserved(where) or is_advisory(where):
@@ -117,11 +123,11 @@ class Questions:
         found, text = yield from self._text(str(properties.get(SUBJECT)), str(properties.get(NAME, "")))
         answer = editor.readdressed(message, where, properties={ANSWER: text, FOUND: found}, new_id=True)
         self._leave_out_of_audit(where)
-        self._broker.intake.put(None, answer)
+        self._publisher.put(None, answer)
 
     def _leave_out_of_audit(self, where: Destination) -> None:
         """A temporary queue that was made for an answer is no place at which messages of users live."""
-        queue = self._broker.registry.router.get(where)
+        queue = self._view.registry.router.get(where)
         if where.kind is Kind.TEMP_QUEUE and isinstance(queue, Queue) and not queue.enqueued:
             queue.audit = None
 
@@ -130,7 +136,7 @@ class Questions:
         found = True
         try:
             if subject == "message":
-                lines = yield from search_message(self._broker, name)
+                lines = yield from search_message(self._view, name)
             else:
                 lines = self._sentences(subject, name)
         except BrokerError as error:
@@ -140,15 +146,15 @@ class Questions:
         return found, "\n".join(map(escape, lines))[:_ANSWER_CHARACTERS_MAX]
 
     def _sentences(self, subject: str, name: str) -> list[str]:
-        broker = self._broker
+        view = self._view
         answers: dict[str, Callable[[], list[str]]] = {
-            "queue": lambda: why_queue(broker, parse_destination(name)),
-            "topic": lambda: why_queue(broker, parse_destination(name, default=Kind.TOPIC)),
-            "producer": lambda: why_producer(broker, name),
-            "consumer": lambda: why_consumer(broker, name),
-            "transaction": lambda: why_transaction(broker, name or None),
-            "file": lambda: why_file(broker, name or None),
-            "broker": lambda: why_broker(broker),
+            "queue": lambda: why_queue(view, parse_destination(name)),
+            "topic": lambda: why_queue(view, parse_destination(name, default=Kind.TOPIC)),
+            "producer": lambda: why_producer(view, name),
+            "consumer": lambda: why_consumer(view, name),
+            "transaction": lambda: why_transaction(view, name or None),
+            "file": lambda: why_file(view, name or None),
+            "broker": lambda: why_broker(view),
         }
         if subject not in answers:
             return [f"there is no subject {subject!r}; ask about one of: {', '.join(SUBJECTS)}"]

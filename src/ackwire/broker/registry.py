@@ -1,19 +1,26 @@
 """The destinations that exist, who made the temporary ones, and the durable subscriptions (SEMANTICS A3, A8)."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, Protocol, final
 
-from ackwire.broker.advisory import is_about_destination, is_advisory
+from ackwire.broker.advisory import Advisories, is_about_destination, is_advisory
 from ackwire.broker.attaching import Attaching
-from ackwire.broker.queue import Queue
+from ackwire.broker.auditing import Audit
+from ackwire.broker.handover import Desk
+from ackwire.broker.live_settings import LiveSettings
+from ackwire.broker.paging import Pager
+from ackwire.broker.queue import Queue, QueueEvents
 from ackwire.broker.reserved import refuse_reserved, refuse_unknown_reserved
+from ackwire.broker.rolls import Roll
 from ackwire.broker.router import Router, is_virtual_pattern
 from ackwire.broker.session import Connection
-from ackwire.broker.slices import Budget
-from ackwire.broker.topic import DurableSubscription, Topic
+from ackwire.broker.slices import Budget, Slices
+from ackwire.broker.topic import DurableSubscription, Topic, TopicEvents
+from ackwire.clock import Clock
 from ackwire.destinations import Destination, Kind, matches_pattern
+from ackwire.editing import MessageEditor
 from ackwire.errors import (
     BrokerError,
     DestinationGone,
@@ -28,9 +35,6 @@ from ackwire.question import QUESTIONS
 from ackwire.selector import Selector
 from ackwire.store.contract import DurableKey, DurableRecord, Place, Store
 
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
-
 _NAMED_MAX: Final = 3
 
 
@@ -43,14 +47,63 @@ def is_durable(where: Destination) -> bool:
 _log = logging.getLogger(__name__)
 
 
+class DestinationEvents(QueueEvents, TopicEvents, Protocol):
+    """What queues and topics tell."""
+
+
+class DestinationConsumers(Protocol):
+    """Serves the consumers of destinations, and takes them off one that goes."""
+
+    def let_go_of(self, topic: Topic) -> bool:
+        """Take subscribers by pattern off *topic*, which is to be removed; False if others subscribe to its name."""
+        ...
+
+    def drop_consumers(self, target: Queue | Topic) -> None:
+        """*target* goes away under its consumers."""
+        ...
+
+    def drop_leaving(self, target: Queue | Topic) -> None:
+        """Remove the consumers of *target* that are about to be removed anyway."""
+        ...
+
+
+Objection = Callable[[Destination], str | None]
+"""Says why a destination cannot be removed, or None."""
+
+
 @final
 class Registry:
     """Finds, makes and removes queues, topics and durable subscriptions."""
 
-    def __init__(self, broker: "Broker", store: Store, policies: Policies) -> None:
-        self._broker = broker
+    _events: DestinationEvents
+    _consumers: DestinationConsumers
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: Store,
+        editor: MessageEditor,
+        settings: LiveSettings,
+        policies: Policies,
+        advisories: Advisories,
+        pager: Pager,
+        desk: Desk,
+        slices: Slices,
+        audit: Audit | None,
+    ) -> None:
+        self._clock = clock
         self._store = store
+        self._editor = editor
+        self._settings = settings
         self._policies = policies
+        self._advisories = advisories
+        self._pager = pager
+        self._desk = desk
+        self._slices = slices
+        self._audit = audit
+        self.objections: list[Objection] = []
+        """Asked before a destination is removed; parts that keep something for one add theirs."""
         self.has_memory_limits = policies.limit_memory
         """Whether any queue may have a limit of its own; most brokers have none, and need not look."""
         self._owners: dict[Destination, Connection] = {}
@@ -63,10 +116,15 @@ class Registry:
         self.leaving_owners: set[Connection] = set()
         """Connections that have ended, and may still have temporary destinations here."""
         self.router: Router[Queue | Topic] = Router()
-        self.attaching = Attaching(self.router, broker.slices)
+        self.attaching = Attaching(self.router, slices)
         self.durables: dict[DurableKey, DurableSubscription] = {}
         self.retaining: dict[Topic, None] = {}
         """The topics that keep messages for retroactive subscribers."""
+
+    def bind(self, events: DestinationEvents, consumers: DestinationConsumers) -> None:
+        """Who hears of what happens in queues and topics; they need this part, so they are made later."""
+        self._events = events
+        self._consumers = consumers
 
     # ---- finding -----------------------------------------------------------------------------------------------
 
@@ -115,7 +173,7 @@ class Registry:
         """Remove advisory topics about *about*, but for those that a client subscribes to by their name."""
         for topic in self._told_about.pop(about, ()):
             del self._about[topic]
-            if self._broker.consumption.let_go_of(topic):
+            if self._consumers.let_go_of(topic):
                 self.router.remove(topic.destination)
 
     def forget_unheard(self, topic: Topic) -> None:
@@ -139,6 +197,10 @@ class Registry:
         if kind.is_temporary:
             return [(where, owner) for where, owner in self._owners.items() if where.kind is kind]
         return [(where, None) for where in self.router.names() if where.kind is kind and not is_advisory(where)]
+
+    def names_of(self, kind: Kind) -> Roll[Destination]:
+        """The names of that kind in the order of their making."""
+        return self.router.roll(kind)
 
     def consumer_count(self, where: Destination) -> int:
         existing = self.router.get(where)
@@ -164,8 +226,8 @@ class Registry:
         existing = list(zip(self.router, self.router.names(), strict=True))
         existing += [(durable.queue, durable.record.destination) for durable in self.durables.values()]
         job = partial(self._apply, policies, iter(existing))
-        if job(self._broker.slices.budget()):
-            self._broker.slices.start(job)
+        if job(self._slices.budget()):
+            self._slices.start(job)
 
     def _apply(self, policies: Policies, left: "Iterator[tuple[Queue | Topic, Destination]]", budget: Budget) -> bool:
         """Give those that are *left* their policy; whether there are more."""
@@ -229,7 +291,7 @@ class Registry:
             raise InvalidDestination(f"{destination!r} is a pattern, not a destination")
         if is_limited:
             refuse_unknown_reserved(destination)
-        limit = self._broker.settings.destinations.count_max
+        limit = self._settings.current.destinations.count_max
         if is_limited and len(self.router) - len(self._about) >= limit:
             raise ResourceLimit(f"{destination!r} cannot be created: {limit} destinations exist, the limit")
         if owner is None and is_durable(destination):
@@ -243,31 +305,31 @@ class Registry:
             self._note_retaining(made)
         self.router.add(destination, made)
         if not is_advisory(destination):
-            self._broker.advisories.destination_added(destination, owner)
+            self._advisories.destination_added(destination, owner)
         return made
 
     def _queue(self, place: Place, policy_from: Destination) -> Queue:
         return Queue(
             place,
             store=self._store,
-            clock=self._broker.clock,
-            editor=self._broker.editor,
+            clock=self._clock,
+            editor=self._editor,
             policy=self._policies.for_destination(policy_from),
-            events=self._broker.consumption,
-            pager=self._broker.pager,
-            desk=self._broker.desk,
-            audit=None if place == QUESTIONS else self._broker.audit,
-            slices=self._broker.slices,
+            events=self._events,
+            pager=self._pager,
+            desk=self._desk,
+            audit=None if place == QUESTIONS else self._audit,
+            slices=self._slices,
         )
 
     def _topic(self, destination: Destination) -> Topic:
         return Topic(
             destination,
             store=self._store,
-            editor=self._broker.editor,
+            editor=self._editor,
             policy=self._policies.for_destination(destination),
-            events=self._broker.consumption,
-            audit=None if is_advisory(destination) else self._broker.audit,
+            events=self._events,
+            audit=None if is_advisory(destination) else self._audit,
         )
 
     # ---- removing ----------------------------------------------------------------------------------------------
@@ -282,7 +344,7 @@ class Registry:
         if owner is not None and owner is not connection:
             raise NotAuthorised(f"{destination!r} belongs to another connection")
         self.attaching.forget_leaving(destination)
-        self._broker.consumption.drop_leaving(existing)
+        self._consumers.drop_leaving(existing)
         if existing.consumer_count:
             raise BrokerError(
                 f"{destination!r} still has an active subscription ({counted(existing.consumer_count, 'consumer')}) "
@@ -293,15 +355,16 @@ class Registry:
             raise BrokerError(f"{destination!r} cannot be removed: messages in it belong to {holders}")
         if isinstance(existing, Topic) and existing.durables:
             raise BrokerError(f"{destination!r} still has {len(existing.durables)} durable subscriptions")
-        if isinstance(existing, Topic) and (parts := self._broker.staging.parts_for(destination)):
-            raise BrokerError(f"{destination!r} cannot be removed: messages for it are staged in {parts[0]!r}")
+        for objection in self.objections:
+            if (why := objection(destination)) is not None:
+                raise BrokerError(f"{destination!r} cannot be removed: {why}")
         self._forget(destination, existing)
 
     def remove_temporary(self, destination: Destination, owner: Connection) -> None:
         """*owner* has gone, and so does its temporary destination, whoever uses it; one that is another's stays."""
         existing = self.router.get(destination)
         if existing is not None and self._owners.get(destination) is owner:
-            self._broker.consumption.drop_consumers(existing)
+            self._consumers.drop_consumers(existing)
             self._forget(destination, existing)
 
     def _forget(self, destination: Destination, existing: Queue | Topic) -> None:
@@ -316,7 +379,7 @@ class Registry:
             owner.temporary.discard(destination)
         self._forget_made(destination)
         if not is_advisory(destination):
-            self._broker.advisories.destination_removed(destination, owner)
+            self._advisories.destination_removed(destination, owner)
             if destination in self._told_about:
                 self._forget_told(destination)
 
@@ -336,7 +399,7 @@ class Registry:
         """The selector of a subscription of an earlier run. If it is not accepted any more, because the settings are
         others now, everything is kept for it: too much can be consumed, too little is lost."""
         try:
-            return self._broker.compile_selector(record.selector) if record.selector else None
+            return self._settings.compile_selector(record.selector) if record.selector else None
         except InvalidSelector as error:
             _log.error("%r keeps every message: its selector is not accepted any more: %s", record.key, error)
             return None
@@ -346,10 +409,10 @@ class Registry:
         existing = self.durables.get(record.key)
         if existing is not None and existing.record == record:
             return existing
-        selector = self._broker.compile_selector(record.selector) if record.selector else None
+        selector = self._settings.compile_selector(record.selector) if record.selector else None
         if not record.destination.is_wildcard:
             self.get_or_make(record.destination)  # may raise, before the old one is gone
-        limit = self._broker.settings.destinations.count_max
+        limit = self._settings.current.destinations.count_max
         if existing is not None:
             self.end_durable(existing)
         elif len(self.durables) >= limit:

@@ -5,7 +5,7 @@ otherwise than a start would. No listener is opened, and no timer runs.
 """
 
 from ackwire.broker.broker import Broker
-from ackwire.broker.restore import Restoring, describe
+from ackwire.broker.restore import describe
 from ackwire.clock import ManualClock
 from ackwire.config import Settings
 from ackwire.editing import MessageEditor
@@ -20,5 +20,5 @@ def rehearse(store: Store, editor: MessageEditor, now_ms: int) -> list[tuple[Kep
     def on_failed(kept: Kept, error: Exception) -> None:
         failed.append((kept, f"{describe(kept)} cannot be brought back: {type(error).__name__}: {error}"))
 
-    Restoring(broker, store, None, on_failed).run()
+    broker.restoring.run(None, on_failed)
     return failed

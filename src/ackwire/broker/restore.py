@@ -14,12 +14,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
+from ackwire.broker.cursors import Cursors
+from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
+from ackwire.broker.registry import Registry
+from ackwire.broker.repetitions import Repetitions
+from ackwire.broker.scheduler import Scheduler
+from ackwire.broker.staging import Staging
 from ackwire.broker.transactions import AckedMessages, Transaction, TransactionState
+from ackwire.broker.transactor import Transactor
+from ackwire.clock import Clock
 from ackwire.destinations import Destination
 from ackwire.errors import ConfigError, StoreFailed
 from ackwire.message import Message
@@ -40,26 +48,14 @@ from ackwire.store.contract import (
     WaitingMessages,
 )
 
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
-
-
 _log = logging.getLogger(__name__)
 
 OnFailed = Callable[[Kept, Exception], None]
 """Told what cannot be brought back, and why."""
 
 
-def restore(broker: "Broker", store: Store, untold: str | None = None) -> None:
-    """Bring back everything that *store* has kept. Called once, before any client connects.
-
-    *untold* is why the audit has to hear of each message, if it has. Raises `ConfigError` for what cannot be brought
-    back.
-    """
-    Restoring(broker, store, untold, _refuse).run()
-
-
-def _refuse(kept: Kept, error: Exception) -> None:
+def refuse(kept: Kept, error: Exception) -> None:
+    """Raise `ConfigError`: the broker does not start without *kept*."""
     _log.error("%s cannot be brought back", describe(kept), exc_info=error)
     raise ConfigError(
         f"the broker cannot start: {describe(kept)} cannot be brought back ({type(error).__name__}: {error}). Nothing "
@@ -83,13 +79,33 @@ def describe(kept: Kept) -> str:
 
 @final
 class Restoring:
-    """One restore, item by item; *on_failed* hears of each that fails, and may raise to end it."""
+    """Brings back everything that the store has kept, item by item. Used once, before any client connects."""
 
-    def __init__(self, broker: "Broker", store: Store, untold: str | None, on_failed: OnFailed) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: Store,
+        publisher: Publisher,
+        repetitions: Repetitions,
+        registry: Registry,
+        transactor: Transactor,
+        scheduler: Scheduler,
+        cursors: Cursors,
+        staging: Staging,
+    ) -> None:
+        self._clock = clock
         self._store = store
-        self._untold = untold
-        self._on_failed = on_failed
+        self._publisher = publisher
+        self._repetitions = repetitions
+        self._registry = registry
+        self._transactor = transactor
+        self._scheduler = scheduler
+        self._cursors = cursors
+        self._staging = staging
+        self._untold: str | None = None
+        """Why the audit has to hear of each message, if it has."""
+        self._on_failed: OnFailed = refuse
         self._undecided: dict[Place, set[int]] = {}
         """What prepared transactions have acknowledged."""
         self._reserved: dict[Place, set[int]] = {}
@@ -97,23 +113,28 @@ class Restoring:
         self._kept: dict[Place, dict[int, WaitingMessage]] = {}
         """Of that, what is there."""
 
-    def run(self) -> None:
-        """Bring everything back."""
-        broker, store = self._broker, self._store
-        broker.intake.restore()  # whatever gets a sequence has one behind all that are known
-        broker.transactor.transactions.restore_commits(store.commits())
+    def run(self, untold: str | None = None, on_failed: OnFailed = refuse) -> None:
+        """Bring everything back; *on_failed* hears of each item that fails, and may raise to end it.
+
+        *untold* is why the audit has to hear of each message, if it has.
+        """
+        self._untold, self._on_failed = untold, on_failed
+        store = self._store
+        self._publisher.restore()  # whatever gets a sequence has one behind all that are known
+        self._repetitions.restore()
+        self._transactor.transactions.restore_commits(store.commits())
         places, prepared, notes = list(store.places()), list(store.prepared()), list(store.notes())
         for place, message in (ack for transaction in prepared for ack in transaction.acks):
             self._undecided.setdefault(place, set()).add(message.sequence)
         self._reserved = _reserved(notes)
         for record in store.durables():
-            self._try(record, partial(broker.registry.restore_durable, record))
+            self._try(record, partial(self._registry.restore_durable, record))
         for place in places:
             self._try(place, partial(self._restore_place, place))
         for transaction in prepared:
             self._try(transaction, partial(self._restore_prepared, transaction))
         for job in sorted(store.jobs(), key=lambda job: job.due_ms):
-            self._try(job, partial(broker.scheduler.restore, job))
+            self._try(job, partial(self._scheduler.restore, job))
         for note in notes:
             self._try(note, partial(self._restore_note, note))
 
@@ -126,15 +147,15 @@ class Restoring:
             self._on_failed(kept, error)
 
     def _restore_place(self, place: Place) -> None:
-        broker, store = self._broker, self._store
+        store = self._store
         portions: Iterable[WaitingMessages] = store.waiting_portions(place)
         if mine := self._reserved.get(place):
             portions = map(partial(_without_kept, mine, self._kept.setdefault(place, {})), portions)
         if isinstance(place, Destination) and not place.kind.is_queue:
-            broker.registry.restore_destination(place)
+            self._registry.restore_destination(place)
             deque(portions, maxlen=0)  # staged for a topic: nobody else waits there
             return
-        queue = _queue_at(broker, place)
+        queue = self._queue_at(place)
         queue.restore_handed_out(store.handed_out(place))
         for portion in portions:
             queue.restore(_without(portion, self._undecided.get(place)))
@@ -142,16 +163,37 @@ class Restoring:
                 queue.tell_restored(portion.sequences, self._untold)
 
     def _restore_prepared(self, transaction: PreparedTransaction) -> None:
-        self._broker.transactor.restore(_transaction(self._broker, transaction))
+        self._transactor.restore(self._transaction(transaction))
 
     def _restore_note(self, note: Note) -> None:
         match note:
             case CursorNote():
-                self._broker.cursors.restore(note, self._kept.get(note.place, {}), self._untold)
+                self._cursors.restore(note, self._kept.get(note.place, {}), self._untold)
             case StagedNote():
-                self._broker.staging.restore_part(note, self._kept, self._untold)
+                self._staging.restore_part(note, self._kept, self._untold)
             case BatchNote():
-                self._broker.staging.restore_batch(note)
+                self._staging.restore_batch(note)
+
+    def _queue_at(self, place: Place) -> Queue:
+        if isinstance(place, DurableKey):
+            return self._registry.durables[place].queue
+        return self._registry.needed_queue(place)
+
+    def _transaction(self, kept: PreparedTransaction) -> Transaction:
+        transaction = Transaction(
+            kept.transaction_id,
+            is_xa=True,
+            connection=None,
+            since_ms=self._clock.now_ms(),
+            state=TransactionState.PREPARED,
+            sends=[(None, message) for message in kept.sends],
+            user=kept.user,
+        )
+        for place, message in kept.acks:
+            queue = self._queue_at(place)
+            queue.count_restored(message)
+            transaction.acks.append(_acked(queue, message, kept.transaction_id))
+        return transaction
 
 
 def _reserved(notes: list[Note]) -> dict[Place, set[int]]:
@@ -176,29 +218,6 @@ def _without(waiting: WaitingMessages, others: set[int] | None) -> WaitingMessag
     if not others or others.isdisjoint(waiting.sequences):
         return waiting
     return WaitingMessages(it for it in waiting if it.sequence not in others)
-
-
-def _queue_at(broker: "Broker", place: Place) -> Queue:
-    if isinstance(place, DurableKey):
-        return broker.registry.durables[place].queue
-    return broker.registry.needed_queue(place)
-
-
-def _transaction(broker: "Broker", kept: PreparedTransaction) -> Transaction:
-    transaction = Transaction(
-        kept.transaction_id,
-        is_xa=True,
-        connection=None,
-        since_ms=broker.clock.now_ms(),
-        state=TransactionState.PREPARED,
-        sends=[(None, message) for message in kept.sends],
-        user=kept.user,
-    )
-    for place, message in kept.acks:
-        queue = _queue_at(broker, place)
-        queue.count_restored(message)
-        transaction.acks.append(_acked(queue, message, kept.transaction_id))
-    return transaction
 
 
 def _acked(queue: Queue, message: Message, transaction_id: Hashable) -> AckedMessages:

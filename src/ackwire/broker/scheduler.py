@@ -22,20 +22,23 @@ from datetime import tzinfo
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
+from ackwire.broker.auditing import Audit
 from ackwire.broker.cron import local_zone, next_time_ms
+from ackwire.broker.limits import FlowControl
+from ackwire.broker.live_settings import LiveSettings
+from ackwire.broker.publishing import Publisher
 from ackwire.broker.redelivery import CAUSE_PROPERTY, judge
+from ackwire.broker.registry import Registry
 from ackwire.broker.session import Connection
-from ackwire.clock import Timer
+from ackwire.clock import Clock, Timer
 from ackwire.destinations import Destination, parse_destination
+from ackwire.editing import MessageEditor
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, RemoteProtocolError, ResourceLimit
 from ackwire.message import Message
 from ackwire.store.contract import ScheduledJob, Store
 from ackwire.values import Value
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
 
 JOB_ID: Final = "scheduledJobId"
 """The property that names a job; a message that has it is never scheduled again."""
@@ -108,9 +111,27 @@ class _Share:
 class Scheduler:
     """Keeps jobs and delivers their messages when they are due."""
 
-    def __init__(self, broker: "Broker", store: Store, *, zone: tzinfo | None = None) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: Store,
+        editor: MessageEditor,
+        settings: LiveSettings,
+        flow: FlowControl,
+        registry: Registry,
+        publisher: Publisher,
+        audit: Audit | None,
+        zone: tzinfo | None = None,
+    ) -> None:
+        self._clock = clock
         self._store = store
+        self._editor = editor
+        self._settings = settings
+        self._flow = flow
+        self._registry = registry
+        self._publisher = publisher
+        self._audit = audit
         self.zone = zone or local_zone()
         """The time zone of cron entries."""
         self._shares: dict[Connection, _Share] = {}
@@ -122,7 +143,7 @@ class Scheduler:
         """Due time, order, job; entries of jobs that were removed or changed since stay until their turn comes."""
         self._order = count()
         # Job ids must not repeat after a restart, when clients may still have the same producers.
-        self._numbers = count(broker.clock.now_ms() * 1000)
+        self._numbers = count(clock.now_ms() * 1000)
         self._timer: Timer | None = None
         self._timer_due_ms: int | None = None
         self.used_bytes = 0
@@ -174,8 +195,8 @@ class Scheduler:
             self._check_space(message, sender)
         where = message.destination
         with self._store.atomically():  # all parts of a composite, or none: its producer sends it again as a whole
-            for part in self._broker.intake.parts(where):
-                copy = message if part is where else self._broker.intake.copy_for(message, part, original=where)
+            for part in self._publisher.parts(where):
+                copy = message if part is where else self._publisher.copy_for(message, part, original=where)
                 self._add(copy, order, due_ms, self._share(sender))
         self._wait()
         return True
@@ -194,21 +215,21 @@ class Scheduler:
 
     def _properties(self, message: Message) -> dict[str, Value]:
         try:
-            return self._broker.editor.properties(message)
+            return self._editor.properties(message)
         except RemoteProtocolError as error:
             raise BrokerError(
                 f"the properties of a message to {message.destination!r} cannot be read: {error}"
             ) from None
 
     def _first_due_ms(self, order: _Order) -> int:
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._clock.now_ms()
         base_ms = next_time_ms(order.cron, now_ms, self.zone) if order.cron else now_ms
         return base_ms + order.first_wait_ms
 
     def _check_space(self, message: Message, sender: Connection | None) -> None:
         """Raise `ResourceLimit` if all parts of *message* do not fit: into what all clients, and *sender*, may have."""
-        limits = self._broker.settings.scheduler
-        parts = len(self._broker.intake.parts(message.destination))
+        limits = self._settings.current.scheduler
+        parts = len(self._publisher.parts(message.destination))
         needed = parts * message.size_bytes
         what = f"a message of {message.size_bytes} bytes to {message.destination!r} cannot be scheduled"
         _check(what, "jobs wait", len(self._jobs), parts, limits.jobs_max, "scheduler.jobs_max")
@@ -226,7 +247,7 @@ class Scheduler:
         job = ScheduledJob(
             job_id=self._new_id(message),
             message=message,
-            start_ms=self._broker.clock.now_ms(),
+            start_ms=self._clock.now_ms(),
             due_ms=due_ms,
             delay_ms=order.delay_ms,
             period_ms=order.period_ms,
@@ -242,7 +263,7 @@ class Scheduler:
             self._share_of[job.job_id] = share
 
     def _new_id(self, message: Message) -> str:
-        producer = self._broker.editor.message_id(message).rpartition(":")[0]
+        producer = self._editor.message_id(message).rpartition(":")[0]
         job_id = f"{producer}:{next(self._numbers)}"
         while job_id in self._jobs:  # of an earlier run: the clock was set back since
             job_id = f"{producer}:{next(self._numbers)}"
@@ -281,12 +302,12 @@ class Scheduler:
             return
         self._cancel_timer()
         if due_ms is not None:
-            wait_seconds = (due_ms - self._broker.clock.now_ms()) / 1000
+            wait_seconds = (due_ms - self._clock.now_ms()) / 1000
             self._timer_due_ms = due_ms
             self._set_timer(min(max(wait_seconds, 0.0), _WAIT_SECONDS_MAX))
 
     def _set_timer(self, wait_seconds: float) -> None:
-        self._timer = self._broker.clock.call_later(wait_seconds, self._deliver_due)
+        self._timer = self._clock.call_later(wait_seconds, self._deliver_due)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -302,7 +323,7 @@ class Scheduler:
         self._cancel_timer()
         self._store.expect()
         try:
-            self._run_due(self._broker.clock.now_ms())
+            self._run_due(self._clock.now_ms())
         finally:
             self._store.when_durable(_nothing)
 
@@ -310,7 +331,7 @@ class Scheduler:
         for _ in range(_DELIVERIES_PER_TURN):
             if not self._heap or self._heap[0][0] > now_ms:
                 break
-            if self._broker.flow.is_full() is not None:
+            if self._flow.is_full() is not None:
                 self._timer_due_ms = self._heap[0][0]
                 self._set_timer(_FULL_WAIT_SECONDS)
                 return
@@ -362,7 +383,7 @@ class Scheduler:
         self._add(job.message, order, now_ms + order.first_wait_ms, self._share_of.get(job.job_id))
 
     def _deliver(self, job: ScheduledJob, now_ms: int) -> None:
-        editor = self._broker.editor
+        editor = self._editor
         message = editor.readdressed(
             job.message,
             job.message.destination,
@@ -374,10 +395,10 @@ class Scheduler:
         if message.timestamp > 0 and message.expiration > 0 and lifetime_ms > 0:
             # The delay does not count as its life.
             editor.with_expiration(message, min(now_ms + lifetime_ms, LATEST_MS), now_ms)
-        if self._broker.audit is not None:
-            self._broker.audit.coming = message
+        if self._audit is not None:
+            self._audit.coming = message
         try:
-            self._broker.intake.put(None, message)
+            self._publisher.put(None, message)
         except BrokerError as error:
             self._dead_letter(job, message, error)
 
@@ -387,17 +408,17 @@ class Scheduler:
         if isinstance(error, InvalidDestination) and job.job_id in self._jobs:
             self._forget(self._jobs[job.job_id])  # it is gone for good
         where = message.destination
-        policy = self._broker.registry.policy_for(where)
+        policy = self._registry.policy_for(where)
         cause = f"scheduled job {job.job_id} could not deliver: {error}"
         verdict = judge(policy, message, is_topic=not where.kind.is_queue, expired=False, cause=cause)
         if verdict.queue is None or verdict.queue == where:
             return
-        copy = self._broker.editor.readdressed(
+        copy = self._editor.readdressed(
             message, verdict.queue, original_destination=where, properties={CAUSE_PROPERTY: cause}, expiration=0
         )
         try:
-            self._broker.intake.tell_sent(message)
-            self._broker.intake.put(None, copy)
+            self._publisher.tell_sent(message)
+            self._publisher.put(None, copy)
         except BrokerError as reason:
             _log.error("a message of scheduled job %s is lost: %s", job.job_id, reason)
 
@@ -425,7 +446,7 @@ class Scheduler:
         action = properties.get(_ACTION)
         times = _times(properties)
         if action == "BROWSE":
-            reply_to = self._broker.editor.lookup(message)("JMSReplyTo")
+            reply_to = self._editor.lookup(message)("JMSReplyTo")
             if isinstance(reply_to, str):
                 start_ms, end_ms = times or (0, 2**63 - 1)
                 jobs = deque(job for job in self.jobs() if start_ms <= job.due_ms <= end_ms)
@@ -438,22 +459,22 @@ class Scheduler:
     def _show(self, jobs: deque[ScheduledJob], reply_to: Destination) -> None:
         """Send one message for each of *jobs*; a long list in turns, and not while memory is full."""
         for _ in range(_DELIVERIES_PER_TURN):
-            if not jobs or self._broker.flow.is_full() is not None:
+            if not jobs or self._flow.is_full() is not None:
                 break
             job = jobs.popleft()
             if job.job_id not in self._jobs:
                 continue
             try:
-                self._broker.intake.put(None, self._picture(job, reply_to))
+                self._publisher.put(None, self._picture(job, reply_to))
             except BrokerError as error:
                 _log.warning("the list of scheduled jobs cannot be sent to %r: %s", reply_to, error)
                 return
         if jobs:
-            wait_seconds = 0.0 if self._broker.flow.is_full() is None else _FULL_WAIT_SECONDS
-            self._broker.clock.call_later(wait_seconds, partial(self._show, jobs, reply_to))
+            wait_seconds = 0.0 if self._flow.is_full() is None else _FULL_WAIT_SECONDS
+            self._clock.call_later(wait_seconds, partial(self._show, jobs, reply_to))
 
     def _picture(self, job: ScheduledJob, reply_to: Destination) -> Message:
-        return self._broker.editor.readdressed(
+        return self._editor.readdressed(
             job.message,
             reply_to,
             original_destination=job.message.destination,

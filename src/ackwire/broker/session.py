@@ -3,19 +3,19 @@
 Everything a connection announced is found here, and released as a unit when it leaves (SEMANTICS A1).
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ackwire.broker.bets import Bets
+from ackwire.clock import Timer
 from ackwire.destinations import Destination
 from ackwire.errors import ResourceLimit, UnknownResource
 from ackwire.message import Message
+from ackwire.selector import Selector
 from ackwire.store.contract import DurableKey
-
-if TYPE_CHECKING:
-    from ackwire.broker.subscription import Subscription
 
 IMPLICIT_SESSION: int = -1
 """The session that exists with every connection; the Java client's own advisory consumer lives in it."""
@@ -182,3 +182,132 @@ class Connection:
         if count >= limit:
             setting = f" ({name})" if name else ""
             raise ResourceLimit(f"{self!r} has {count} {what}: the limit is {limit}{setting}")
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRequest:
+    """What a consumer asks for."""
+
+    consumer_id: str
+    session_id: int
+    destination: Destination
+    prefetch: int
+    selector: str | None = None
+    no_local: bool = False
+    subscription_name: str | None = None
+    """Makes it durable."""
+    browser: bool = False
+    exclusive: bool = False
+    retroactive: bool = False
+    priority: int = 0
+    pending_messages_max: int = 0
+    """How many messages may wait for it on a topic; 0: the destination's policy decides."""
+
+
+class Subscription:
+    """A consumer: what it asked for, and whether it has room for more.
+
+    Room is `prefetch + extension - dispatched`. Prefetch 0 means pull: room is what was asked for and not yet given.
+    """
+
+    __slots__ = (
+        "connection",
+        "consumer_id",
+        "extension",
+        "is_leaving",
+        "is_pull",
+        "is_slow",
+        "last_delivered",
+        "no_local",
+        "port",
+        "prefetch",
+        "priority",
+        "pull_timers",
+        "pulls",
+        "request",
+        "selector",
+        "session_id",
+    )
+
+    def __init__(
+        self,
+        request: SubscriptionRequest,
+        connection: Connection,
+        port: ConsumerPort,
+        selector: Selector | None,
+    ) -> None:
+        self.request = request
+        self.consumer_id = request.consumer_id
+        self.session_id = request.session_id
+        self.priority = request.priority
+        self.no_local = request.no_local
+        self.connection = connection
+        self.port = port
+        self.selector = selector
+        self.prefetch = request.prefetch
+        self.extension = 0
+        self.is_pull = request.prefetch == 0
+        self.is_leaving = False
+        """It is about to be removed: it gets nothing more."""
+        self.last_delivered = 0
+        """The sequence of the last message that it saw, once it is about to be removed."""
+        self.is_slow = False
+        """It was full when there was more for it (C5)."""
+        self.pulls = 0
+        """Messages asked for and not yet given, in pull mode."""
+        self.pull_timers: deque[Timer] = deque()
+
+    def __repr__(self) -> str:
+        return f"consumer {self.consumer_id} of {self.request.destination!r}"
+
+    @property
+    def dispatched(self) -> int:
+        """Messages sent to the consumer and not yet finished."""
+        raise NotImplementedError
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the consumer may be sent a message now."""
+        if self.is_leaving:
+            return False
+        if self.is_pull:
+            return self.pulls > 0 and self.connection.port.is_ready
+        return self.dispatched < self.prefetch + self.extension and self.connection.port.is_ready
+
+    @property
+    def room(self) -> int:
+        """How many messages it may be sent, as far as it is concerned."""
+        return self.pulls if self.is_pull else max(0, self.prefetch + self.extension - self.dispatched)
+
+    def finished(self, count: int) -> None:
+        """*count* messages are done."""
+        raise NotImplementedError
+
+    def deliver(self, message: Message, group_first: bool = False) -> None:
+        """Send *message*, which the caller has recorded as dispatched."""
+        self.count_delivery()
+        self.port.deliver(message, group_first)
+
+    def count_delivery(self) -> None:
+        """A message is on its way, though perhaps not yet to the port."""
+        if self.is_pull:
+            self.answer_pull()
+        self.is_slow = False
+
+    def answer_pull(self) -> None:
+        """One of the pulls that wait is answered, the oldest with a deadline first."""
+        self.pulls -= 1
+        if self.pull_timers:
+            self.pull_timers.popleft().cancel()
+
+    def give_up_pull(self, timer: Timer | None = None) -> None:
+        """There was no message in time: the client waits for an answer and gets an empty one."""
+        self.pulls -= 1
+        if timer is not None:
+            self.pull_timers.remove(timer)
+        self.port.end_of_messages()
+
+    def cancel_pulls(self) -> None:
+        """The consumer leaves: nobody waits any more."""
+        while self.pulls:
+            self.answer_pull()

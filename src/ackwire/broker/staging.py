@@ -13,20 +13,22 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from ackwire.broker.advisory import is_advisory
+from ackwire.broker.limits import FlowControl
+from ackwire.broker.live_settings import LiveSettings
+from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
+from ackwire.broker.registry import Registry
 from ackwire.broker.scheduler import mentions_scheduler
+from ackwire.clock import Clock
 from ackwire.destinations import Destination
 from ackwire.errors import BrokerError, Conflict, InvalidDestination, ResourceLimit, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.plurals import agree, counted
 from ackwire.runs import pairs, runs_of, sequences_of
 from ackwire.store.contract import BatchNote, Place, StagedNote, Store, WaitingMessage
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
 
 PRODUCERS_MAX: Final = 10_000
 """Producers of batches that are remembered; the one that has been silent for longest is forgotten for a new one."""
@@ -102,9 +104,23 @@ class ProducerFacts:
 class Staging:
     """The parts that are staged, and the last batch of each producer."""
 
-    def __init__(self, broker: "Broker", store: Store) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: Store,
+        settings: LiveSettings,
+        flow: FlowControl,
+        registry: Registry,
+        publisher: Publisher,
+    ) -> None:
+        self._clock = clock
         self._store = store
+        self._settings = settings
+        self._flow = flow
+        self._registry = registry
+        self._publisher = publisher
+        registry.objections.append(self._why_needed)
         self._parts: dict[tuple[str, str], Part] = {}
         self._last: dict[str, BatchNote] = {}
         """By producer, the longest silent first."""
@@ -121,13 +137,13 @@ class Staging:
         self._last = dict(sorted(self._last.items(), key=lambda it: it[1].committed_ms))  # the longest silent first
         for part in [it for it in self._parts.values() if it.is_committed]:
             self._show(part)
-        self._broker.clock.call_later(_SWEEP_SECONDS, self._sweep)
+        self._clock.call_later(_SWEEP_SECONDS, self._sweep)
 
     # ---- staging -----------------------------------------------------------------------------------------------
 
     def next_sequences(self, count: int) -> int:
         """The first of *count* sequences that are taken from the broker's order, for messages to be staged."""
-        return self._broker.intake.take_sequences(count)
+        return self._publisher.take_sequences(count)
 
     def stage(
         self,
@@ -144,7 +160,7 @@ class Staging:
         with self._store.atomically():
             if staged is None:
                 staged = self._parts[producer, part] = Part(producer, part, batch, 0)
-            staged.since_ms = self._broker.clock.now_ms()
+            staged.since_ms = self._clock.now_ms()
             self._keep(staged, messages)
             self._store.put_note(staged.note())
         self._store.when_durable(on_done, on_failed)
@@ -161,14 +177,14 @@ class Staging:
         known = self._parts.get((producer, part))
         if known is not None and known.batch != batch:
             raise Conflict(f"{known!r} cannot become one of batch {batch}: name each part once")
-        limit = self._broker.settings.limits.staged_messages_max
+        limit = self._settings.current.limits.staged_messages_max
         if self.count + len(messages) > limit:
             raise ResourceLimit(
                 f"{counted(self.count, 'message')} {agree(self.count, 'is', 'are')} staged and not "
                 f"committed, and the limit is {limit} "
                 "(limits.staged_messages_max): commit, or wait until parts that were left behind are dropped"
             )
-        full = self._broker.flow.store_is_full() or (None if self._store.pages else self._broker.flow.memory_is_full())
+        full = self._flow.store_is_full() or (None if self._store.pages else self._flow.memory_is_full())
         if full is not None:
             raise ResourceLimit(f"nothing can be staged: {full}")
         for where in {message.destination for message in messages}:
@@ -181,7 +197,7 @@ class Staging:
             raise InvalidDestination(
                 f"{where!r} cannot be written to in batches: it is no single, lasting queue or topic"
             )
-        self._broker.registry.get_or_make(where)
+        self._registry.get_or_make(where)
 
     def _keep(self, part: Part, messages: list[Message]) -> None:
         if messages and all(it.producer_count == it.sequence for it in (messages[0], messages[-1])):
@@ -190,9 +206,9 @@ class Staging:
         for message in messages:
             by_destination.setdefault(message.destination, []).append(message)
         for where, its in by_destination.items():
-            policy, places = self._broker.registry.get_or_make(where).policy, (where,)
+            policy, places = self._registry.get_or_make(where).policy, (where,)
             for message in its:
-                self._broker.intake.settle_expiration(message, policy)
+                self._publisher.settle_expiration(message, policy)
                 self._store.append(message, places)
             self._hold(
                 part, where, [WaitingMessage(it.sequence, it.expiration, it.priority, it.size_bytes) for it in its]
@@ -205,13 +221,13 @@ class Staging:
         part.add(place, messages)
         self.count += len(messages)
         if not self._store.pages:
-            self._broker.flow.used_bytes += sum(it.size_bytes for it in messages)
+            self._flow.used_bytes += sum(it.size_bytes for it in messages)
 
     def _queue(self, place: Place) -> Queue | None:
         """The queue of that place; None for a topic."""
         if not isinstance(place, Destination) or not place.kind.is_queue:
             return None
-        return self._broker.registry.needed_queue(place)
+        return self._registry.needed_queue(place)
 
     # ---- committing --------------------------------------------------------------------------------------------
 
@@ -225,7 +241,7 @@ class Staging:
             return
         committed = [self._part_to_commit(producer, batch, name) for name in dict.fromkeys(parts)]
         with self._store.atomically():
-            self._remember(BatchNote(producer, batch, self._broker.clock.now_ms()))
+            self._remember(BatchNote(producer, batch, self._clock.now_ms()))
             for part in committed:
                 part.is_committed = True
                 self._tell_stored(part)
@@ -245,7 +261,7 @@ class Staging:
     def _part_to_commit(self, producer: str, batch: int, name: str) -> Part:
         part = self._parts.get((producer, name))
         if part is None:
-            seconds = self._broker.settings.limits.staged_seconds_max
+            seconds = self._settings.current.limits.staged_seconds_max
             raise Conflict(
                 f"part {name} of producer {producer} is not here: it was never staged, or dropped after {seconds:g} s "
                 "(limits.staged_seconds_max); write the batch again"
@@ -294,11 +310,11 @@ class Staging:
             with self._store.atomically():
                 for message in self._store.load(place, [it.sequence for it in now]):
                     if message is not None:
-                        self._broker.intake.publish_staged(message)
+                        self._publisher.publish_staged(message)
                 self._let_go(place, now)
                 self._put_or_drop(part)
             if part.messages:
-                self._broker.clock.call_later(0, partial(self._publish_on, part))
+                self._clock.call_later(0, partial(self._publish_on, part))
             else:
                 del self._parts[part.producer, part.name]
 
@@ -331,12 +347,12 @@ class Staging:
         self._store.remove_many(place, [it.sequence for it in messages])
         self.count -= len(messages)
         if not self._store.pages:
-            self._broker.flow.used_bytes -= sum(it.size_bytes for it in messages)
+            self._flow.used_bytes -= sum(it.size_bytes for it in messages)
 
     def _sweep(self) -> None:
         """Drop what was left behind."""
-        self._broker.clock.call_later(_SWEEP_SECONDS, self._sweep)
-        oldest_ms = self._broker.clock.now_ms() - self._broker.settings.limits.staged_seconds_max * 1000
+        self._clock.call_later(_SWEEP_SECONDS, self._sweep)
+        oldest_ms = self._clock.now_ms() - self._settings.current.limits.staged_seconds_max * 1000
         with suppress(StoreFailed):
             for part in [it for it in self._parts.values() if not it.is_committed and it.since_ms < oldest_ms]:
                 with self._store.atomically():
@@ -351,9 +367,10 @@ class Staging:
             producer, None if last is None else last.batch, tuple((it.name, it.batch, it.count) for it in parts)
         )
 
-    def parts_for(self, place: Place) -> list[Part]:
-        """The parts that have messages for *place*."""
-        return [part for part in self._parts.values() if place in part.messages]
+    def _why_needed(self, where: Destination) -> str | None:
+        """Why *where* cannot be removed: messages for it are staged."""
+        part = next((it for it in self._parts.values() if where in it.messages), None)
+        return None if part is None else f"messages for it are staged in {part!r}"
 
     @property
     def part_count(self) -> int:

@@ -95,6 +95,10 @@ class Transactions:
         """How many *connection* has open."""
         return self._counts[connection]
 
+    def has_acks_of(self, connection: Connection) -> bool:
+        """Whether *connection* has acknowledged something in an open transaction that is not prepared."""
+        return any(transaction.acks for transaction in self.of_connection(connection))
+
     def find(self, transaction_id: Hashable) -> Transaction | None:
         return self._open.get(transaction_id)
 

@@ -1,8 +1,13 @@
 """What can be done with transactions: begin, work, prepare, commit, roll back, recover (SEMANTICS G)."""
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
+from ackwire.broker.dead_letters import DeadLetters
+from ackwire.broker.limits import FlowControl
+from ackwire.broker.publishing import Publisher
+from ackwire.broker.repetitions import Repetitions
+from ackwire.broker.routing import Routing
 from ackwire.broker.session import Connection
 from ackwire.broker.transactions import (
     XA_OK,
@@ -15,13 +20,10 @@ from ackwire.broker.transactions import (
     Transactions,
     TransactionState,
 )
+from ackwire.clock import Clock
 from ackwire.errors import BrokerError, NotAuthorised, ResourceLimit, StoreFailed
 from ackwire.message import Message
 from ackwire.store.contract import PreparedTransaction, Store
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
-
 
 _OPEN_MAX: Final = 10_000
 """Open transactions of one connection."""
@@ -50,10 +52,29 @@ def _to_keep(transaction: Transaction) -> PreparedTransaction:
 class Transactor:
     """Carries transactions through their life."""
 
-    def __init__(self, broker: "Broker", store: Store) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: Store,
+        transactions: Transactions,
+        flow: FlowControl,
+        repetitions: Repetitions,
+        routing: Routing,
+        publisher: Publisher,
+        dead_letters: DeadLetters,
+        operator: str,
+    ) -> None:
+        self._clock = clock
         self._store = store
-        self.transactions = Transactions()
+        self.transactions = transactions
+        self._flow = flow
+        self._repetitions = repetitions
+        self._routing = routing
+        self._publisher = publisher
+        self._dead_letters = dead_letters
+        self._operator = operator
+        """The user that may decide every prepared transaction; empty for none."""
 
     def begin(self, connection: Connection, transaction_id: Hashable, *, is_xa: bool) -> None:
         """Open a transaction. One that is known to have committed stays closed: it is being repeated."""
@@ -61,7 +82,7 @@ class Transactor:
             raise ResourceLimit(f"{connection!r} has {_OPEN_MAX} open transactions, the limit")
         if not self._is_repetition(connection, transaction_id):
             self._refuse_foreign(connection, self.transactions.find(transaction_id))
-            now_ms = self._broker.clock.now_ms()
+            now_ms = self._clock.now_ms()
             self.transactions.begin(
                 Transaction(transaction_id, is_xa, connection, since_ms=now_ms, user=connection.user or "")
             )
@@ -89,7 +110,7 @@ class Transactor:
 
     def _may_decide(self, connection: Connection, transaction: Transaction) -> bool:
         user = connection.user or ""
-        return transaction.user == user or (user != "" and user == self._broker.settings.broker.operator)
+        return transaction.user == user or (user != "" and user == self._operator)
 
     def transaction_for_work(self, connection: Connection, transaction_id: Hashable) -> Transaction | None:
         """The open transaction, or None if it has committed before and its work is being repeated."""
@@ -106,13 +127,13 @@ class Transactor:
         """A message that is to be visible when the transaction commits."""
         transaction = self.transaction_for_work(connection, transaction_id)
         if transaction is not None:
-            self._broker.flow.check_uncommitted(message.size_bytes)
+            self._flow.check_uncommitted(message.size_bytes)
             transaction.sends.append((connection, message))
             self._count_uncommitted(message.size_bytes)
 
     def _count_uncommitted(self, size_bytes: int) -> None:
-        self._broker.flow.used_bytes += size_bytes
-        self._broker.flow.uncommitted_bytes += size_bytes
+        self._flow.used_bytes += size_bytes
+        self._flow.uncommitted_bytes += size_bytes
 
     def has_begun_work(self, transaction_id: Hashable) -> bool:
         """Whether something was sent or acknowledged in it."""
@@ -138,7 +159,7 @@ class Transactor:
 
     def _prepare(self, connection: Connection, transaction_id: Hashable) -> int:
         self._refuse_foreign(connection, self.transactions.find(transaction_id))
-        self._broker.flow.admit(transaction_id)
+        self._flow.admit(transaction_id)
         if self.transactions.find(transaction_id) is None:
             raise BrokerError(f"transaction {transaction_id} had not been started or previously returned XA_RDONLY")
         transaction = self._find(connection, transaction_id)
@@ -169,7 +190,7 @@ class Transactor:
             self._store.when_durable(on_stored, on_failed)
             return
         transaction = self._find(connection, transaction_id)
-        self._broker.flow.admit(transaction_id)
+        self._flow.admit(transaction_id)
         if not one_phase and transaction.state is not TransactionState.PREPARED:
             raise TransactionError(f"transaction {transaction_id} is not prepared", XA_PROTOCOL_ERROR)
         if transaction.state is not TransactionState.PREPARED:  # which has promised
@@ -187,23 +208,23 @@ class Transactor:
                 self._count_uncommitted(-message.size_bytes)
                 self._route(sender, message)
         self.transactions.close(transaction, committed=True)
-        self._broker.flow.release()  # what went to topics takes no space any more
+        self._flow.release()  # what went to topics takes no space any more
         self._store.when_durable(on_stored, on_failed)
 
     def _route(self, sender: Connection | None, message: Message) -> None:
         """What was promised is kept: a message whose destination has gone since is a dead letter."""
-        self._broker.intake.repetitions.committed(sender, message)
+        self._repetitions.committed(sender, message)
         try:
-            self._broker.intake.route(sender, message)
+            self._routing.route(sender, message)
         except BrokerError as error:
-            self._broker.intake.tell_sent(message)
-            self._broker.consumption.dead_letter_unrouted(message, str(error))
+            self._publisher.tell_sent(message)
+            self._dead_letters.keep_unrouted(message, str(error))
 
     def _check_sends(self, transaction: Transaction) -> None:
         """All or nothing: what cannot be routed must be known before anything is done."""
         try:
             for sender, message in transaction.sends:
-                self._broker.intake.check(message, sender)
+                self._routing.check(message, sender)
         except BrokerError as error:
             transaction.failure = str(error)
             self._refuse_failed(transaction)
@@ -218,7 +239,7 @@ class Transactor:
     def roll_back(self, connection: Connection, transaction_id: Hashable) -> None:
         """Undo everything in it. One that is gone already has nothing left to undo."""
         self._refuse_foreign(connection, self.transactions.find(transaction_id))
-        self._broker.flow.admit(transaction_id)
+        self._flow.admit(transaction_id)
         if not self.transactions.was_rolled_back(transaction_id):
             self._undo(self._find(connection, transaction_id))
 
@@ -235,7 +256,7 @@ class Transactor:
             self._count_uncommitted(-message.size_bytes)
         for acked in reversed(transaction.acks):
             acked.undo()
-        self._broker.flow.release()
+        self._flow.release()
 
     def forget(self, connection: Connection, transaction_id: Hashable) -> None:
         """Drop what is remembered of an outcome that was decided by an operator."""

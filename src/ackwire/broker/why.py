@@ -7,7 +7,7 @@ for people and consoles, not for the message path.
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ackwire.broker.cursors import Cursor
 from ackwire.broker.queue import Queue
@@ -16,15 +16,13 @@ from ackwire.broker.staging import Part
 from ackwire.broker.subscription import BrowserSubscription, QueueSubscription, Subscription, TopicSubscription
 from ackwire.broker.topic import Topic
 from ackwire.broker.transactions import Transaction
+from ackwire.broker.view import BrokerView
 from ackwire.broker.why_limits import connection_use
 from ackwire.destinations import Destination
 from ackwire.errors import NotHere
 from ackwire.message import Message
 from ackwire.plurals import agree, counted
 from ackwire.selector import Selector
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
 
 _NAMED_MAX: Final = 3
 """Consumers that one sentence names; of more it gives the number."""
@@ -45,7 +43,7 @@ _DIGITS_MAX: Final = 19
 # ---- queues ----------------------------------------------------------------------------------------------------
 
 
-def why_queue(broker: "Broker", where: Destination) -> list[str]:
+def why_queue(broker: BrokerView, where: Destination) -> list[str]:
     """How a queue or topic stands: what waits in it and why, and what keeps its consumers and producers."""
     made = broker.registry.router.get(where)
     if made is None:
@@ -57,8 +55,8 @@ def why_queue(broker: "Broker", where: Destination) -> list[str]:
     return lines
 
 
-def _about_queue(broker: "Broker", queue: Queue) -> list[str]:
-    in_transactions = [(t, _acked_from(t, queue)) for t in broker.transactor.transactions]
+def _about_queue(broker: BrokerView, queue: Queue) -> list[str]:
+    in_transactions = [(t, _acked_from(t, queue)) for t in broker.transactions]
     holders = [(transaction, messages) for transaction, messages in in_transactions if messages]
     acked = sum(len(messages) for _, messages in holders)
     lines = [
@@ -82,7 +80,7 @@ def _about_queue(broker: "Broker", queue: Queue) -> list[str]:
     return lines
 
 
-def _about_topic(broker: "Broker", topic: Topic) -> list[str]:
+def _about_topic(broker: BrokerView, topic: Topic) -> list[str]:
     lines = [
         f"{topic!r}: {counted(len(topic.subscriptions), 'subscriber')}, "
         f"{counted(len(topic.durables), 'durable subscription')}"
@@ -93,7 +91,7 @@ def _about_topic(broker: "Broker", topic: Topic) -> list[str]:
     return lines
 
 
-def _held_by(broker: "Broker", holder: object) -> str:
+def _held_by(broker: BrokerView, holder: object) -> str:
     """Who has messages of a queue that nobody else may have."""
     if isinstance(holder, Cursor):
         facts = broker.cursors.facts(holder.name)
@@ -109,7 +107,7 @@ def _held_by(broker: "Broker", holder: object) -> str:
 # ---- messages --------------------------------------------------------------------------------------------------
 
 
-def why_message(broker: "Broker", message_id: str) -> list[str]:
+def why_message(broker: BrokerView, message_id: str) -> list[str]:
     """Where a message is and what it waits for; *message_id* is its JMSMessageID or its number in the broker's order.
 
     Copies (several destinations, several durable subscriptions) have a sentence each.
@@ -123,7 +121,7 @@ def why_message(broker: "Broker", message_id: str) -> list[str]:
             return lines
 
 
-def search_message(broker: "Broker", message_id: str) -> Generator[None, None, list[str]]:
+def search_message(broker: BrokerView, message_id: str) -> Generator[None, None, list[str]]:
     """`why_message` in steps: after each, the caller may let others have their turn before it goes on."""
     lines: list[str] = []
     for line in _where(broker, _matcher(broker, message_id)):
@@ -146,7 +144,7 @@ _Found: TypeAlias = Iterator[str | None]
 """Sentences; and None after each step of a long search."""
 
 
-def _where(broker: "Broker", is_it: Callable[[Message], bool]) -> _Found:
+def _where(broker: BrokerView, is_it: Callable[[Message], bool]) -> _Found:
     for queue in list(broker.registry.queues()):
         yield from _in_queue(broker, queue, is_it)
         yield None
@@ -158,7 +156,7 @@ def _where(broker: "Broker", is_it: Callable[[Message], bool]) -> _Found:
                     f"{subscription!r} {_no_room(broker, subscription) or 'takes its turn'}"
                 )
             yield None
-    for transaction in list(broker.transactor.transactions):
+    for transaction in list(broker.transactions):
         yield from _in_transaction(broker, transaction, is_it)
     for connection, send in broker.flow.held():
         if is_it(send.message):
@@ -177,7 +175,7 @@ def _searched(messages: Iterable[Message], is_it: Callable[[Message], bool]) -> 
             yield None
 
 
-def _in_queue(broker: "Broker", queue: Queue, is_it: Callable[[Message], bool]) -> _Found:
+def _in_queue(broker: BrokerView, queue: Queue, is_it: Callable[[Message], bool]) -> _Found:
     searched = queue.pending() if not queue.paged_count else islice(queue.pending(), _SEARCHED_MAX)
     for ahead, message in enumerate(searched):
         if is_it(message):
@@ -199,7 +197,7 @@ def _in_queue(broker: "Broker", queue: Queue, is_it: Callable[[Message], bool]) 
                 )
 
 
-def _in_transaction(broker: "Broker", transaction: Transaction, is_it: Callable[[Message], bool]) -> _Found:
+def _in_transaction(broker: BrokerView, transaction: Transaction, is_it: Callable[[Message], bool]) -> _Found:
     for message in _searched([message for _, message in transaction.sends], is_it):
         yield message and (
             f"a message to {message.destination!r} is invisible until its transaction commits: "
@@ -214,7 +212,7 @@ def _in_transaction(broker: "Broker", transaction: Transaction, is_it: Callable[
             )
 
 
-def _matcher(broker: "Broker", message_id: str) -> Callable[[Message], bool]:
+def _matcher(broker: BrokerView, message_id: str) -> Callable[[Message], bool]:
     """Whether a message has this id. Only those that may have it are decoded."""
     if message_id.isascii() and message_id.isdigit() and len(message_id) <= _DIGITS_MAX:
         number = int(message_id)
@@ -231,7 +229,7 @@ def _matcher(broker: "Broker", message_id: str) -> Callable[[Message], bool]:
 # ---- why a message waits ---------------------------------------------------------------------------------------
 
 
-def _waiting(broker: "Broker", queue: Queue, message: Message, *, ahead: int) -> str:
+def _waiting(broker: BrokerView, queue: Queue, message: Message, *, ahead: int) -> str:
     place = f", {ahead} in front of it" if ahead else ""
     return (
         f"message {message.sequence} of {queue!r} waits for {_since(broker, _arrived_ms(broker, message))}"
@@ -239,7 +237,7 @@ def _waiting(broker: "Broker", queue: Queue, message: Message, *, ahead: int) ->
     )
 
 
-def _reason(broker: "Broker", queue: Queue, message: Message) -> str:
+def _reason(broker: BrokerView, queue: Queue, message: Message) -> str:
     consumers = list(queue.subscriptions())
     if queue.is_paused:
         return "the queue is paused"
@@ -262,7 +260,7 @@ def _reason(broker: "Broker", queue: Queue, message: Message) -> str:
     return _none_has_room(broker, takers, len(consumers))
 
 
-def _which(broker: "Broker", consumer: QueueSubscription, message: Message) -> str:
+def _which(broker: BrokerView, consumer: QueueSubscription, message: Message) -> str:
     """Why the only *consumer* that may have *message* has it not: `which is full (…)`."""
     if not _matches(broker, consumer.selector, message):
         assert consumer.selector is not None
@@ -270,7 +268,7 @@ def _which(broker: "Broker", consumer: QueueSubscription, message: Message) -> s
     return f"which {_no_room(broker, consumer) or 'takes its turn'}"
 
 
-def _none_has_room(broker: "Broker", takers: list[QueueSubscription], total: int) -> str:
+def _none_has_room(broker: BrokerView, takers: list[QueueSubscription], total: int) -> str:
     of_all = "" if len(takers) == total else f" of {total} have a selector that matches"
     free = sum(1 for consumer in takers if consumer.has_room)
     if free:
@@ -289,7 +287,7 @@ def _none_has_room(broker: "Broker", takers: list[QueueSubscription], total: int
     return f"{counted(len(takers), 'consumer')}{of_all}, none with room: {named}{_and_more(takers)}"
 
 
-def _kept_for(broker: "Broker", message: Message, consumer: QueueSubscription) -> str:
+def _kept_for(broker: BrokerView, message: Message, consumer: QueueSubscription) -> str:
     if message.key in consumer.in_flight:
         return f"consumer {consumer.consumer_id} holds a copy of it from another queue, and gets this one afterwards"
     room = _no_room(broker, consumer) or f"takes its turn: {consumer.waiting_count} wait for it alone"
@@ -300,7 +298,7 @@ def _kept_for(broker: "Broker", message: Message, consumer: QueueSubscription) -
 # ---- consumers -------------------------------------------------------------------------------------------------
 
 
-def why_consumer(broker: "Broker", consumer_id: str) -> list[str]:
+def why_consumer(broker: BrokerView, consumer_id: str) -> list[str]:
     """What a consumer waits for."""
     found = [s for s in _subscriptions(broker) if consumer_id in (s.consumer_id, s.connection.connection_id)]
     if not found:
@@ -308,7 +306,7 @@ def why_consumer(broker: "Broker", consumer_id: str) -> list[str]:
     return [_idle(broker, subscription, _queues_of(broker, subscription)) for subscription in found]
 
 
-def _idle(broker: "Broker", subscription: Subscription, queues: list[Queue]) -> str:
+def _idle(broker: BrokerView, subscription: Subscription, queues: list[Queue]) -> str:
     who = f"{subscription!r} ({subscription.connection!r})"
     full = _no_room(broker, subscription)
     if full is not None:
@@ -324,12 +322,12 @@ def _idle(broker: "Broker", subscription: Subscription, queues: list[Queue]) -> 
     return f"{who} has been shown everything"
 
 
-def _nothing_for(broker: "Broker", consumer: QueueSubscription, queues: list[Queue]) -> str:
+def _nothing_for(broker: BrokerView, consumer: QueueSubscription, queues: list[Queue]) -> str:
     reasons = [_nothing_in(broker, consumer, queue) for queue in queues[:_NAMED_MAX]]
     return f"{'; '.join(reasons)}{_and_more(queues)}" if reasons else "no queue matches its pattern"
 
 
-def _nothing_in(broker: "Broker", consumer: QueueSubscription, queue: Queue) -> str:
+def _nothing_in(broker: BrokerView, consumer: QueueSubscription, queue: Queue) -> str:
     examined = list(islice(queue.pending(), _EXAMINED_MAX))
     if not examined:
         return f"nothing waits in {queue!r}"
@@ -349,7 +347,7 @@ def _nothing_in(broker: "Broker", consumer: QueueSubscription, queue: Queue) -> 
     return f"its turn in {queue!r} comes"
 
 
-def _no_room(broker: "Broker", subscription: Subscription) -> str | None:
+def _no_room(broker: BrokerView, subscription: Subscription) -> str | None:
     """Why a consumer cannot be sent anything, or None if it can."""
     if subscription.has_room:
         return None
@@ -370,7 +368,7 @@ def _is_full(subscription: Subscription) -> bool:
     return not subscription.is_pull and subscription.dispatched >= subscription.prefetch + subscription.extension
 
 
-def _queues_of(broker: "Broker", subscription: Subscription) -> list[Queue]:
+def _queues_of(broker: BrokerView, subscription: Subscription) -> list[Queue]:
     return [queue for queue in broker.registry.queues() if _reads(subscription, queue)]
 
 
@@ -378,17 +376,17 @@ def _reads(subscription: Subscription, queue: Queue) -> bool:
     return any(consumer is subscription for consumer in queue.subscriptions())
 
 
-def _subscriptions(broker: "Broker") -> Iterator[Subscription]:
-    for connection in broker.connections():
+def _subscriptions(broker: BrokerView) -> Iterator[Subscription]:
+    for connection in broker.clients.all():
         yield from connection.subscriptions.values()
 
 
 # ---- producers -------------------------------------------------------------------------------------------------
 
 
-def why_producer(broker: "Broker", producer_id: str) -> list[str]:
+def why_producer(broker: BrokerView, producer_id: str) -> list[str]:
     """Whether a producer is blocked, and by what; the id of a connection asks for all its producers at once."""
-    for connection in broker.connections():
+    for connection in broker.clients.all():
         if producer_id == connection.connection_id:
             return [_blocked(broker, connection, None), connection_use(broker, connection)]
         if producer_id in connection.producers:
@@ -396,7 +394,7 @@ def why_producer(broker: "Broker", producer_id: str) -> list[str]:
     raise NotHere(f"producer {producer_id} is not here: it has left or was never announced")
 
 
-def _blocked(broker: "Broker", connection: Connection, producer_id: str | None) -> str:
+def _blocked(broker: BrokerView, connection: Connection, producer_id: str | None) -> str:
     who = f"{connection!r}" if producer_id is None else f"producer {producer_id} of {connection!r}"
     of_connection = [send for held_by, send in broker.flow.held() if held_by is connection]
     sends = [s for s in of_connection if producer_id is None or _producer_of(broker, s.message) == producer_id]
@@ -415,7 +413,7 @@ def _blocked(broker: "Broker", connection: Connection, producer_id: str | None) 
     )
 
 
-def _space(broker: "Broker") -> str:
+def _space(broker: BrokerView) -> str:
     flow = broker.flow
     used = f"{flow.used_bytes} of {flow.memory_bytes_max} bytes of memory are in use"
     if flow.temp is not None and flow.temp.used_bytes:
@@ -424,11 +422,11 @@ def _space(broker: "Broker") -> str:
     return used if full is None else f"{used}; {full}"
 
 
-def _producer_of(broker: "Broker", message: Message) -> str:
+def _producer_of(broker: BrokerView, message: Message) -> str:
     return broker.editor.message_id(message).rpartition(":")[0]
 
 
-def _largest_holder(broker: "Broker") -> str:
+def _largest_holder(broker: BrokerView) -> str:
     largest = max(broker.registry.queues(), key=lambda queue: queue.size_bytes, default=None)
     if largest is None or not largest.size_bytes:
         return "no queue holds messages"
@@ -438,9 +436,9 @@ def _largest_holder(broker: "Broker") -> str:
 # ---- transactions ----------------------------------------------------------------------------------------------
 
 
-def why_transaction(broker: "Broker", transaction_id: str | None = None) -> list[str]:
+def why_transaction(broker: BrokerView, transaction_id: str | None = None) -> list[str]:
     """What an open transaction holds, and since when; without an id every open one, the oldest first."""
-    found = sorted(broker.transactor.transactions, key=lambda transaction: transaction.since_ms)
+    found = sorted(broker.transactions, key=lambda transaction: transaction.since_ms)
     if transaction_id is None:
         return [_open(broker, transaction) for transaction in found]
     lines = [_open(broker, t) for t in found if str(t.transaction_id) == transaction_id]
@@ -449,7 +447,7 @@ def why_transaction(broker: "Broker", transaction_id: str | None = None) -> list
     return lines
 
 
-def _open(broker: "Broker", transaction: Transaction) -> str:
+def _open(broker: BrokerView, transaction: Transaction) -> str:
     size_bytes = sum(message.size_bytes for _, message in transaction.sends)
     acked: dict[Destination, int] = {}
     for acks in transaction.acks:
@@ -480,9 +478,9 @@ def _acked_from(transaction: Transaction, queue: Queue) -> list[Message]:
 # ---- files -----------------------------------------------------------------------------------------------------
 
 
-def why_file(broker: "Broker", name: str | None = None) -> list[str]:
+def why_file(broker: BrokerView, name: str | None = None) -> list[str]:
     """What keeps a file of the store, by its number or name; without one, every file, the oldest first."""
-    files = broker.files()
+    files = broker.store.files()
     if not files:
         return ["this broker keeps messages in memory: it has no files"]
     if name is None:
@@ -499,7 +497,7 @@ def why_file(broker: "Broker", name: str | None = None) -> list[str]:
 # ---- the parts of sentences ------------------------------------------------------------------------------------
 
 
-def _scheduled(broker: "Broker", job_id: str, where: Destination, due_ms: int) -> str:
+def _scheduled(broker: BrokerView, job_id: str, where: Destination, due_ms: int) -> str:
     now_ms = broker.clock.now_ms()
     if due_ms > now_ms:
         return f"a message to {where!r} is scheduled: job {job_id} is due in {_duration(due_ms - now_ms)}"
@@ -515,7 +513,7 @@ def _redeliveries(message: Message) -> str:
     return f", redelivered {counted(message.redelivery_counter, 'time')}" if message.redelivery_counter else ""
 
 
-def _matches(broker: "Broker", selector: Selector | None, message: Message) -> bool:
+def _matches(broker: BrokerView, selector: Selector | None, message: Message) -> bool:
     return selector is None or selector.matches(broker.editor.lookup(message))
 
 
@@ -529,21 +527,21 @@ def _and_more(items: "Iterable[object]") -> str:
     return f"; and {more} more" if more > 0 else ""
 
 
-def _oldest_ms(broker: "Broker", consumer: QueueSubscription) -> int:
+def _oldest_ms(broker: BrokerView, consumer: QueueSubscription) -> int:
     oldest = next(iter(consumer.in_flight), None)
     return broker.clock.now_ms() if oldest is None else _dispatched_ms(broker, oldest)
 
 
-def _dispatched_ms(broker: "Broker", message: Message) -> int:
+def _dispatched_ms(broker: BrokerView, message: Message) -> int:
     return message.dispatched_ms or _arrived_ms(broker, message)
 
 
-def _arrived_ms(broker: "Broker", message: Message) -> int:
+def _arrived_ms(broker: BrokerView, message: Message) -> int:
     arrived = broker.editor.lookup(message)("JMSActiveMQBrokerInTime")
     return arrived if isinstance(arrived, int) else broker.clock.now_ms()
 
 
-def _since(broker: "Broker", time_ms: int) -> str:
+def _since(broker: BrokerView, time_ms: int) -> str:
     return _duration(broker.clock.now_ms() - time_ms)
 
 

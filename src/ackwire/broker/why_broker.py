@@ -4,14 +4,12 @@ The first lines are figures. What follows is only there if something is wrong: s
 the event loop was held up lately or has no time left.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ackwire.broker.loop_report import LIMITS_SECONDS, LongTurn, LoopReport
+from ackwire.broker.view import BrokerView
 from ackwire.broker.why import why_producer
 from ackwire.broker.why_limits import broker_use
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
 
 _BUSY: Final = 0.9
 """Share of the time from which on the loop counts as overloaded."""
@@ -20,7 +18,7 @@ _BLOCKED_NAMED_MAX: Final = 5
 """Blocked connections with a sentence of their own."""
 
 
-def why_broker(broker: "Broker") -> list[str]:
+def why_broker(broker: BrokerView) -> list[str]:
     """How the broker stands, and each thing that is wrong now."""
     problems = [*_full(broker), *_blocked(broker), *_held_up(broker)]
     lines = ["; ".join((_figures(broker), *broker_use(broker)))]
@@ -29,9 +27,9 @@ def why_broker(broker: "Broker") -> list[str]:
     return lines + (problems or ["nothing is wrong: no limit is reached, no producer is blocked, no turn was too long"])
 
 
-def _figures(broker: "Broker") -> str:
+def _figures(broker: BrokerView) -> str:
     flow = broker.flow
-    clients = sum(1 for it in broker.connections() if it.connection_id != broker.broker_id)
+    clients = sum(1 for it in broker.clients.all() if it.connection_id != broker.broker_id)
     running_s = max(0, broker.clock.now_ms() - broker.started_ms) // 1000
     return (
         f"broker {broker.settings.broker.name} runs for {running_s} s: {clients} connections, "
@@ -60,12 +58,12 @@ def _turn(turn: LongTurn) -> str:
     )
 
 
-def _full(broker: "Broker") -> list[str]:
+def _full(broker: BrokerView) -> list[str]:
     full = broker.flow.is_full()
     return [] if full is None else [f"wrong: {full}"]
 
 
-def _blocked(broker: "Broker") -> list[str]:
+def _blocked(broker: BrokerView) -> list[str]:
     blocked = broker.flow.blocked()
     lines = [
         f"wrong: {line}"
@@ -76,7 +74,7 @@ def _blocked(broker: "Broker") -> list[str]:
     return [*lines, f"wrong: {more} more connections are blocked"] if more > 0 else lines
 
 
-def _held_up(broker: "Broker") -> list[str]:
+def _held_up(broker: BrokerView) -> list[str]:
     if broker.loop_report is None:
         return []
     report = broker.loop_report()

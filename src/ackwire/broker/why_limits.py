@@ -1,14 +1,10 @@
 """How much of each limit is in use: by the whole broker, and by one connection."""
 
-from typing import TYPE_CHECKING
-
 from ackwire.broker.session import Connection
-
-if TYPE_CHECKING:
-    from ackwire.broker.broker import Broker
+from ackwire.broker.view import BrokerView
 
 
-def broker_use(broker: "Broker") -> list[str]:
+def broker_use(broker: BrokerView) -> list[str]:
     """What all clients together have taken of what is bounded for all."""
     flow, room, settings = broker.flow, broker.receive_room, broker.settings
     lines = [
@@ -24,7 +20,7 @@ def broker_use(broker: "Broker") -> list[str]:
     return lines
 
 
-def connection_use(broker: "Broker", connection: Connection) -> str:
+def connection_use(broker: BrokerView, connection: Connection) -> str:
     """What *connection* has taken of what is bounded for each."""
     limits, scheduler = connection.limits, broker.settings.scheduler
     jobs, job_bytes = broker.scheduler.share_of(connection)

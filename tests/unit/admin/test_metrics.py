@@ -46,7 +46,7 @@ def test_figures_of_the_broker_are_there() -> None:
 def test_turns_of_the_loop_are_a_histogram_with_the_longest_and_what_it_did() -> None:
     rig = BrokerRig()
     long = LongTurn(0.061, 0.06, 'peer "x"', 0.06, 0)
-    rig.broker.loop_report = lambda: LoopReport(100, 2.5, (7, 3, 1), long, long, None, 0.5)
+    rig.broker.view.loop_report = lambda: LoopReport(100, 2.5, (7, 3, 1), long, long, None, 0.5)
     found = rendered(rig)
     buckets = {dict(labels)["le"]: value for labels, value in found["ackwire_loop_turn_seconds_bucket"].items()}
     assert buckets == {"0.005": 93, "0.02": 97, "0.05": 99, "+Inf": 100}

@@ -118,7 +118,7 @@ def test_a_topic_for_which_messages_are_staged_is_not_removed() -> None:
     rig = BrokerRig()
     client = rig.connect("c")
     message = client.message("topic://t")
-    rig.broker.intake.stamp(message)
+    rig.broker.publisher.stamp(message)
     rig.broker.staging.stage("p", 1, "part", [message], lambda: None, lambda _: None)
     with pytest.raises(BrokerError, match="staged"):
         rig.broker.remove_destination(client.connection, named("topic://t"))

@@ -133,7 +133,7 @@ def test_H3_groups_stay_with_their_owner_and_wait_for_it_on_disk(persistent: boo
     assert _queue(rig).pending_count == 499
     assert _queue(rig).paged_count > 400
     on_disk = f"499 messages waiting ({_queue(rig).paged_count} of them on disk)"
-    assert on_disk in why_queue(rig.broker, named("queue://q"))[0]
+    assert on_disk in why_queue(rig.broker.view, named("queue://q"))[0]
     audit(rig.broker, rig.store)
     assert _drain(rig, slow) == [f"{n}" for n in range(0, 1000, 2)]
     assert (rig.broker.flow.used_bytes, temp.frames) == (0, {})
@@ -331,9 +331,9 @@ def test_B6_persistent_sends_wait_for_the_store_only_and_go_on_when_it_has_room(
     store.set_full("the store is full: 9 of 9 bytes (limits.store_bytes_max)")
     producer.send("queue://q", "waits")
     assert producer.stored == 500
-    [sentence] = why_producer(rig.broker, producer.producer_id)
+    [sentence] = why_producer(rig.broker.view, producer.producer_id)
     assert "is blocked for 0.0 s: the store is full: 9 of 9 bytes (limits.store_bytes_max)" in sentence
-    assert "; the store is full" in why_producer(rig.broker, consumer.client.producer_id)[0]
+    assert "; the store is full" in why_producer(rig.broker.view, consumer.client.producer_id)[0]
     consumer.ack_each()
     assert producer.stored == 500, "consumers go on, and the store says when there is room"
     store.set_full(None)
@@ -363,7 +363,7 @@ def test_B6_other_sends_wait_when_memory_and_the_temp_store_are_full() -> None:
     persistent = rig.connect("another")
     persistent.send("queue://q", "persistent")
     assert persistent.stored == 1, "it needs neither"
-    [sentence] = why_producer(rig.broker, producer.producer_id)
+    [sentence] = why_producer(rig.broker.view, producer.producer_id)
     assert "(limits.memory_bytes_max), and so is the temp store:" in sentence
     assert "of 5000 bytes (limits.temp_bytes_max)" in sentence
     consumer = rig.consumer("queue://q", prefetch=10)
@@ -445,13 +445,14 @@ def test_why_tells_what_is_on_disk_and_looks_there_without_bringing_it_back() ->
     producer = rig.connect("producer")
     _fill(producer, 2000, persistent=False)
     queue = _queue(rig)
-    assert f"2000 messages waiting ({queue.paged_count:,} of them on disk)" in why_queue(rig.broker, queue.place)[0]  # type: ignore[arg-type]
+    first = why_queue(rig.broker.view, named("queue://q"))[0]
+    assert f"2000 messages waiting ({queue.paged_count:,} of them on disk)" in first
     used_bytes = rig.broker.flow.used_bytes
-    [sentence] = why_message(rig.broker, "ID:producer:1:1:1500")
+    [sentence] = why_message(rig.broker.view, "ID:producer:1:1:1500")
     assert "1499 in front of it" in sentence
     assert rig.broker.flow.used_bytes == used_bytes
     temp_use = f"{temp.used_bytes} of {temp.bytes_max} bytes of the temp store"
-    assert temp_use in why_producer(rig.broker, producer.producer_id)[0]
+    assert temp_use in why_producer(rig.broker.view, producer.producer_id)[0]
 
 
 def test_why_does_not_read_a_whole_disk_to_find_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,7 +461,7 @@ def test_why_does_not_read_a_whole_disk_to_find_one_message(monkeypatch: pytest.
     producer = rig.connect("producer")
     for _ in range(SOME):
         producer.send("queue://q")
-    assert why_message(rig.broker, "ID:nobody:1:1:1") == [
+    assert why_message(rig.broker.view, "ID:nobody:1:1:1") == [
         "message ID:nobody:1:1:1 was not found in the first 1000 messages of queue://q; more are on disk"
     ]
     assert store.loaded < 1300

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from ackwire.broker.queue import Queue
-from ackwire.broker.slices import Slices
 from ackwire.config import Settings
 from ackwire.policy import DestinationPolicy, Policies
 from tests.helpers.broker_rig import BrokerRig, named
@@ -34,7 +33,7 @@ def test_more_memory_lets_blocked_sends_go_on() -> None:
 
 def test_policies_apply_to_destinations_that_exist_and_to_new_ones() -> None:
     rig = BrokerRig()
-    rig.broker.slices = Slices(rig.clock, units=10)
+    rig.broker.slices._units = 10
     producer = rig.connect("producer")
     for number in range(30):
         producer.send(f"queue://old.{number}")
@@ -56,7 +55,7 @@ def test_policies_apply_to_destinations_that_exist_and_to_new_ones() -> None:
 
 def test_the_last_policies_win_while_earlier_ones_are_being_applied() -> None:
     rig = BrokerRig()
-    rig.broker.slices = Slices(rig.clock, units=10)
+    rig.broker.slices._units = 10
     producer = rig.connect("producer")
     for number in range(30):
         producer.send(f"queue://old.{number}")

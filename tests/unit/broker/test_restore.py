@@ -99,7 +99,7 @@ def test_a_start_tells_of_nothing_that_it_brings_back() -> None:
     sequence = rig.store.last_sequence()
     again = rig.restarted()
     assert all(queue.enqueued == 0 for queue in again.broker.registry.queues())
-    assert again.broker.intake.take_sequences(1) == sequence + 1
+    assert again.broker.publisher.take_sequences(1) == sequence + 1
 
 
 def test_limits_that_were_lowered_since_do_not_stop_a_start() -> None:

@@ -150,6 +150,6 @@ def test_what_a_client_has_taken_is_told() -> None:
     client.send("queue://1")
     client.temporary_queue()
     client.send("queue://1", properties={"AMQ_SCHEDULED_DELAY": Long(60_000)})
-    line = why_producer(rig.broker, "ID:a")[-1]
+    line = why_producer(rig.broker.view, "ID:a")[-1]
     assert "2 of 3 destinations that it made (connection.destinations_max), 1 of 250000 scheduled jobs" in line
-    assert any("1 of 1000000 scheduled jobs" in it for it in broker_use(rig.broker))
+    assert any("1 of 1000000 scheduled jobs" in it for it in broker_use(rig.broker.view))

@@ -26,10 +26,10 @@ def producer(rig: BrokerRig) -> RigClient:
 
 def _why(rig: BrokerRig, message: Message) -> str:
     """The one sentence about *message*, asked for by its JMSMessageID and by its number."""
-    answer = why_message(rig.broker, rig.editor.message_id(message))
+    answer = why_message(rig.broker.view, rig.editor.message_id(message))
     assert len(answer) == 1
     if message.sequence:
-        assert why_message(rig.broker, str(message.sequence)) == answer
+        assert why_message(rig.broker.view, str(message.sequence)) == answer
     return answer[0]
 
 
@@ -136,7 +136,7 @@ def test_A6_a_queue_tells_of_a_message_kept_for_one_consumer(rig: BrokerRig, pro
     producer.send("queue://orders", group_id="g")
     rig.consumer("queue://orders", prefetch=5)
     producer.send("queue://orders", group_id="g")
-    assert why_queue(rig.broker, ORDERS)[1].startswith(
+    assert why_queue(rig.broker.view, ORDERS)[1].startswith(
         "message 2 of queue://orders waits: it belongs to group g, owned"
     )
 
@@ -222,7 +222,7 @@ def test_A6_a_message_is_scheduled(rig: BrokerRig, producer: RigClient) -> None:
 
 def test_A6_every_copy_of_a_message_has_a_sentence(rig: BrokerRig, producer: RigClient) -> None:
     message = producer.send("queue://a,queue://b")
-    answer = why_message(rig.broker, rig.editor.message_id(message))
+    answer = why_message(rig.broker.view, rig.editor.message_id(message))
     assert [line.split(" waits")[0] for line in answer] == ["message 1 of queue://a", "message 2 of queue://b"]
 
 
@@ -246,7 +246,7 @@ def test_A6_a_message_waits_for_a_durable_subscriber(rig: BrokerRig, producer: R
 def test_A6_a_message_that_is_gone(rig: BrokerRig, producer: RigClient, message_id: str) -> None:
     producer.send("queue://orders")
     with pytest.raises(NotHere, match=f"message {message_id} is not here: it was consumed, moved, expired"):
-        why_message(rig.broker, message_id)
+        why_message(rig.broker.view, message_id)
 
 
 # ---- producers -------------------------------------------------------------------------------------------------
@@ -265,12 +265,14 @@ def test_B6_a_blocked_producer_sees_limit_holder_and_time() -> None:
     held = producer.send("queue://small")
     rig.clock.advance(12.3)
     used_bytes = rig.broker.flow.used_bytes
-    assert why_producer(rig.broker, producer.producer_id) == [
+    assert why_producer(rig.broker.view, producer.producer_id) == [
         f"producer {producer.producer_id} of connection ID:producer (client producer) is blocked for 12.3 s: "
         f"memory is full: {used_bytes} of 1000 bytes (limits.memory_bytes_max); "
         f"largest holder queue://big with {big.size_bytes} bytes; 1 send waiting ({held.size_bytes} bytes)"
     ]
-    assert why_producer(rig.broker, "ID:producer")[0].startswith("connection ID:producer (client producer) is blocked")
+    assert why_producer(rig.broker.view, "ID:producer")[0].startswith(
+        "connection ID:producer (client producer) is blocked"
+    )
     assert "is not taken yet: connection ID:producer" in _why(rig, held)
 
 
@@ -280,11 +282,11 @@ def test_B6_a_connection_that_is_not_read_any_more_is_told() -> None:
     producer.send("queue://big", "x" * 2000)
     for _ in range(4):
         producer.send("queue://big", "x" * 200)
-    assert why_producer(rig.broker, producer.producer_id)[0].endswith(" bytes), no more is read")
+    assert why_producer(rig.broker.view, producer.producer_id)[0].endswith(" bytes), no more is read")
 
 
 def test_B6_a_producer_that_is_not_blocked(rig: BrokerRig, producer: RigClient) -> None:
-    assert why_producer(rig.broker, producer.producer_id) == [
+    assert why_producer(rig.broker.view, producer.producer_id) == [
         f"producer {producer.producer_id} of connection ID:producer (client producer) is not blocked: "
         f"no send of it waits, 0 of {rig.settings.limits.memory_bytes_max} bytes of memory are in use"
     ]
@@ -292,7 +294,7 @@ def test_B6_a_producer_that_is_not_blocked(rig: BrokerRig, producer: RigClient) 
 
 def test_B6_a_producer_that_is_gone(rig: BrokerRig) -> None:
     with pytest.raises(NotHere, match="producer ID:x is not here: it has left or was never announced"):
-        why_producer(rig.broker, "ID:x")
+        why_producer(rig.broker.view, "ID:x")
 
 
 # ---- consumers -------------------------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ def test_B6_a_producer_that_is_gone(rig: BrokerRig) -> None:
 
 def test_C5_why_a_consumer_is_idle(rig: BrokerRig, producer: RigClient) -> None:
     def why() -> str:
-        (answer,) = why_consumer(rig.broker, consumer.subscription.consumer_id)
+        (answer,) = why_consumer(rig.broker.view, consumer.subscription.consumer_id)
         return answer.removeprefix(f"{consumer.subscription!r} ({consumer.client.connection!r}) ")
 
     consumer = rig.consumer("queue://orders", prefetch=2)
@@ -347,20 +349,20 @@ def test_C5_a_paused_queue_and_groups_keep_consumers_idle(rig: BrokerRig, produc
     for _ in range(3):
         producer.send("queue://orders", group_id="g")
     consumer_id = rig.consumer("queue://orders").subscription.consumer_id
-    assert why_consumer(rig.broker, consumer_id)[0].endswith(
+    assert why_consumer(rig.broker.view, consumer_id)[0].endswith(
         "gets nothing: the first 2 messages for it in queue://orders belong to groups of other consumers"
     )
     rig.broker.registry.queues()[0].pause()
-    assert why_consumer(rig.broker, consumer_id)[0].endswith("queue://orders is paused")
+    assert why_consumer(rig.broker.view, consumer_id)[0].endswith("queue://orders is paused")
 
 
 def test_C5_all_consumers_of_a_connection(rig: BrokerRig) -> None:
     client = rig.connect("reader")
     client.consumer("queue://a")
     client.consumer("queue://b")
-    assert len(why_consumer(rig.broker, "ID:reader")) == 2
+    assert len(why_consumer(rig.broker.view, "ID:reader")) == 2
     with pytest.raises(NotHere, match="consumer ID:x is not here: it has left or was never announced"):
-        why_consumer(rig.broker, "ID:x")
+        why_consumer(rig.broker.view, "ID:x")
 
 
 # ---- transactions ----------------------------------------------------------------------------------------------
@@ -378,13 +380,13 @@ def test_G1_open_transactions_tell_what_they_hold(rig: BrokerRig, producer: RigC
     sent = producer.send("queue://other", transaction=newer)
     rig.broker.transactor.fail(producer.connection, newer, "no such thing")
     rig.clock.advance(3700)
-    first, second = why_transaction(rig.broker)
+    first, second = why_transaction(rig.broker.view)
     assert first.startswith(f"transaction {older} of connection ID:client-1 (client client-1) is active for 1 h 1 min")
     assert first.endswith("and holds 2 acknowledged messages of queue://orders")
     assert second.endswith(f"and holds 1 send ({sent.size_bytes} bytes); it can only roll back: no such thing")
-    assert why_transaction(rig.broker, str(newer)) == [second]
+    assert why_transaction(rig.broker.view, str(newer)) == [second]
     with pytest.raises(NotHere, match="transaction x is not open: it has ended or never began"):
-        why_transaction(rig.broker, "x")
+        why_transaction(rig.broker.view, "x")
 
 
 def test_G3_a_prepared_transaction_says_so(rig: BrokerRig, producer: RigClient) -> None:
@@ -393,7 +395,7 @@ def test_G3_a_prepared_transaction_says_so(rig: BrokerRig, producer: RigClient) 
     producer.send("queue://orders", transaction=transaction)
     producer.prepare(transaction)
     rig.clock.advance(86_400 * 2)
-    assert "is prepared for 2 d 0 h and holds 1 send" in why_transaction(rig.broker)[0]
+    assert "is prepared for 2 d 0 h and holds 1 send" in why_transaction(rig.broker.view)[0]
 
 
 # ---- queues ----------------------------------------------------------------------------------------------------
@@ -407,7 +409,7 @@ def test_A6_a_queue_tells_of_all_that_keeps_it(rig: BrokerRig, producer: RigClie
     consumer.ack(consumer.delivered[0], transaction=transaction)
     rig.clock.advance(3)
     size_bytes = rig.broker.registry.queues()[0].size_bytes
-    total, head, idle, held = why_queue(rig.broker, ORDERS)
+    total, head, idle, held = why_queue(rig.broker.view, ORDERS)
     assert total == (
         "queue://orders: 1 message waiting, 2 in flight to 1 consumer, 1 acknowledged in open transactions; "
         f"{size_bytes} bytes"
@@ -420,14 +422,14 @@ def test_A6_a_queue_tells_of_all_that_keeps_it(rig: BrokerRig, producer: RigClie
 def test_A6_a_queue_with_many_consumers_answers_in_few_lines(rig: BrokerRig) -> None:
     for _ in range(25):
         rig.consumer("queue://orders")
-    answer = why_queue(rig.broker, ORDERS)
+    answer = why_queue(rig.broker.view, ORDERS)
     assert len(answer) == 22
     assert answer[-1] == "queue://orders has 5 more consumers"
 
 
 def test_A6_a_queue_that_does_not_exist(rig: BrokerRig) -> None:
     with pytest.raises(NotHere, match="queue://orders does not exist: nobody has sent to it or listened to it"):
-        why_queue(rig.broker, ORDERS)
+        why_queue(rig.broker.view, ORDERS)
     assert len(rig.broker.registry.router) == 0, "asking makes nothing"
 
 
@@ -436,7 +438,7 @@ def test_A3_a_topic_tells_of_its_subscribers(rig: BrokerRig, producer: RigClient
     rig.consumer("topic://news", subscription_name="s").close()
     producer.send("topic://news")
     producer.send("topic://news")
-    answer = why_queue(rig.broker, destination(Kind.TOPIC, "news"))
+    answer = why_queue(rig.broker.view, destination(Kind.TOPIC, "news"))
     assert answer[0] == "topic://news: 1 subscriber, 1 durable subscription"
     assert answer[1].endswith("is full (prefetch 1 + extension 0, 1 in flight)")
     assert answer[2].startswith("durable subscription s of client client-2: 2 messages waiting")
@@ -448,11 +450,13 @@ def test_B6_a_queue_names_its_blocked_producers() -> None:
     producer = rig.connect("producer")
     producer.send("queue://orders", "x" * 2000)
     producer.send("queue://orders")
-    assert why_queue(rig.broker, ORDERS)[-1].startswith("connection ID:producer (client producer) is blocked for 0.0 s")
+    assert why_queue(rig.broker.view, ORDERS)[-1].startswith(
+        "connection ID:producer (client producer) is blocked for 0.0 s"
+    )
 
 
 def test_K2_a_broker_without_files_says_so(rig: BrokerRig) -> None:
-    assert why_file(rig.broker) == ["this broker keeps messages in memory: it has no files"]
+    assert why_file(rig.broker.view) == ["this broker keeps messages in memory: it has no files"]
 
 
 # ---- cursors and staged batches --------------------------------------------------------------------------------
@@ -465,7 +469,7 @@ def test_queue_tells_who_holds_its_messages_back() -> None:
     Reader(rig, "spark").latest(0, 3)
     Writer(rig, "job").stage(["a", "b"])
     rig.clock.advance(120)
-    lines = why_queue(rig.broker, named("queue://q"))
+    lines = why_queue(rig.broker.view, named("queue://q"))
     assert "cursor spark of queue://q has 3 messages that it has not committed (numbers 1 to 3)" in "\n".join(lines)
     assert "2 more wait in its queue" in "\n".join(lines)
     assert "part p of batch 0 of producer job has 2 messages staged" in "\n".join(lines)

@@ -72,7 +72,7 @@ def test_G3_its_user_and_the_operator_decide_a_branch_on_any_connection_over_a_r
 
 def test_G3_why_names_the_user(rig: BrokerRig) -> None:
     begin(rig)
-    assert "user alice" in why_transaction(rig.broker)[0]
+    assert "user alice" in why_transaction(rig.broker.view)[0]
 
 
 def test_G3_nobody_is_operator_by_default() -> None:

@@ -1,0 +1,57 @@
+"""Removes what has expired from every queue, from time to time and a slice of the loop at a time (SEMANTICS A6)."""
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, final
+
+from ackwire.broker.live_settings import LiveSettings
+from ackwire.broker.registry import Registry
+from ackwire.broker.slices import Budget, Slices
+from ackwire.clock import Clock
+from ackwire.errors import AckwireError
+
+_SWEEP_UNITS: Final = 8
+"""What a step of the sweep costs of a slice: a message that expires may become a dead letter."""
+_QUEUES_PER_STEP: Final = 8
+"""Queues without anything to expire that are looked at in one step."""
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class ExpirySweep:
+    """Looks through the queues for messages whose time is over."""
+
+    def __init__(self, clock: Clock, slices: Slices, registry: Registry, settings: LiveSettings) -> None:
+        self._clock = clock
+        self._slices = slices
+        self._registry = registry
+        self._settings = settings
+        self._is_sweeping = False
+
+    def start(self) -> None:
+        """Sweep every so often from now on."""
+        self._clock.call_later(self._settings.current.destinations.expiry_sweep_seconds, self._sweep)
+
+    def _sweep(self) -> None:
+        self.start()
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            self._slices.start(partial(self._go_on, self._expire_all()))
+
+    def _go_on(self, steps: Iterator[None], budget: Budget) -> bool:
+        if any(budget.spend(_SWEEP_UNITS) for _ in steps):
+            return True
+        self._is_sweeping = False
+        return False
+
+    def _expire_all(self) -> Iterator[None]:
+        """Remove what has expired everywhere, a little with each step."""
+        for number, queue in enumerate(self._registry.queues()):
+            try:
+                yield from queue.expire_due(self._clock.now_ms())
+            except AckwireError:
+                _log.exception("expired messages of %r stay where they are for now", queue)
+            if number % _QUEUES_PER_STEP == 0:
+                yield
