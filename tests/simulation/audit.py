@@ -70,7 +70,7 @@ def _audit_queue(queue: Queue, in_transactions: list[Message], asking: Set[Queue
     if queue.pending_count != len(pending) + len(waiting):
         raise Violation(f"{queue!r} counts {queue.pending_count} pending, and there are {len(pending)}+{len(waiting)}")
     for lane in queue._lanes.values():
-        _audit_idle(queue, lane, asking)
+        _audit_idle(queue, lane, pending, asking)
     return everything
 
 
@@ -93,7 +93,7 @@ def _audit_order(queue: Queue, level: PendingList) -> None:
         raise Violation(f"{queue!r}: a list counts {len(level)} messages and has {len(sequences)}")
 
 
-def _audit_idle(queue: Queue, lane: Lane, asking: Set[QueueSubscription]) -> None:
+def _audit_idle(queue: Queue, lane: Lane, pending: list[Message], asking: Set[QueueSubscription]) -> None:
     """A consumer with room, and a message that it may have, must not stand beside each other.
 
     Unless a slice of work is due that brings them together: one of the queue's, or of a consumer that is *asking* the
@@ -113,7 +113,7 @@ def _audit_idle(queue: Queue, lane: Lane, asking: Set[QueueSubscription]) -> Non
             if first is None or first.key not in subscription.in_flight:
                 raise Violation(f"{subscription!r} has room, and messages of {queue!r} wait for it alone: {waiting}")
             continue
-        for message in queue.pending():
+        for message in pending:
             if _may_have(queue, lane, message):
                 raise Violation(f"{subscription!r} is idle, and {message!r} waits for it in {queue!r}")
 

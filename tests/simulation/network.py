@@ -39,6 +39,10 @@ class Ground(Protocol):
 
     def note(self, text: str) -> None: ...
 
+    def touch(self) -> None:
+        """The broker is about to do something."""
+        ...
+
 
 class ClientEnd(Protocol):
     """The client's end of a link."""
@@ -171,6 +175,7 @@ class SimulatedPeer:
         )
 
     def receive(self, data: bytes) -> None:
+        self._ground.touch()
         self._protocol.receive_data(data)
         if self._adapter.handle_all() and not self.is_closed:
             self._go_on_later()
@@ -186,6 +191,7 @@ class SimulatedPeer:
     def connection_lost(self) -> None:
         if not self.is_closed:
             self._ground.note(f"{self._link.name}: the server sees the end")
+            self._ground.touch()
             self._adapter.handle_all(math.inf)  # what it had sent counts (N2)
             self.is_closed = True
             self.is_ready = False
@@ -209,6 +215,7 @@ class SimulatedPeer:
     def output_drains(self) -> None:
         if not self.is_ready and not self.is_closed and len(self._link.down) < self.PAUSE_BYTES // 4:
             self.is_ready = True
+            self._ground.touch()
             self._adapter.resume()
 
     # ---- what the adapter asks of a peer -----------------------------------------------------------------------
@@ -256,5 +263,6 @@ class SimulatedPeer:
             self.flush()
             self.is_closed = True
             self.is_ready = False
+            self._ground.touch()
             self._adapter.connection_lost()
             self._link.close_by_server()

@@ -112,6 +112,7 @@ class JournalWorld(World):
             return
         for _ in range(self._burst):
             if self.random.random() < 0.2:
+                self.touch()
                 self._machine.step()
             else:
                 super()._one_step()
