@@ -53,8 +53,8 @@ STORE ?= any
 fuzz-restarts: $(READY) ## clients that do anything legal, with restarts, on a journal; COMMANDS=100000 STARTS=500 SEED=1
 	@$(VENV)/bin/python tools/stateful_fuzz.py --commands $(or $(COMMANDS),100000) --restarts $(or $(STARTS),500) --seed $(or $(SEED),1)
 
-simulate: $(READY) ## the simulation; SEEDS=1-1000 STORE=journal, or SEEDS=4711 VERBOSE=1 for the history of one
-	@$(VENV)/bin/python tools/simulate.py --seeds $(SEEDS) --store $(STORE) --steps $(STEPS) $(if $(VERBOSE),--verbose)
+simulate: $(READY) ## the simulation; SEEDS=1-1000 STORE=journal JOBS=2, or SEEDS=4711 VERBOSE=1 for the history of one
+	@$(VENV)/bin/python tools/simulate.py --seeds $(SEEDS) --store $(STORE) --steps $(STEPS) --jobs $(or $(JOBS),1) $(if $(VERBOSE),--verbose)
 
 SEED ?= 1
 crash: $(READY) ## kill -9 under load from the real Java client, and nothing promised is lost; KILLS=200 SEED=1

@@ -1,6 +1,7 @@
 """Runs simulations: a broker, clients, a network and time from one seed, with every step audited.
 
     python tools/simulate.py --seeds 1-1000
+    python tools/simulate.py --seeds 1-3000 --jobs 2      # two processes share the seeds
     python tools/simulate.py --seeds 4711 --verbose       # the whole history of one run
     python tools/simulate.py --store journal              # only brokers on a journal, which crash
 
@@ -12,9 +13,12 @@ keep going.
 
 import argparse
 import logging
+import multiprocessing
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where `tests` is
@@ -23,6 +27,7 @@ from tests.simulation.power import STORES, world_for
 from tests.simulation.world import STEPS
 
 _PROGRESS_SECONDS = 5.0
+_SEEDS_PER_TURN = 5
 
 
 def seeds_in(text: str) -> range:
@@ -44,18 +49,42 @@ def run(seed: int, store: str, steps: int, *, verbose: bool) -> Exception | None
     return failure
 
 
-def run_all(seeds: Iterable[int], store: str, steps: int, *, verbose: bool, keep_going: bool) -> int:
+def run_quietly(store: str, steps: int, seed: int) -> tuple[int, str | None]:
+    """Run one seed; the answer is the seed, and what went wrong as text: it may have to go to another process."""
+    logging.disable(logging.CRITICAL)
+    failure = run(seed, store, steps, verbose=False)
+    return seed, None if failure is None else repr(failure)
+
+
+@contextmanager
+def outcomes(seeds: range, store: str, steps: int, jobs: int) -> Iterator[Iterator[tuple[int, str | None]]]:
+    """What comes of each seed, as they end."""
+    one = partial(run_quietly, store, steps)
+    if jobs == 1:
+        yield map(one, seeds)
+        return
+    with multiprocessing.Pool(jobs) as pool:
+        yield pool.imap_unordered(one, seeds, chunksize=_SEEDS_PER_TURN)
+
+
+def show_all(seeds: range, store: str, steps: int) -> int:
+    """Run seeds with their history; what goes wrong is raised."""
+    for seed in seeds:
+        failure = run(seed, store, steps, verbose=True)
+        if failure is not None:
+            raise failure
+    return 0
+
+
+def run_all(found: Iterator[tuple[int, str | None]], store: str, steps: int, *, keep_going: bool) -> int:
     started = shown = time.monotonic()
     count = failures = 0
-    for seed in seeds:
-        failure = run(seed, store, steps, verbose=verbose)
+    for seed, failure in found:
         count += 1
         if failure is not None:
             failures += 1
-            print(f"seed {seed} FAILS: {failure!r}")
+            print(f"seed {seed} FAILS: {failure}")
             print(f"replay: make simulate SEEDS={seed} STORE={store} STEPS={steps} VERBOSE=1", flush=True)
-            if verbose:
-                raise failure
             if not keep_going:
                 return 1
         if time.monotonic() - shown > _PROGRESS_SECONDS:
@@ -73,16 +102,13 @@ def main() -> int:
     parser.add_argument("--store", choices=("any", *STORES), default="any", help="what store the brokers have")
     parser.add_argument("--keep-going", action="store_true", help="run the other seeds too when one fails")
     parser.add_argument("--verbose", action="store_true", help="print the history of each run")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the seeds")
     options = parser.parse_args()
-    if not options.verbose:
-        logging.disable(logging.CRITICAL)
-    return run_all(
-        seeds_in(options.seeds),
-        options.store,
-        options.steps,
-        verbose=options.verbose,
-        keep_going=options.keep_going,
-    )
+    seeds = seeds_in(options.seeds)
+    if options.verbose:
+        return show_all(seeds, options.store, options.steps)
+    with outcomes(seeds, options.store, options.steps, options.jobs) as found:
+        return run_all(found, options.store, options.steps, keep_going=options.keep_going)
 
 
 if __name__ == "__main__":
