@@ -108,15 +108,15 @@ class Temporary:
     name: str
     asked_at: int
     """The step at which its owner asked for it."""
-    is_made: bool = False
-    """Its owner has been told that it exists."""
+    made_at: int | None = None
+    """The step at which its owner was told that it exists."""
     ended_at: int | None = None
     """The step at which its owner lost its connection, or asked to have it deleted: it may be gone from there on."""
     is_gone: bool = False
     """Its owner has been told that it is deleted."""
 
     def is_there_since(self, step: int) -> bool:
-        return self.is_made and self.asked_at < step and self.ended_at is None
+        return self.made_at is not None and self.made_at < step and self.ended_at is None
 
 
 @cache
@@ -330,7 +330,7 @@ class Ledger:
             is_heard = durable.wants(-1) and stands_for(durable.topic, f"topic://ActiveMQ.Advisory.{kind}")
             if not is_heard or temporary.asked_at <= durable.since:
                 continue
-            if temporary.is_made and (AdvisoryKind.DESTINATION_ADDED, temporary.name) not in self.told:
+            if temporary.made_at is not None and (AdvisoryKind.DESTINATION_ADDED, temporary.name) not in self.told:
                 raise Violation(f"{durable.place} was not told that {temporary.name} was made")
             if temporary.is_gone and (AdvisoryKind.DESTINATION_REMOVED, temporary.name) not in self.told:
                 raise Violation(f"{durable.place} was not told that {temporary.name} was deleted")
@@ -341,10 +341,13 @@ class Ledger:
             if durable.must_have(sent):
                 yield durable.place
 
-    def _has_ended(self, place: str) -> bool:
-        """Whether *place* is a temporary queue that may be gone, with all that was in it."""
+    def _may_have_ended(self, sent: Sent, place: str) -> bool:
+        """Whether *place* is a temporary queue that may have gone since *sent* was sent, with all that was in it.
+
+        It may be there again: who comes back under the same connection id makes it again.
+        """
         temporary = self.temporaries.get(place)
-        return temporary is not None and temporary.ended_at is not None
+        return temporary is not None and not temporary.is_there_since(sent.deed.asked_at)
 
     def _settle_copy(self, sent: Sent, copy: Copy, now_ms: int) -> None:
         acks = self.acks.get(copy, [])
@@ -367,7 +370,7 @@ class Ledger:
         if sent.deed.outcome is Outcome.DONE and not (drained or is_dead or possible):
             if (
                 sent.may_be_lost
-                or self._has_ended(copy[0])
+                or self._may_have_ended(sent, copy[0])
                 or (sent.has_expired(now_ms) and (died_elsewhere or not sent.persistent))
             ):
                 return

@@ -155,5 +155,5 @@ class Watcher(Subscriber):
         for temporary in self.world.ledger.temporaries.values():
             kind = "TempQueue" if temporary.name.startswith("temp-queue") else "TempTopic"
             is_heard = stands_for(self.where, f"{_ADVISORIES}{kind}") and temporary.asked_at > since
-            if is_heard and temporary.is_made and not self._added[temporary.name]:
+            if is_heard and temporary.made_at is not None and not self._added[temporary.name]:
                 raise Violation(f"{self.name} was never told that {temporary.name} was made")

@@ -46,7 +46,7 @@ class Ownership:
 
         def answered(answer: Structure) -> None:
             self._expect_success(answer)
-            made.is_made = True
+            made.made_at = self._client.world.step
 
         self._client.request(self._info(DestinationOperation.ADD), answered)
 
