@@ -38,7 +38,7 @@ class Received:
 class Consumer(SendingClient):
     """Consumes from queues or a durable subscription, in one of four modes; dies, closes, rolls back, gives up."""
 
-    MODES = ("auto", "client", "individual", "transacted", "xa")
+    MODES: tuple[str, ...] = ("auto", "client", "individual", "transacted", "xa")
 
     def __init__(self, world: "World", name: str, *, mode: str | None = None, where: str | None = None) -> None:
         self.mode = mode or world.random.choice(self.MODES)

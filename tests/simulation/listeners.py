@@ -106,11 +106,11 @@ class Watcher(Subscriber):
                 self._forget(topic, destination_name(where))
             case commands.ConnectionInfo(connection_id=connection):
                 assert connection is not None
-                self._learn(topic, connection.value)
+                self._learn(topic, str(connection.value))
             case commands.ConsumerInfo(consumer_id=consumer) if topic.startswith(f"{_ADVISORIES}Consumer."):
                 self._learn(topic, str(consumer))
             case commands.RemoveInfo(object_id=commands.ConnectionId(value=connection_id)):
-                self._forget(topic, connection_id)
+                self._forget(topic, str(connection_id))
             case commands.RemoveInfo(object_id=commands.ConsumerId() as consumer):
                 self._forget(topic, str(consumer))
 
