@@ -266,7 +266,7 @@ def test_a_simulated_broker_tells_the_files_what_it_tells_the_model(seed: int, t
     world = _AuditedWorld(seed, files)
     world.run()
     rows = files.finish()
-    told = world.told.events
+    told = [it for it in world.told.events if not (it.place or "").startswith("topic://ActiveMQ.Advisory.")]
     assert [row["number"] for row in rows] == list(range(1, len(told) + 1))
     assert [as_told(row) for row in rows] == [as_row(it) for it in told]
     acks = [it.transaction is not None for it in told if it.event is Event.ACKED]
