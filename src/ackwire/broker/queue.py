@@ -46,6 +46,8 @@ _RESERVED_PER_TURN: Final = 20_000
 """Messages given to a cursor before others get their turn, where nobody has to look at them."""
 _EXPIRED_AT_ONCE: Final = 16
 """Expired messages that are brought back into memory together."""
+_REMOVED_EACH: Final = 8
+"""Messages that the store is told of one by one; more of them are cheaper together."""
 _LOOKS_FOR_EXPIRED: Final = 2000
 """Messages whose time is looked at in one step."""
 _DELETED: Final = "its queue or subscription was deleted"
@@ -891,11 +893,15 @@ class Queue:
             self._events.on_consumed(self, messages)
 
     def _forget(self, messages: list[Message]) -> None:
+        removes_each = self.is_stored
+        if removes_each and len(messages) > _REMOVED_EACH:
+            removes_each = False
+            self._store.remove_many(self.place, [message.sequence for message in messages if message.persistent])
         for message in messages:
             size_bytes = message.size_bytes
             self.size_bytes -= size_bytes
             self._flow.used_bytes -= size_bytes
-            if message.persistent and self.is_stored:
+            if removes_each and message.persistent:
                 self._store.remove(self.place, message)
             if message.ticket:
                 self._pages.free((message.ticket,))

@@ -102,11 +102,11 @@ class AdaptedPeer(ClientPort, Protocol):
     def login_finished(self) -> None:
         """The client is known."""
 
-    def login_waits(self) -> None:
-        """Read nothing more until `login_decided`."""
+    def wait_for_command(self) -> None:
+        """Read nothing more until `command_done`: a login or a large commit goes on in later turns."""
 
-    def login_decided(self) -> None:
-        """Go on, later, with what came behind the login."""
+    def command_done(self) -> None:
+        """Go on, later, with what came behind that command."""
 
     def output_waits(self) -> None:
         """The protocol has bytes for the client."""
@@ -189,6 +189,10 @@ class OpenWireAdapter:
         self._windowed_producers: set[bytes] = set()
         self._ack_consumer: commands.ConsumerId | None = None
         self._ack_subscription: Subscription | None = None
+        self._is_held = False
+        """Whether a login or a large commit goes on in later turns: what comes behind it must not overtake it."""
+        self._held_by = 0
+        """The id of that command."""
         self._events: Iterator[Event] | None = None
         """What was received and not carried out yet, because that would have held up others."""
         self._slow_command: str | None = None
@@ -203,11 +207,11 @@ class OpenWireAdapter:
     # ---- from the peer -----------------------------------------------------------------------------------------
 
     def handle_all(self, seconds: float = _READ_SECONDS) -> bool:
-        """Carry out what the protocol has received, until the peer is to be closed, its login waits, or time is over.
+        """Carry out what the protocol has received, until the peer is to be closed, a command waits, or time is over.
 
         True if there is more: this is to be called again, in another turn. The clock is looked at only now and then.
         """
-        if self._login_waits():
+        if self.is_waiting:
             return False
         peer, clock = self._peer, self._clock
         events = self._begin_read()
@@ -216,7 +220,7 @@ class OpenWireAdapter:
             self.handle(event)
             if peer.is_closing:
                 return False
-            if self._claim is not None:
+            if self._is_held:
                 self._events = events
                 return False
             left -= 1
@@ -240,8 +244,10 @@ class OpenWireAdapter:
         self._slow_command = None
         return events
 
-    def _login_waits(self) -> bool:
-        return self._claim is not None
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a login or a large commit goes on in later turns; until it is done nothing else is carried out."""
+        return self._is_held
 
     def handle(self, event: Event) -> None:
         """Carry out one event. Raises `RemoteProtocolError` if it has no place here."""
@@ -315,7 +321,7 @@ class OpenWireAdapter:
             self._dismiss(error)
             raise
         if self._claim is not None:
-            self._peer.login_waits()
+            self._wait(info.command_id)
         return True
 
     def _admitted(self, info: commands.ConnectionInfo, connection: Connection) -> None:
@@ -341,7 +347,7 @@ class OpenWireAdapter:
         """The login is decided: what the client has sent behind it is next."""
         if self._claim is not None:
             self._claim = None
-            self._peer.login_decided()
+            self._go_on_behind(self._held_by)
 
     def _on_session_info(self, info: commands.SessionInfo) -> None:
         session_id = _given(info.session_id, "SessionInfo without a session id")
@@ -473,7 +479,7 @@ class OpenWireAdapter:
 
     def _carry_out(self, info: commands.TransactionInfo, transaction_id: commands.TransactionId) -> bool | None:
         transactor = self._broker.transactor
-        on_failed = partial(self._refuse, command_id=info.command_id, response_required=info.response_required)
+        on_failed = partial(self._transaction_failed, info)
         match info.type:
             case commands.TransactionType.BEGIN:
                 is_xa = isinstance(transaction_id, commands.XATransactionId)
@@ -482,12 +488,14 @@ class OpenWireAdapter:
                 pass
             case commands.TransactionType.PREPARE:
                 answer = partial(self._answer_prepare, info.command_id)
-                transactor.prepare(self._client, transaction_id, answer, on_failed)
+                if transactor.prepare(self._client, transaction_id, answer, on_failed):
+                    self._wait(info.command_id)
                 return True
             case commands.TransactionType.COMMIT_ONE_PHASE | commands.TransactionType.COMMIT_TWO_PHASE:
                 one_phase = info.type == commands.TransactionType.COMMIT_ONE_PHASE
-                respond = partial(self._respond_if, info.response_required, info.command_id)
-                transactor.commit(self._client, transaction_id, respond, on_failed, one_phase=one_phase)
+                respond = partial(self._answer_commit, info.response_required, info.command_id)
+                if transactor.commit(self._client, transaction_id, respond, on_failed, one_phase=one_phase):
+                    self._wait(info.command_id)
                 return True
             case commands.TransactionType.ROLLBACK:
                 transactor.roll_back(self._client, transaction_id)
@@ -499,6 +507,29 @@ class OpenWireAdapter:
 
     def _answer_prepare(self, command_id: int, result: int) -> None:
         self._send(commands.IntegerResponse(correlation_id=command_id, result=result))
+        self._go_on_behind(command_id)
+
+    def _answer_commit(self, is_required: bool, command_id: int) -> None:
+        if is_required:
+            self._respond(command_id)
+        self._go_on_behind(command_id)
+
+    def _transaction_failed(self, info: commands.TransactionInfo, error: BrokerError) -> None:
+        if isinstance(error, TransactionError):
+            error.is_xa = isinstance(info.transaction_id, commands.XATransactionId)
+        self._refuse(error, info.command_id, info.response_required)
+        self._go_on_behind(info.command_id)
+
+    def _wait(self, command_id: int) -> None:
+        """Carry out nothing more until the command of that id is done."""
+        self._is_held, self._held_by = True, command_id
+        self._peer.wait_for_command()
+
+    def _go_on_behind(self, command_id: int) -> None:
+        """That command is done: if others wait for it, they are next."""
+        if self._is_held and self._held_by == command_id:
+            self._is_held = False
+            self._peer.command_done()
 
     def _on_keep_alive(self, info: commands.KeepAliveInfo) -> bool:
         if info.response_required:
@@ -640,10 +671,6 @@ class OpenWireAdapter:
             self._send(commands.ExceptionResponse(correlation_id=command_id, exception=_throwable(error)))
         else:
             self.send_connection_error(error)
-
-    def _respond_if(self, required: bool, command_id: int) -> None:
-        if required:
-            self._respond(command_id)
 
     def _respond_when_durable(self, command_id: int) -> None:
         on_failed = partial(self._refuse, command_id=command_id, response_required=True)
