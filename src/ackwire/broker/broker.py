@@ -57,7 +57,7 @@ from ackwire.editing import MessageEditor
 from ackwire.errors import BrokerError, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
-from ackwire.selector import Selector
+from ackwire.selector import Reading, Selector
 from ackwire.store.contract import FileFacts, Spill, Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
@@ -263,6 +263,10 @@ class Broker:
     def compile_selector(self, text: str) -> Selector:
         """Read a selector, with what the settings allow in it. Raises `InvalidSelector`."""
         return self._settings.compile_selector(text)
+
+    def reading_of(self, selector: str) -> Reading | None:
+        """How to read a long selector in slices, ahead of `compile_selector`; None for one that takes no time."""
+        return self._settings.reading_of(selector)
 
     def reload(self, settings: Settings, policies: Policies) -> None:
         """Go by other settings from now on; only those of `config/reloading.py` differ from what they were."""

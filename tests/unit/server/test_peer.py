@@ -841,3 +841,28 @@ def test_peer_that_is_closed_in_the_middle_of_a_large_commit_is_let_go(sliced: S
     clock.advance(0)
     sliced.clock.advance(0)
     assert (_counts(sliced.broker), sliced.peers, sliced.broker.connections()) == ([], set(), [])
+
+
+@pytest.mark.parametrize("last", ["a = 1", "a ="])
+def test_consumer_with_a_long_selector_is_added_in_later_turns_and_what_is_behind_it_waits(
+    sliced: Stage, last: str
+) -> None:
+    clock = sliced.broker.clock
+    assert isinstance(clock, ManualClock)
+    consumer = commands.ConsumerInfo(
+        command_id=10,
+        response_required=True,
+        consumer_id=commands.ConsumerId("a", 1, 1),
+        destination=commands.ActiveMQQueue("q"),
+        selector=" OR ".join(["a = 1"] * 500 + [last]),
+        prefetch_size=1,
+    )
+    session = commands.SessionInfo(session_id=commands.SessionId("a", 1))
+    behind = commands.ProducerInfo(command_id=11, response_required=True, producer_id=_PRODUCER)
+    assert sliced.say(session, consumer, behind) == []
+    clock.advance(0)
+    sliced.clock.advance(0)
+    answers = [(type(it), it.correlation_id) for it in sliced.hear() if isinstance(it, commands.Response)]
+    is_valid = last == "a = 1"
+    assert answers == [(commands.Response if is_valid else commands.ExceptionResponse, 10), (commands.Response, 11)]
+    assert sliced.broker.consumer_count(destination(Kind.QUEUE, "q")) == is_valid

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, final
 from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN, Broker
 from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Login, Producer
+from ackwire.broker.slices import Budget
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.takeover import Claim
 from ackwire.broker.transactions import XA_INVALID, XA_ROLLED_BACK, TransactionError
@@ -37,6 +38,7 @@ from ackwire.errors import (
     Unsupported,
 )
 from ackwire.message import Message
+from ackwire.selector import Reading
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.dispatches import Consumer
 from ackwire.wire.openwire.fast import Ack, destination_from_wire, message_key, producer_key, window_bytes
@@ -77,6 +79,9 @@ what the client sends meanwhile."""
 
 _EVENTS_PER_LOOK: Final = 8
 """Commands between two looks at the clock: most reads have fewer, and cost no look."""
+
+_SELECTOR_STEP_UNITS: Final = 64
+"""What it costs of a slice to read a bit of a selector."""
 
 _SLOW_SECONDS: Final = 0.001
 """A command that takes so long is named if it holds up the loop."""
@@ -190,7 +195,8 @@ class OpenWireAdapter:
         self._ack_consumer: commands.ConsumerId | None = None
         self._ack_subscription: Subscription | None = None
         self._is_held = False
-        """Whether a login or a large commit goes on in later turns: what comes behind it must not overtake it."""
+        """Whether a login, a large commit or a consumer with a long selector takes more turns: what comes behind that
+        must not overtake it."""
         self._held_by = 0
         """The id of that command."""
         self._events: Iterator[Event] | None = None
@@ -365,9 +371,35 @@ class OpenWireAdapter:
         if info.window_size > 0:
             self._windowed_producers.add(producer_key(producer_id))
 
-    def _on_consumer_info(self, info: commands.ConsumerInfo) -> None:
+    def _on_consumer_info(self, info: commands.ConsumerInfo) -> bool | None:
         consumer_id = _given(info.consumer_id, "ConsumerInfo without a consumer id")
         self._own(consumer_id.connection_id)
+        reading = self._broker.reading_of(info.selector) if info.selector else None
+        if reading is not None:
+            self._wait(info.command_id)
+            self._broker.slices.start(partial(self._read_selector, info, reading))
+            return True
+        self._subscribe(info, consumer_id)
+        return None
+
+    def _read_selector(self, info: commands.ConsumerInfo, reading: Reading, budget: Budget) -> bool:
+        """Read more of a long selector; whether there is still more. At its end the consumer is added."""
+        while reading.goes_on():
+            if budget.spend(_SELECTOR_STEP_UNITS):
+                return True
+        try:
+            reading.result()
+            self._subscribe(info, _given(info.consumer_id, "ConsumerInfo without a consumer id"))
+        except BrokerError as error:
+            self._refuse(error, info.command_id, info.response_required)
+        else:
+            if info.response_required:
+                self._respond_when_durable(info.command_id)
+        finally:
+            self._go_on_behind(info.command_id)
+        return False
+
+    def _subscribe(self, info: commands.ConsumerInfo, consumer_id: commands.ConsumerId) -> None:
         self._broker.subscribe(
             self._client,
             SubscriptionRequest(
