@@ -8,7 +8,7 @@ compiled once for all who have it at the same time.
 from collections.abc import Generator, Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Final, cast
+from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
 from lark import Lark, Token, UnexpectedInput, UnexpectedToken
@@ -131,7 +131,7 @@ def _steps(text: str, xpath: XPathLimits | None) -> Generator[None, None, Select
             if not (number + 1) % _TOKENS_PER_STEP:
                 yield
         yield
-        expression = cast(Expression, parser.feed_eof())
+        expression = cast(Expression, cast(Any, parser).feed_eof())
         yield
         condition = condition_of(expression)
     except Problem as problem:

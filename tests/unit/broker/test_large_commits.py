@@ -264,7 +264,7 @@ def test_G3_large_transaction_is_prepared_in_slices_and_commits_after_a_restart(
     commit = Commit(again, client, transaction, one_phase=False)
     _finish(again)
     assert (commit.answers, _texts(again)) == (1, NUMBERS)
-    assert list(again.store.notes()) == list(again.store.prepared()) == []
+    assert (list(again.store.notes()), list(again.store.prepared())) == ([], [])
 
 
 def test_G3_large_prepared_transaction_that_is_rolled_back_leaves_nothing(rig: BrokerRig) -> None:
@@ -274,7 +274,7 @@ def test_G3_large_prepared_transaction_that_is_rolled_back_leaves_nothing(rig: B
     _finish(rig)
     rig.broker.transactor.roll_back(client.connection, transaction)
     _finish(rig)
-    assert list(rig.store.notes()) == list(rig.store.prepared()) == []
+    assert (list(rig.store.notes()), list(rig.store.prepared())) == ([], [])
     assert list(rig.store.waiting(SET_ASIDE)) == []
     assert rig.broker.flow.used_bytes == 0
 
