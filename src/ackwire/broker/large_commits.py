@@ -52,6 +52,8 @@ from ackwire.store.contract import Store, WaitingMessage
 _KEEP_UNITS: Final = 2
 """What it costs of a slice to record a message."""
 _ROUTE_UNITS: Final = 2
+_SLICES_PER_SYNC: Final = 8
+"""What the disk gets ahead of a wait for it."""
 _DROPPED_PER_TURN: Final = 2000
 
 Done: TypeAlias = Callable[[int], None]
@@ -70,12 +72,18 @@ class _Work:
     waiters: list[tuple[Done, Failed | None]] = field(default_factory=list)
     position: int = 0
     """How many sends the present step is through with."""
+    slices: int = 0
     is_decided: bool = False
     has_ended: bool = False
 
     @property
     def has_more(self) -> bool:
         return self.position < len(self.transaction.sends)
+
+    def may_go_on(self) -> bool:
+        """Whether there is more to do, and the disk need not catch up first."""
+        self.slices += 1
+        return self.has_more and self.slices % _SLICES_PER_SYNC > 0
 
 
 class Outcomes(Protocol):
@@ -196,12 +204,14 @@ class LargeCommits:
         return False
 
     def _keep(self, work: _Work, budget: Budget) -> bool:
-        """Record some messages, and go on when they are durable: so a slow disk is given no more than it can take."""
+        """Record some messages. Now and then wait until they are durable: a slow disk gets no more than it can take."""
         if not self._store.pages or (work.position == 0 and work.transaction.part is not None):
             self._next(work, self._decide)
             return False
         with self._store.atomically():
             self._keep_some(work, budget)
+        if work.may_go_on():
+            return True
         step = self._keep if work.has_more else self._decide
         self._store.when_durable(partial(self._next, work, step), partial(self._fail, work))
         return False
@@ -244,7 +254,7 @@ class LargeCommits:
         return False
 
     def _route(self, work: _Work, budget: Budget) -> bool:
-        """Route some messages, and go on when that is durable: until then they do not leave for consumers."""
+        """Route some messages. They leave for consumers when they are durable; that is waited for now and then."""
         sends, part = work.transaction.sends, work.transaction.part
         kept = 0
         self._store.expect()
@@ -260,6 +270,8 @@ class LargeCommits:
             if part is not None:
                 self._staging.finish(part, kept if work.has_more else part.count)
         self._flow.release()  # what went to topics takes no space any more
+        if work.may_go_on():
+            return True
         if work.has_more:
             self._store.when_durable(partial(self._next, work, self._route), partial(self._fail, work))
         else:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from ackwire.broker.slices import Slices
 from ackwire.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, named
@@ -16,13 +15,10 @@ Q = "queue://long"
 @pytest.fixture(params=["memory", "paging"])
 def rig(request: pytest.FixtureRequest) -> BrokerRig:
     if request.param == "memory":
-        rig = BrokerRig()
-    else:
-        store = PagingStore(OpenWireEditor("ID:store", "store", ManualClock()).restored)
-        limits = {"limits": {"memory_bytes_max": 50_000}}
-        rig = BrokerRig(store=store, temp=FakeSpill(), settings=limits)
-    rig.broker.slices = Slices(rig.clock, units=100)
-    return rig
+        return BrokerRig(slice_units=100)
+    store = PagingStore(OpenWireEditor("ID:store", "store", ManualClock()).restored)
+    limits = {"limits": {"memory_bytes_max": 50_000}}
+    return BrokerRig(store=store, temp=FakeSpill(), settings=limits, slice_units=100)
 
 
 def _fill(rig: BrokerRig, where: str = Q, count: int = MESSAGES) -> None:
