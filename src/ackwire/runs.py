@@ -27,3 +27,15 @@ def sequences_of(runs: Runs) -> Iterable[int]:
 def pairs(runs: Sequence[int]) -> Iterable[tuple[int, int]]:
     """First sequence and number of each run."""
     return zip(runs[::2], runs[1::2], strict=True)
+
+
+def drop_first(runs: list[int], count: int) -> None:
+    """Leave out the first *count* numbers of *runs*."""
+    whole = 0
+    while whole < len(runs) and runs[whole + 1] <= count:
+        count -= runs[whole + 1]
+        whole += 2
+    del runs[:whole]
+    if count and runs:
+        runs[0] += count
+        runs[1] -= count

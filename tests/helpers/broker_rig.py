@@ -22,6 +22,7 @@ from ackwire.broker.auditing import Audit
 from ackwire.broker.broker import Broker
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection, Login, Producer
+from ackwire.broker.slices import SLICE_UNITS
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.clock import ManualClock, Turns
 from ackwire.config import Settings
@@ -311,6 +312,7 @@ class BrokerRig:
         audit: Audit | None = None,
         is_audited: bool = True,
         turns: Turns | None = None,
+        slice_units: int = SLICE_UNITS,
     ) -> None:
         self.audit: Any = (audit or RecordedAudit()) if is_audited else None
         """What was told of every message; `audit.check(broker)` holds it against what is there."""
@@ -328,6 +330,7 @@ class BrokerRig:
             temp=temp,
             audit=self.audit,
             turns=turns,
+            slice_units=slice_units,
         )
         self.broker.start()
         self._names = count(1)
@@ -350,7 +353,7 @@ class BrokerRig:
     def restarted(self, after_seconds: float = 0.0) -> "BrokerRig":
         """Another broker on the same store, as after a restart; this one must not be used any more."""
         start_ms = self.clock.now_ms() + round(after_seconds * 1000)
-        return BrokerRig(clock=ManualClock(start_ms), store=self.store)
+        return BrokerRig(clock=ManualClock(start_ms), store=self.store, slice_units=self.broker.slices.units)
 
 
 def paging_rig(

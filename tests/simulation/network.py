@@ -164,6 +164,7 @@ class SimulatedPeer:
         self.is_ready = True
         self.is_closed = False
         self.is_held = False
+        self._is_lost = False
         self._protocol = _WatchedProtocol(ground, self, wants)
         self._adapter = OpenWireAdapter(
             peer=cast(Any, self),
@@ -182,7 +183,13 @@ class SimulatedPeer:
 
     def _go_on_later(self) -> None:
         """Carry out the rest of what was received in another turn of the loop."""
-        self._ground.clock.call_later(0, lambda: None if self.is_closed else self.receive(b""))
+        self._ground.clock.call_later(0, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.is_closed:
+            self.receive(b"")
+        if self._is_lost:
+            self._end()
 
     @property
     def is_closing(self) -> bool:
@@ -192,7 +199,15 @@ class SimulatedPeer:
         if not self.is_closed:
             self._ground.note(f"{self._link.name}: the server sees the end")
             self._ground.touch()
-            self._adapter.handle_all(math.inf)  # what it had sent counts (N2)
+            self._is_lost = True
+            self._end()
+
+    def _end(self) -> None:
+        """The client has gone: what it had sent counts (N2), also behind a commit that takes several turns."""
+        if self.is_closed:
+            return
+        self._adapter.handle_all(math.inf)
+        if not self._adapter.is_waiting:
             self.is_closed = True
             self.is_ready = False
             self._adapter.connection_lost()
@@ -225,9 +240,9 @@ class SimulatedPeer:
     def login_finished(self) -> None:
         self._protocol.login_finished()
 
-    def login_waits(self) -> None: ...
+    def wait_for_command(self) -> None: ...
 
-    def login_decided(self) -> None:
+    def command_done(self) -> None:
         self._go_on_later()
 
     def challenge(self, on_verdict: Callable[[bool], None]) -> None:

@@ -10,11 +10,13 @@ clients come back as failover clients do. The ledger compares what is there with
 from collections.abc import Callable
 from typing import Final
 
+from ackwire.broker.staging import SET_ASIDE
 from ackwire.clock import Clock
 from ackwire.destinations import parse_destination
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
-from ackwire.store.contract import DurableKey, Place, Store
+from ackwire.runs import sequences_of
+from ackwire.store.contract import DurableKey, Place, StagedNote, Store
 from ackwire.store.engine import JournalStore
 from ackwire.store.journal.recovery import UnusableStore
 from tests.helpers.simulated_disk import Stopped
@@ -230,12 +232,13 @@ class JournalWorld(World):
             name = _name_of(place)
             if name.startswith("temp"):
                 raise Violation(f"{name} is temporary, and was stored")
-            for message in self._messages(store, place):
+            for message in self._messages(store, place) if place != SET_ASIDE else ():
                 if name == DEAD_LETTERS:
                     dead.add(message.key)
                 elif present.setdefault((name, message.key), message.sequence) != message.sequence:
                     raise Violation(f"{self.ledger.text((name, message.key))} is there twice after a restart")
         later = {job.message.key for job in store.jobs()}
+        later.update(it.key for it in self._messages(store, SET_ASIDE) if it.sequence in _decided(store))
         return Found(present, dead, later, store.last_sequence())
 
     def _messages(self, store: JournalStore, place: Place) -> list[Message]:
@@ -259,6 +262,12 @@ class JournalWorld(World):
 
     def _settle_store(self) -> None:
         self._machine.settle()
+
+
+def _decided(store: JournalStore) -> set[int]:
+    """What large transactions have set aside that have committed: the start is about to route it."""
+    parts = [it for it in store.notes() if isinstance(it, StagedNote) and it.committed]
+    return {it for part in parts for place, runs in part.held if place == SET_ASIDE for it in sequences_of(runs)}
 
 
 class ClientWorld(JournalWorld):

@@ -18,6 +18,7 @@ from ackwire.broker.advisory import Advisories
 from ackwire.broker.auditing import Audit
 from ackwire.broker.census import Census
 from ackwire.broker.clients import Clients
+from ackwire.broker.committed_sends import CommittedSends
 from ackwire.broker.connections import Connections
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.cursors import Cursors, Row
@@ -42,7 +43,7 @@ from ackwire.broker.restore import Restoring
 from ackwire.broker.routing import Routing
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Login, Producer
-from ackwire.broker.slices import Slices
+from ackwire.broker.slices import SLICE_UNITS, Slices
 from ackwire.broker.staging import Staging
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.takeover import Claim
@@ -56,7 +57,7 @@ from ackwire.editing import MessageEditor
 from ackwire.errors import BrokerError, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
-from ackwire.selector import Selector
+from ackwire.selector import Reading, Selector
 from ackwire.store.contract import FileFacts, Spill, Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
@@ -88,6 +89,7 @@ class Broker:
         turns: Turns | None = None,
         loop_report: Callable[[], LoopReport] | None = None,
         desk: Desk | None = None,
+        slice_units: int = SLICE_UNITS,
     ) -> None:
         self.clock = clock
         self.editor = editor
@@ -97,7 +99,7 @@ class Broker:
         """Is told what happens to every message, if anybody wants to know."""
         self.turns = turns or Turns()
         """Of the loop that calls, if it knows them."""
-        self.slices = slices = Slices(clock, turns=turns)
+        self.slices = slices = Slices(clock, slice_units, turns)
         """Long work, which lets others have their turn in between."""
         self._store = store
         self._settings = live = LiveSettings(settings)
@@ -166,15 +168,26 @@ class Broker:
             audit=audit,
         )
         routing = Routing(registry, publisher, self.scheduler, audit)
+        sends = CommittedSends(repetitions, routing, publisher, dead_letters)
+        self.staging = Staging(
+            clock=clock,
+            store=store,
+            settings=live,
+            flow=flow,
+            registry=registry,
+            publisher=publisher,
+            sends=sends,
+        )
         self.transactor = Transactor(
             clock=clock,
             store=store,
             transactions=transactions,
             flow=flow,
-            repetitions=repetitions,
+            slices=slices,
             routing=routing,
             publisher=publisher,
-            dead_letters=dead_letters,
+            sends=sends,
+            staging=self.staging,
             operator=settings.broker.operator,
         )
         self.intake = Intake(
@@ -193,9 +206,6 @@ class Broker:
             audit=audit,
         )
         self.cursors = Cursors(clock=clock, store=store, settings=live, registry=registry)
-        self.staging = Staging(
-            clock=clock, store=store, settings=live, flow=flow, registry=registry, publisher=publisher
-        )
         self._connections = Connections(
             clock=clock,
             settings=live,
@@ -253,6 +263,10 @@ class Broker:
     def compile_selector(self, text: str) -> Selector:
         """Read a selector, with what the settings allow in it. Raises `InvalidSelector`."""
         return self._settings.compile_selector(text)
+
+    def reading_of(self, selector: str) -> Reading | None:
+        """How to read a long selector in slices, ahead of `compile_selector`; None for one that takes no time."""
+        return self._settings.reading_of(selector)
 
     def reload(self, settings: Settings, policies: Policies) -> None:
         """Go by other settings from now on; only those of `config/reloading.py` differ from what they were."""
@@ -429,6 +443,7 @@ class Broker:
     def stop(self) -> None:
         """All clients have gone, and no more will come: tell the store what only memory knows."""
         self._connections.stop()
+        self.transactor.large.stop()
         self.cursors.stop()
         self.staging.stop()
         for queue in self.registry.queues():

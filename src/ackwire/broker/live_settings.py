@@ -3,7 +3,7 @@
 from typing import final
 
 from ackwire.config import Settings
-from ackwire.selector import Selector, XPathLimits, compile_selector
+from ackwire.selector import Reading, Selector, XPathLimits, compile_selector, reading_of
 
 
 @final
@@ -17,8 +17,14 @@ class LiveSettings:
 
     def compile_selector(self, text: str) -> Selector:
         """Read a selector, with what the settings allow in it. Raises `InvalidSelector`."""
+        return compile_selector(text, self._xpath_limits())
+
+    def reading_of(self, selector: str) -> Reading | None:
+        """How to read a long selector step by step; None for one that takes no time."""
+        return reading_of(selector, self._xpath_limits())
+
+    def _xpath_limits(self) -> XPathLimits | None:
         limits = self.current.selectors
         if not limits.xpath:
-            return compile_selector(text)
-        xpath = XPathLimits(limits.xpath_body_bytes_max, limits.xpath_nodes_max, limits.xpath_steps_max)
-        return compile_selector(text, xpath)
+            return None
+        return XPathLimits(limits.xpath_body_bytes_max, limits.xpath_nodes_max, limits.xpath_steps_max)

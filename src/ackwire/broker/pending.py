@@ -400,6 +400,30 @@ class PendingList:
         self._head = 0
         return moved
 
+    def drop_last(self, count: int) -> tuple[list[int], Cleared]:
+        """Remove what the last *count* positions have; the answer is the sequences of that, and what it was."""
+        start = max(0, len(self._items) - count)
+        listed = [
+            (entry, sequence, size)
+            for entry, sequence, size in zip(
+                self._items[start:], self._sequences[start:], self._sizes[start:], strict=True
+            )
+            if entry is not None
+        ]
+        last_sequence = self.last_sequence
+        del self._items[start:], self._sequences[start:], self._expirations[start:], self._sizes[start:]
+        self._head = min(self._head, start)
+        paged = [(entry, size) for entry, _, size in listed if isinstance(entry, int)]
+        messages = [entry for entry, _, _ in listed if isinstance(entry, Message)]
+        paged_bytes = sum([size for _, size in paged])
+        in_memory_bytes = sum([message.size_bytes for message in messages])
+        self._count -= len(listed)
+        self.paged_count -= len(paged)
+        self.paged_bytes -= paged_bytes
+        tickets = [entry for entry, _ in paged if entry] + [it.ticket for it in messages if it.ticket]
+        cleared = Cleared(len(listed), paged_bytes + in_memory_bytes, in_memory_bytes, last_sequence, tickets)
+        return [sequence for _, sequence, _ in listed], cleared
+
     def clear(self) -> Cleared:
         """Remove everything."""
         messages = self.in_memory()

@@ -13,6 +13,7 @@ The same class serves durable subscriptions: each is a queue with at most one co
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol, final
 from urllib.parse import quote
 
@@ -46,6 +47,10 @@ _RESERVED_PER_TURN: Final = 20_000
 """Messages given to a cursor before others get their turn, where nobody has to look at them."""
 _EXPIRED_AT_ONCE: Final = 16
 """Expired messages that are brought back into memory together."""
+_LET_GO_AT_ONCE: Final = 64
+"""Messages of a deleted queue between two looks at the clock."""
+_REMOVED_EACH: Final = 8
+"""Messages that the store is told of one by one; more of them are cheaper together."""
 _LOOKS_FOR_EXPIRED: Final = 2000
 """Messages whose time is looked at in one step."""
 _DELETED: Final = "its queue or subscription was deleted"
@@ -891,11 +896,15 @@ class Queue:
             self._events.on_consumed(self, messages)
 
     def _forget(self, messages: list[Message]) -> None:
+        removes_each = self.is_stored
+        if removes_each and len(messages) > _REMOVED_EACH:
+            removes_each = False
+            self._store.remove_many(self.place, [message.sequence for message in messages if message.persistent])
         for message in messages:
             size_bytes = message.size_bytes
             self.size_bytes -= size_bytes
             self._flow.used_bytes -= size_bytes
-            if message.persistent and self.is_stored:
+            if removes_each and message.persistent:
                 self._store.remove(self.place, message)
             if message.ticket:
                 self._pages.free((message.ticket,))
@@ -1018,10 +1027,51 @@ class Queue:
         undecided = {message.sequence for message in self._events.undecided(self)}
         return in_flight | undecided | self._set_aside | {it for held in self.holders.values() for it in held()}
 
-    def close(self) -> None:
-        """The queue ceases to exist; what is undecided, in transactions or awaiting redelivery, ends when it is."""
+    def close(self, on_emptied: Callable[[], None]) -> bool:
+        """The queue ceases to exist; what is undecided, in transactions or awaiting redelivery, ends when it is.
+
+        Nothing is found here any more. What waited leaves memory in slices, because there may be millions. True if the
+        store is to forget the queue now; otherwise *on_emptied* is called when it has nothing of it any more.
+        """
         self._is_gone = True
-        self.purge()
+        if self.audit is not None:
+            self._tell_purged(self.audit)
+        for subscription in self.subscriptions():
+            self._count_cleared(_cleared([entry for entry, _ in subscription.waiting_in.pop(self.place, ())]))
+        levels, self._levels = self._levels, [PendingList() for _ in self._levels]
+        if not self._let_go_of(levels, self._slices.budget()):
+            return True
+        is_forgotten_first = self._store.pages or not self.is_stored
+        self._slices.start(partial(self._go_on_letting_go, levels, None if is_forgotten_first else on_emptied))
+        return is_forgotten_first
+
+    def _go_on_letting_go(
+        self, levels: list[PendingList], on_emptied: Callable[[], None] | None, budget: Budget
+    ) -> bool:
+        if self._let_go_of(levels, budget):
+            return True
+        if on_emptied is not None:
+            on_emptied()
+        return False
+
+    def _let_go_of(self, levels: list[PendingList], budget: Budget) -> bool:
+        """Let go of some of what is in *levels*; whether there is more. A store in memory lets go of it as well."""
+        for level in levels:
+            while level:
+                sequences, cleared = level.drop_last(_LET_GO_AT_ONCE)
+                if self.is_stored and not self._store.pages:
+                    self._store.remove_many(self.place, sequences)
+                self._count_cleared(cleared)
+                if budget.spend(_LET_GO_AT_ONCE):
+                    self._flow.release()
+                    return any(levels)
+        self._flow.release()
+        return False
+
+    def _count_cleared(self, cleared: Cleared) -> None:
+        self.size_bytes -= cleared.size_bytes
+        self._flow.used_bytes -= cleared.in_memory_bytes
+        self._pages.free(cleared.tickets)
 
 
 def _cleared(entries: list[Message | PagedOut]) -> Cleared:

@@ -368,12 +368,12 @@ class Registry:
             self._forget(destination, existing)
 
     def _forget(self, destination: Destination, existing: Queue | Topic) -> None:
-        if isinstance(existing, Queue):
-            existing.close()
-        else:
-            self.retaining.pop(existing, None)
-        self._store.remove_place(destination)
         self.router.remove(destination)
+        if isinstance(existing, Topic):
+            self.retaining.pop(existing, None)
+            self._store.remove_place(destination)
+        elif existing.close(partial(self._forget_emptied, destination)):
+            self._store.remove_place(destination)
         owner = self._owners.pop(destination, None)
         if owner is not None:
             owner.temporary.discard(destination)
@@ -382,6 +382,11 @@ class Registry:
             self._advisories.destination_removed(destination, owner)
             if destination in self._told_about:
                 self._forget_told(destination)
+
+    def _forget_emptied(self, place: Place) -> None:
+        """A store that keeps everything in memory has nothing left of a place that went, unless it was made again."""
+        if place not in self.durables and (not isinstance(place, Destination) or self.router.get(place) is None):
+            self._store.remove_place(place)
 
     # ---- durable subscriptions ---------------------------------------------------------------------------------
 
@@ -458,7 +463,7 @@ class Registry:
         durable.stop_watching()
         for topic in durable.topics:
             topic.durables.remove(durable)
-        durable.queue.close()
         del self.durables[durable.key]
         self._forget_made(durable.key)
-        self._store.remove_place(durable.key)
+        if durable.queue.close(partial(self._forget_emptied, durable.key)):
+            self._store.remove_place(durable.key)

@@ -24,7 +24,7 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.repetitions import Repetitions
 from ackwire.broker.scheduler import Scheduler
-from ackwire.broker.staging import Staging
+from ackwire.broker.staging import SET_ASIDE, Staging
 from ackwire.broker.transactions import AckedMessages, Transaction, TransactionState
 from ackwire.broker.transactor import Transactor
 from ackwire.clock import Clock
@@ -137,6 +137,8 @@ class Restoring:
             self._try(job, partial(self._scheduler.restore, job))
         for note in notes:
             self._try(note, partial(self._restore_note, note))
+        for transaction in prepared:
+            self._try(transaction, partial(self._transactor.restore_set_aside, transaction.transaction_id))
 
     def _try(self, kept: Kept, bring_back: Callable[[], None]) -> None:
         try:
@@ -152,7 +154,8 @@ class Restoring:
         if mine := self._reserved.get(place):
             portions = map(partial(_without_kept, mine, self._kept.setdefault(place, {})), portions)
         if isinstance(place, Destination) and not place.kind.is_queue:
-            self._registry.restore_destination(place)
+            if place != SET_ASIDE:
+                self._registry.restore_destination(place)
             deque(portions, maxlen=0)  # staged for a topic: nobody else waits there
             return
         queue = self._queue_at(place)

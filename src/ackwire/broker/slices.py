@@ -94,6 +94,11 @@ class Slices:
         """Jobs that are not done."""
         return len(self._jobs)
 
+    @property
+    def units(self) -> int:
+        """Units of work in one slice, at most."""
+        return self._units
+
     def budget(self) -> Budget:
         """For the first part of some work that is done at once, in the turn in which it was asked for.
 

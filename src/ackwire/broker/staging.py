@@ -7,87 +7,48 @@ writes a few notes, whatever the size of the batch. Messages for topics wait in 
 is committed they are published, some in each turn, and after a crash the rest of them.
 
 Parts that nobody commits are dropped: with the next batch of their producer, or after a while.
+
+The sends of a large transaction are a part as well, while it is prepared or committed (`large_commits.py`). They wait
+in a place of the broker's own, and are routed like any other message once the transaction has committed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from typing import Final, final
 
 from ackwire.broker.advisory import is_advisory
+from ackwire.broker.committed_sends import CommittedSends
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
+from ackwire.broker.parts import Part
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.scheduler import mentions_scheduler
 from ackwire.clock import Clock
-from ackwire.destinations import Destination
+from ackwire.destinations import Destination, Kind, destination
 from ackwire.errors import BrokerError, Conflict, InvalidDestination, ResourceLimit, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.plurals import agree, counted
-from ackwire.runs import pairs, runs_of, sequences_of
+from ackwire.runs import sequences_of
 from ackwire.store.contract import BatchNote, Place, StagedNote, Store, WaitingMessage
 
 PRODUCERS_MAX: Final = 10_000
 """Producers of batches that are remembered; the one that has been silent for longest is forgotten for a new one."""
+
+SET_ASIDE: Final = destination(Kind.TOPIC, "Ackwire.Transactions")
+"""Where the sends of large transactions wait; no client can use a name like this."""
+_TRANSACTIONS: Final = ""
+"""Whose they are: no producer of batches has an empty name."""
 
 _NAME_LENGTH_MAX: Final = 255
 _PUBLISHED_PER_TURN: Final = 200
 _SWEEP_SECONDS: Final = 60.0
 
 Failed = Callable[[BrokerError], None]
-
-
-@dataclass(eq=False, slots=True)
-class Part:
-    """Messages of a batch that were staged by one writer."""
-
-    producer: str
-    name: str
-    batch: int
-    since_ms: int
-    is_committed: bool = False
-    producer_key: bytes | None = None
-    """The producer in its messages' ids (`Origin.producer_key`), if each has its sequence as its count there."""
-    messages: dict[Place, list[WaitingMessage]] = field(default_factory=dict)
-    _runs: dict[Place, list[int]] = field(default_factory=dict)
-    """The same as runs of sequences."""
-
-    def __repr__(self) -> str:
-        return f"part {self.name} of batch {self.batch} of producer {self.producer}"
-
-    def add(self, place: Place, messages: list[WaitingMessage]) -> None:
-        self.messages.setdefault(place, []).extend(messages)
-        runs = self._runs.setdefault(place, [])
-        for first, count in pairs(runs_of(it.sequence for it in messages)):
-            if runs and sum(runs[-2:]) == first:
-                runs[-1] += count
-            else:
-                runs += (first, count)
-
-    def take(self, place: Place, count: int) -> list[WaitingMessage]:
-        """The first *count* of a place, which are in it no more."""
-        taken, left = self.messages[place][:count], self.messages[place][count:]
-        del self.messages[place], self._runs[place]
-        if left:
-            self.add(place, left)
-        return taken
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.messages.values()))
-
-    def sequences(self, place: Place) -> list[int]:
-        return [message.sequence for message in self.messages.get(place, ())]
-
-    def told_count(self, place: Place) -> int:
-        return len(self.messages.get(place, ())) if self.is_committed else 0
-
-    def note(self) -> StagedNote:
-        held = tuple((place, tuple(runs)) for place, runs in self._runs.items())
-        return StagedNote(self.producer, self.name, self.batch, self.since_ms, self.is_committed, held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +74,7 @@ class Staging:
         flow: FlowControl,
         registry: Registry,
         publisher: Publisher,
+        sends: CommittedSends,
     ) -> None:
         self._clock = clock
         self._store = store
@@ -120,6 +82,7 @@ class Staging:
         self._flow = flow
         self._registry = registry
         self._publisher = publisher
+        self._sends = sends
         registry.objections.append(self._why_needed)
         self._parts: dict[tuple[str, str], Part] = {}
         self._last: dict[str, BatchNote] = {}
@@ -135,8 +98,12 @@ class Staging:
     def start(self) -> None:
         """Everything is there: what an earlier run has committed is shown now."""
         self._last = dict(sorted(self._last.items(), key=lambda it: it[1].committed_ms))  # the longest silent first
-        for part in [it for it in self._parts.values() if it.is_committed]:
-            self._show(part)
+        for part in list(self._parts.values()):
+            if part.is_committed:
+                self._show(part)
+            elif part.producer == _TRANSACTIONS and not part.is_prepared:
+                with self._store.atomically():
+                    self.finish(part, part.count)
         self._clock.call_later(_SWEEP_SECONDS, self._sweep)
 
     # ---- staging -----------------------------------------------------------------------------------------------
@@ -309,7 +276,9 @@ class Staging:
         with suppress(StoreFailed):  # the next run goes on with it
             with self._store.atomically():
                 for message in self._store.load(place, [it.sequence for it in now]):
-                    if message is not None:
+                    if message is not None and place == SET_ASIDE:
+                        self._sends.route(None, message)
+                    elif message is not None:
                         self._publisher.publish_staged(message)
                 self._let_go(place, now)
                 self._put_or_drop(part)
@@ -355,8 +324,47 @@ class Staging:
         oldest_ms = self._clock.now_ms() - self._settings.current.limits.staged_seconds_max * 1000
         with suppress(StoreFailed):
             for part in [it for it in self._parts.values() if not it.is_committed and it.since_ms < oldest_ms]:
-                with self._store.atomically():
-                    self._drop(part)
+                if part.producer != _TRANSACTIONS:  # which ends otherwise
+                    with self._store.atomically():
+                        self._drop(part)
+
+    # ---- sends of large transactions ---------------------------------------------------------------------------
+
+    def set_aside(self, transaction_id: Hashable, part: Part | None, messages: list[WaitingMessage]) -> Part:
+        """*messages*, which are recorded in their place, belong to a transaction, with what is in *part* already."""
+        if part is None:
+            name = f"{messages[0].sequence} {_digest(transaction_id)}"
+            part = self._parts[_TRANSACTIONS, name] = Part(_TRANSACTIONS, name, 0, self._clock.now_ms())
+        self._hold(part, SET_ASIDE, messages)
+        self._store.put_note(part.note())
+        return part
+
+    def decide(self, part: Part) -> None:
+        """The transaction commits: what is in *part* will be routed, by the next start if by nobody else."""
+        part.is_committed = True
+        self._store.put_note(part.note())
+
+    def finish(self, part: Part, count: int) -> None:
+        """The first *count* messages in *part* are routed, or not needed any more."""
+        if not count or not part.messages:
+            return
+        self._let_go(SET_ASIDE, part.take(SET_ASIDE, count))
+        self._put_or_drop(part)
+        if not part.messages:
+            del self._parts[part.producer, part.name]
+            if self._why_needed(SET_ASIDE) is None:
+                self._store.remove_place(SET_ASIDE)
+
+    def restore_prepared(self, transaction_id: Hashable) -> tuple[Part, list[Message]] | None:
+        """What an earlier run had set aside for a prepared transaction, if it was large."""
+        end = f" {_digest(transaction_id)}"
+        parts = [it for it in self._parts.values() if it.producer == _TRANSACTIONS and it.name.endswith(end)]
+        if not parts:
+            return None
+        part = max(parts, key=lambda it: it.sequences(SET_ASIDE))  # an older one was rolled back, and is to be dropped
+        part.is_prepared = True
+        messages = self._store.load(SET_ASIDE, part.sequences(SET_ASIDE))
+        return part, [it for it in messages if it is not None]
 
     # ---- how they stand ----------------------------------------------------------------------------------------
 
@@ -395,3 +403,8 @@ class Staging:
                 queue = self._queue(place)
                 if queue is not None:
                     queue.tell_restored(part.sequences(place), untold or "")
+
+
+def _digest(transaction_id: Hashable) -> str:
+    """Stands for a transaction, whose id may be of any length, in the name of its part."""
+    return blake2b(repr(transaction_id).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, final
 
+from ackwire.broker.parts import Part
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
 from ackwire.broker.subscription import Subscription
@@ -41,6 +42,8 @@ class TransactionState(Enum):
 
     ACTIVE = "active"
     PREPARED = "prepared"
+    ENDING = "being prepared or committed"
+    """In slices (`large_commits.py`): nothing else may be done in it."""
 
 
 @dataclass(slots=True)
@@ -72,6 +75,8 @@ class Transaction:
     """Who began it: the name that the client gave, empty for none."""
     failure: str | None = None
     """Why it can only roll back, if something in it failed."""
+    part: Part | None = None
+    """What of its sends the store has already, if there are many (`large_commits.py`)."""
 
     @property
     def is_empty(self) -> bool:

@@ -1,14 +1,19 @@
-"""What can be done with transactions: begin, work, prepare, commit, roll back, recover (SEMANTICS G)."""
+"""What can be done with transactions: begin, work, prepare, commit, roll back, recover (SEMANTICS G).
+
+One with many sends is prepared and committed in slices of the loop: see `large_commits.py`.
+"""
 
 from collections.abc import Callable, Hashable
 from typing import Final, final
 
-from ackwire.broker.dead_letters import DeadLetters
+from ackwire.broker.committed_sends import CommittedSends
+from ackwire.broker.large_commits import LargeCommits
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.publishing import Publisher
-from ackwire.broker.repetitions import Repetitions
 from ackwire.broker.routing import Routing
 from ackwire.broker.session import Connection
+from ackwire.broker.slices import Slices
+from ackwire.broker.staging import Staging
 from ackwire.broker.transactions import (
     XA_OK,
     XA_PROTOCOL_ERROR,
@@ -21,7 +26,7 @@ from ackwire.broker.transactions import (
     TransactionState,
 )
 from ackwire.clock import Clock
-from ackwire.errors import BrokerError, NotAuthorised, ResourceLimit, StoreFailed
+from ackwire.errors import BrokerError, NotAuthorised, ResourceLimit
 from ackwire.message import Message
 from ackwire.store.contract import PreparedTransaction, Store
 
@@ -36,7 +41,7 @@ def _to_keep(transaction: Transaction) -> PreparedTransaction:
     """The persistent part of *transaction*: the rest is gone after a restart anyway."""
     return PreparedTransaction(
         transaction.transaction_id,
-        tuple(message for _, message in transaction.sends if message.persistent),
+        tuple(message for _, message in transaction.sends if message.persistent and transaction.part is None),
         tuple(
             (queue.place, message)
             for acked in transaction.acks
@@ -59,22 +64,33 @@ class Transactor:
         store: Store,
         transactions: Transactions,
         flow: FlowControl,
-        repetitions: Repetitions,
+        slices: Slices,
         routing: Routing,
         publisher: Publisher,
-        dead_letters: DeadLetters,
+        sends: CommittedSends,
+        staging: Staging,
         operator: str,
     ) -> None:
         self._clock = clock
         self._store = store
         self.transactions = transactions
         self._flow = flow
-        self._repetitions = repetitions
         self._routing = routing
-        self._publisher = publisher
-        self._dead_letters = dead_letters
+        self._sends = sends
+        self._staging = staging
         self._operator = operator
         """The user that may decide every prepared transaction; empty for none."""
+        self.large = LargeCommits(
+            slices=slices,
+            store=store,
+            flow=flow,
+            transactions=transactions,
+            routing=routing,
+            publisher=publisher,
+            sends=sends,
+            staging=staging,
+            outcomes=self,
+        )
 
     def begin(self, connection: Connection, transaction_id: Hashable, *, is_xa: bool) -> None:
         """Open a transaction. One that is known to have committed stays closed: it is being repeated."""
@@ -117,9 +133,9 @@ class Transactor:
         if self._is_repetition(connection, transaction_id):
             return None
         transaction = self._find(connection, transaction_id)
-        if transaction.state is TransactionState.PREPARED:
+        if transaction.state is not TransactionState.ACTIVE:
             raise TransactionError(
-                f"transaction {transaction_id} is prepared and takes no more work", XA_PROTOCOL_ERROR
+                f"transaction {transaction_id} is {transaction.state.value} and takes no more work", XA_PROTOCOL_ERROR
             )
         return transaction
 
@@ -151,13 +167,22 @@ class Transactor:
         connection: Connection,
         transaction_id: Hashable,
         on_prepared: Callable[[int], None],
-        on_failed: Callable[[StoreFailed], None] | None = None,
-    ) -> None:
-        """Promise that a commit will succeed. *on_prepared* gets XA's answer once the promise is durable."""
-        result = self._prepare(connection, transaction_id)
-        self._store.when_durable(lambda: on_prepared(result), on_failed)
+        on_failed: Callable[[BrokerError], None] | None = None,
+    ) -> bool:
+        """Promise that a commit will succeed. *on_prepared* gets XA's answer once the promise is durable.
 
-    def _prepare(self, connection: Connection, transaction_id: Hashable) -> int:
+        True if that goes on in later turns: what the same client asks for next must wait for one of the two calls.
+        """
+        transaction = self._to_prepare(connection, transaction_id)
+        if transaction.state is TransactionState.ACTIVE and self.large.is_large(transaction):
+            self._refuse_failed(transaction)
+            self.large.prepare(transaction, on_prepared, on_failed)
+            return True
+        result = self._prepare(transaction)
+        self._store.when_durable(lambda: on_prepared(result), on_failed)
+        return False
+
+    def _to_prepare(self, connection: Connection, transaction_id: Hashable) -> Transaction:
         self._refuse_foreign(connection, self.transactions.find(transaction_id))
         self._flow.admit(transaction_id)
         if self.transactions.find(transaction_id) is None:
@@ -165,6 +190,10 @@ class Transactor:
         transaction = self._find(connection, transaction_id)
         if not transaction.is_xa:
             raise TransactionError(f"transaction {transaction_id} is local and commits in one phase", XA_PROTOCOL_ERROR)
+        self.large.refuse_other(transaction)
+        return transaction
+
+    def _prepare(self, transaction: Transaction) -> int:
         if transaction.state is TransactionState.PREPARED:
             return XA_OK
         self._refuse_failed(transaction)
@@ -173,52 +202,66 @@ class Transactor:
             return XA_READ_ONLY
         self._check_sends(transaction)
         transaction.state = TransactionState.PREPARED
-        self._store.prepare(_to_keep(transaction))
+        self.record_prepared(transaction)
         return XA_OK
+
+    def record_prepared(self, transaction: Transaction) -> None:
+        """Record the promise."""
+        self._store.prepare(_to_keep(transaction))
 
     def commit(
         self,
         connection: Connection,
         transaction_id: Hashable,
         on_stored: Callable[[], None],
-        on_failed: Callable[[StoreFailed], None] | None = None,
+        on_failed: Callable[[BrokerError], None] | None = None,
         *,
         one_phase: bool,
-    ) -> None:
-        """Make everything in it happen, at once; *on_stored* when that is durable. A repeated commit does nothing."""
+    ) -> bool:
+        """Make everything in it happen, as one; *on_stored* when that is durable. A repeated commit does nothing.
+
+        True if that goes on in later turns: what the same client asks for next must wait for one of the two calls.
+        """
+        if self.large.join(transaction_id, lambda _: on_stored(), on_failed):
+            return True
         if self._is_repetition(connection, transaction_id):
             self._store.when_durable(on_stored, on_failed)
-            return
+            return False
         transaction = self._find(connection, transaction_id)
+        self.large.refuse_other(transaction)
         self._flow.admit(transaction_id)
         if not one_phase and transaction.state is not TransactionState.PREPARED:
             raise TransactionError(f"transaction {transaction_id} is not prepared", XA_PROTOCOL_ERROR)
         if transaction.state is not TransactionState.PREPARED:  # which has promised
             self._refuse_failed(transaction)
-            self._check_sends(transaction)
+            if not self.large.is_large(transaction):
+                self._check_sends(transaction)
+        if self.large.is_large(transaction):
+            self.large.commit(transaction, lambda _: on_stored(), on_failed)
+            return True
         self._store.expect()
         with self._store.atomically():
-            if transaction.state is TransactionState.PREPARED:
-                self._store.decide(transaction_id)
-            if not transaction.is_xa:
-                self._store.committed(transaction_id)
-            for acked in transaction.acks:
-                acked.finish()
+            self.record_commit(transaction, was_prepared=transaction.state is TransactionState.PREPARED)
             for sender, message in transaction.sends:
                 self._count_uncommitted(-message.size_bytes)
-                self._route(sender, message)
+                self._sends.route(sender, message)
         self.transactions.close(transaction, committed=True)
         self._flow.release()  # what went to topics takes no space any more
         self._store.when_durable(on_stored, on_failed)
+        return False
 
-    def _route(self, sender: Connection | None, message: Message) -> None:
-        """What was promised is kept: a message whose destination has gone since is a dead letter."""
-        self._repetitions.committed(sender, message)
-        try:
-            self._routing.route(sender, message)
-        except BrokerError as error:
-            self._publisher.tell_sent(message)
-            self._dead_letters.keep_unrouted(message, str(error))
+    def record_commit(self, transaction: Transaction, *, was_prepared: bool) -> None:
+        """Record that it commits, and carry out its acks."""
+        if was_prepared:
+            self._store.decide(transaction.transaction_id)
+        if not transaction.is_xa:
+            self._store.committed(transaction.transaction_id)
+        for acked in transaction.acks:
+            acked.finish()
+
+    def uncount(self, message: Message) -> None:
+        """*message* is no longer one of an open transaction."""
+        self._count_uncommitted(-message.size_bytes)
 
     def _check_sends(self, transaction: Transaction) -> None:
         """All or nothing: what cannot be routed must be known before anything is done."""
@@ -231,7 +274,7 @@ class Transactor:
 
     def _refuse_failed(self, transaction: Transaction) -> None:
         if transaction.failure is not None:
-            self._undo(transaction)
+            self.undo(transaction)
             raise TransactionError(
                 f"transaction {transaction.transaction_id} was rolled back: {transaction.failure}", XA_ROLLED_BACK
             )
@@ -241,14 +284,18 @@ class Transactor:
         self._refuse_foreign(connection, self.transactions.find(transaction_id))
         self._flow.admit(transaction_id)
         if not self.transactions.was_rolled_back(transaction_id):
-            self._undo(self._find(connection, transaction_id))
+            transaction = self._find(connection, transaction_id)
+            self.large.refuse_other(transaction)
+            self.undo(transaction)
 
     def roll_back_all(self, connection: Connection) -> None:
         """A client has gone: what it had not committed or prepared is undone."""
+        self.large.leave(connection)
         for transaction in self.transactions.of_connection(connection):
-            self._undo(transaction)
+            self.undo(transaction)
 
-    def _undo(self, transaction: Transaction) -> None:
+    def undo(self, transaction: Transaction) -> None:
+        """Its sends are forgotten, and what it acknowledged goes back to where it was."""
         self.transactions.close(transaction, committed=False)
         if transaction.state is TransactionState.PREPARED:
             self._store.decide(transaction.transaction_id)
@@ -256,17 +303,31 @@ class Transactor:
             self._count_uncommitted(-message.size_bytes)
         for acked in reversed(transaction.acks):
             acked.undo()
+        if transaction.part is not None:
+            self.large.drop(transaction.part)
         self._flow.release()
 
     def forget(self, connection: Connection, transaction_id: Hashable) -> None:
         """Drop what is remembered of an outcome that was decided by an operator."""
-        self._undo(self._find(connection, transaction_id))
+        transaction = self._find(connection, transaction_id)
+        self.large.refuse_other(transaction)
+        self.undo(transaction)
 
     def restore(self, transaction: Transaction) -> None:
         """A prepared transaction of the last run waits for its decision again."""
         self.transactions.begin(transaction)
         for _, message in transaction.sends:
             self._count_uncommitted(message.size_bytes)
+
+    def restore_set_aside(self, transaction_id: Hashable) -> None:
+        """A prepared transaction of the last run, if it was large, gets its sends back."""
+        found = self._staging.restore_prepared(transaction_id)
+        transaction = self.transactions.find(transaction_id)
+        if found is not None and transaction is not None:
+            transaction.part, messages = found
+            for message in messages:
+                transaction.sends.append((None, message))
+                self._count_uncommitted(message.size_bytes)
 
     def prepared(self, connection: Connection) -> list[Hashable]:
         """The ids of prepared transactions that *connection* may decide, for `recover`."""

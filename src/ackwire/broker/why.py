@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from ackwire.broker.cursors import Cursor
+from ackwire.broker.parts import Part
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
-from ackwire.broker.staging import Part
 from ackwire.broker.subscription import BrowserSubscription, QueueSubscription, Subscription, TopicSubscription
 from ackwire.broker.topic import Topic
 from ackwire.broker.transactions import Transaction

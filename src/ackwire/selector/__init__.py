@@ -8,9 +8,18 @@ function given to `matches`. The language and its results are ActiveMQ 5.17's, c
 tests/vectors/selector; README.md lists where that differs from JMS, and where we differ from ActiveMQ.
 """
 
-from ackwire.selector.types import SELECTOR_LENGTH_MAX, Lookup, Selector, XPathLimits
+from ackwire.selector.types import SELECTOR_LENGTH_MAX, Lookup, Reading, Selector, XPathLimits
 
-__all__ = ["SELECTOR_LENGTH_MAX", "Lookup", "Selector", "XPathLimits", "compile_selector", "prepare"]
+__all__ = [
+    "SELECTOR_LENGTH_MAX",
+    "Lookup",
+    "Reading",
+    "Selector",
+    "XPathLimits",
+    "compile_selector",
+    "prepare",
+    "reading_of",
+]
 
 
 def compile_selector(text: str, xpath: XPathLimits | None = None) -> Selector:
@@ -21,6 +30,13 @@ def compile_selector(text: str, xpath: XPathLimits | None = None) -> Selector:
     from ackwire.selector import parser  # at the first selector: other commands start sooner without
 
     return parser.compile_selector(text, xpath)
+
+
+def reading_of(text: str, xpath: XPathLimits | None = None) -> Reading | None:
+    """How to read a long selector step by step; None for one that is read in a moment."""
+    from ackwire.selector import parser
+
+    return parser.reading_of(text, xpath)
 
 
 def prepare() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from ackwire.values import Value
 
@@ -20,11 +20,11 @@ SELECTOR_LENGTH_MAX: Final = 64 * 1024
 """Characters. Far above what people write."""
 
 SELECTOR_TOKENS_MAX: Final = 6000
-"""Words, numbers and signs: a selector is read within 50 ms, in which all other clients wait. What stands in the list
-of an IN does not count."""
+"""Words, numbers and signs. What stands in the list of an IN does not count. Reading the longest selectors takes
+200 ms: a broker does that in slices (`reading_of`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Selector:
     """A selector, ready for use; `compile_selector` makes it."""
 
@@ -38,6 +38,21 @@ class Selector:
     """
     cost: int = field(default=1, repr=False, compare=False)
     """How many times the work of an ordinary selector one message may take, for those who cut searches into slices."""
+
+
+class Reading(Protocol):
+    """A selector that is read step by step: `goes_on` until it says no, then the `result`.
+
+    As long as the result is kept, `compile_selector` gives it to others at once.
+    """
+
+    def goes_on(self) -> bool:
+        """Take one step, of less than a millisecond mostly; whether there are more."""
+        ...
+
+    def result(self) -> Selector:
+        """What was read. Raises `InvalidSelector`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

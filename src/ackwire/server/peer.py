@@ -72,6 +72,7 @@ _NEVER: Final = -1
 _NO_SPACE: Final = "its sends wait for space"
 _NO_ROOM: Final = "its frame waits for room"
 _DOES_NOT_READ: Final = "it does not read"
+_COMMAND_WAITS: Final = "a command of its takes several turns"
 
 _log = logging.getLogger(__name__)
 
@@ -123,6 +124,8 @@ class Peer:
         self._unread_because: set[str] = set()
         """Why we do not read from it at the moment; empty while we do."""
         self._unread_check: Timer | None = None
+        self._is_lost = False
+        """Whether the socket has gone; what was read from it may not be carried out yet."""
         self._has_hung_up = False
         """Seen while we did not read from it: it is read to its end, whatever there is against it, as soon as there is
         room for its frame."""
@@ -267,7 +270,7 @@ class Peer:
     def eof_received(self) -> None:
         if self._is_going_on and not self.is_closing:
             self._carry_on(_UNTIL_DONE_SECONDS)
-        if self.is_closing:
+        if self.is_closing or self._has_commands_waiting:
             return
         try:
             if self._protocol is not None:
@@ -281,17 +284,34 @@ class Peer:
         self._transport = None
         if self not in self._peers:
             return
+        self._turn.forget(self._descriptor)
+        self._descriptor = -1
+        self._is_lost = True
+        if not self._has_commands_waiting or self.is_closing:
+            self._lose(exc)
+
+    @property
+    def _has_commands_waiting(self) -> bool:
+        """Whether a large commit is under way, and perhaps more behind it: what a client had sent counts (N2)."""
+        return self._is_known and self._adapter is not None and self._adapter.is_waiting
+
+    def _lose(self, exc: Exception | None) -> None:
         if self._is_going_on and not self.is_closing:
             self._carry_on(_UNTIL_DONE_SECONDS)  # what it had sent counts (N2)
-        self._peers.discard(self)
-        self._turn.forget(self._descriptor)
-        self._gate.leave()
+            if self._has_commands_waiting and not self.is_closing:
+                return  # for its end
+        self._leave()
         self._stop_timers()
         if not self.is_closing:
             _log.debug("%r has gone: %s", self, exc or "it closed the connection")
         self.is_closing = True
         self.is_ready = False
         self._end()
+
+    def _leave(self) -> None:
+        if self in self._peers:
+            self._peers.discard(self)
+            self._gate.leave()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -406,14 +426,19 @@ class Peer:
             return True
         return None if self._flush_is_due else system_confirms(self._transport)
 
-    def login_waits(self) -> None:
-        """Nothing more is read until it is known whether the client is admitted."""
-        self._set_reading(False, "its login waits")
+    def wait_for_command(self) -> None:
+        """Nothing more is read until its login is decided, or its large commit is done."""
+        self._set_reading(False, _COMMAND_WAITS)
 
-    def login_decided(self) -> None:
-        """Go on with what the client has sent behind its login."""
-        self._set_reading(True, "its login waits")
-        self._clock.call_later(0, lambda: self.data_received(b""))
+    def command_done(self) -> None:
+        """Go on with what the client has sent behind that command."""
+        self._set_reading(True, _COMMAND_WAITS)
+        self._clock.call_later(0, self._go_on_behind)
+
+    def _go_on_behind(self) -> None:
+        self.data_received(b"")
+        if self._is_lost and not self._has_commands_waiting:
+            self._lose(None)
 
     def close_later(self, seconds: float, reason: str) -> None:
         """Give the peer, which knows why, *seconds* to leave by itself; asking again does not give it more."""
@@ -572,6 +597,8 @@ class Peer:
             if self._transport is not None:
                 self._transport.close()
                 self._deadline = self._clock.call_later(_CLOSE_TIMEOUT_SECONDS, self.abort)
+            elif self._is_lost:
+                self._leave()
         _log.debug("%r is closing: %s", self, reason)
 
     def _end(self) -> None:

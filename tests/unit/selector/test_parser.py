@@ -1,11 +1,14 @@
 """A7: what a selector is, what it is not, and what the refusal says. Meanings are in tests/vectors/selector."""
 
+import gc
+from functools import partial
+
 import pytest
 
 from ackwire.errors import InvalidSelector
-from ackwire.selector import SELECTOR_LENGTH_MAX, compile_selector, parser, prepare
+from ackwire.selector import SELECTOR_LENGTH_MAX, compile_selector, parser, prepare, reading_of
 from ackwire.selector.builder import NESTING_MAX
-from ackwire.selector.parser import CACHED_COUNT_MAX, CACHED_LENGTH_MAX, _compile_cached
+from ackwire.selector.parser import CACHED_COUNT_MAX, CACHED_LENGTH_MAX, _compile_cached, _in_use
 from ackwire.values import Value
 
 
@@ -123,8 +126,30 @@ def test_A7_selectors_are_cached_by_text_up_to_a_bound() -> None:
     for number in range(CACHED_COUNT_MAX + 1):
         compile_selector(f"cached = {number}")
     assert _compile_cached.cache_info().currsize == CACHED_COUNT_MAX
+
+
+def test_long_selector_is_read_once_for_all_who_have_it_and_then_forgotten() -> None:
     long = f"a = '{'x' * CACHED_LENGTH_MAX}'"
-    assert compile_selector(long) is not compile_selector(long)
+    selector = compile_selector(long)
+    assert compile_selector(long) is selector
+    del selector
+    gc.collect()
+    assert not [text for text, _ in _in_use if text == long]
+
+
+@pytest.mark.parametrize("text", [" OR ".join(["a = 1"] * 400), f"a IN ({','.join(['1'] * 600)}"])
+def test_long_selector_can_be_read_step_by_step_with_the_same_result(text: str) -> None:
+    reading = reading_of(text)
+    assert reading is not None
+    steps = sum(1 for _ in iter(reading.goes_on, False))
+    assert steps > 20
+    outcomes = []
+    for read in (reading.result, partial(compile_selector, text)):
+        try:
+            outcomes.append(read().text)
+        except InvalidSelector as error:
+            outcomes.append(str(error))
+    assert len(set(outcomes)) == 1
 
 
 def test_A7_text_conversion_belongs_to_one_selector() -> None:

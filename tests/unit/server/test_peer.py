@@ -12,6 +12,7 @@ import pytest
 from ackwire.broker.broker import Broker
 from ackwire.clock import ManualClock
 from ackwire.config import ConnectionSettings, HandshakeSettings, Settings, WireSettings
+from ackwire.destinations import Kind, destination
 from ackwire.errors import RemoteProtocolError
 from ackwire.listener_uri import parse_listener_uri
 from ackwire.server.listener import ConnectionGate
@@ -740,3 +741,128 @@ def test_client_that_leaves_while_its_login_waits_leaves_the_old_connection_alon
     play.peer.connection_lost(None)
     old.advance(5)
     assert not old.transport.is_closing()
+
+
+# --- a large commit takes several turns -----------------------------------------------------------------
+
+
+LARGE = 5
+
+
+def small_slices(play: Stage) -> Broker:
+    """A broker for which a transaction of three sends is a large one."""
+    return Broker(
+        clock=play.clock,
+        store=MemoryStore(),
+        editor=OpenWireEditor("ID:test", "test", play.clock),
+        settings=Settings(),
+        slice_units=2,
+    )
+
+
+def large_commit_and_a_send() -> list[Structure]:
+    """A transaction with many sends, its commit, and a send behind it that belongs to no transaction."""
+    transaction = commands.LocalTransactionId(1, commands.ConnectionId("a"))
+    begin, commit = (
+        commands.TransactionInfo(
+            command_id=number, response_required=True, connection_id=commands.ConnectionId("a"),
+            transaction_id=transaction, type=kind,
+        )
+        for number, kind in ((10, commands.TransactionType.BEGIN), (11, commands.TransactionType.COMMIT_ONE_PHASE))
+    )  # fmt: skip
+    sends = [_send(number, transaction) for number in range(1, LARGE + 1)]
+    behind = _send(LARGE + 1, None, command_id=12, response_required=True)
+    session = commands.SessionInfo(session_id=commands.SessionId("a", 1))
+    return [session, commands.ProducerInfo(producer_id=_PRODUCER), begin, *sends, commit, behind]
+
+
+_PRODUCER = commands.ProducerId("a", 1, 1)
+
+
+def _send(number: int, transaction: commands.TransactionId | None, **fields: Any) -> commands.Message:
+    return commands.ActiveMQMessage(
+        producer_id=_PRODUCER,
+        message_id=commands.MessageId(producer_id=_PRODUCER, producer_sequence_id=number),
+        destination=commands.ActiveMQQueue("q"),
+        transaction_id=transaction,
+        persistent=True,
+        **fields,
+    )
+
+
+def _counts(broker: Broker) -> list[int]:
+    """The counts of the messages that wait in the queue, in their order."""
+    queue = broker.registry.needed_queue(destination(Kind.QUEUE, "q"))
+    return [it.producer_count for batch in queue.browse() for it in batch]
+
+
+def _answered(events: list[Event]) -> list[int]:
+    assert all(type(it) is commands.Response for it in events), events
+    return [it.correlation_id for it in events if isinstance(it, commands.Response)]
+
+
+@pytest.fixture
+def sliced(stage: Director) -> Stage:
+    play = stage(broker=small_slices(stage()))
+    play.log_in()
+    return play
+
+
+def test_H1_send_behind_a_large_commit_waits_for_it(sliced: Stage) -> None:
+    clock = sliced.broker.clock
+    assert isinstance(clock, ManualClock)
+    assert _answered(sliced.say(*large_commit_and_a_send())) == [10]
+    assert (_counts(sliced.broker), sliced.transport.is_reading()) == ([], False)
+    clock.advance(0)
+    sliced.clock.advance(0)
+    assert _answered(sliced.hear()) == [11, 12]
+    assert _counts(sliced.broker) == list(range(1, LARGE + 2))
+    assert sliced.transport.is_reading()
+
+
+def test_N2_client_that_goes_in_the_middle_of_a_large_commit_has_committed_and_sent_all_the_same(sliced: Stage) -> None:
+    clock = sliced.broker.clock
+    assert isinstance(clock, ManualClock)
+    sliced.say(*large_commit_and_a_send())
+    sliced.peer.connection_lost(None)
+    assert sliced.peer in sliced.peers
+    clock.advance(0)
+    sliced.clock.advance(0)
+    assert _counts(sliced.broker) == list(range(1, LARGE + 2))
+    assert (sliced.peers, sliced.broker.connections()) == (set(), [])
+
+
+def test_peer_that_is_closed_in_the_middle_of_a_large_commit_is_let_go(sliced: Stage) -> None:
+    clock = sliced.broker.clock
+    assert isinstance(clock, ManualClock)
+    sliced.say(*large_commit_and_a_send())
+    sliced.peer.connection_lost(None)
+    sliced.peer.shut_down()
+    clock.advance(0)
+    sliced.clock.advance(0)
+    assert (_counts(sliced.broker), sliced.peers, sliced.broker.connections()) == ([], set(), [])
+
+
+@pytest.mark.parametrize("last", ["a = 1", "a ="])
+def test_consumer_with_a_long_selector_is_added_in_later_turns_and_what_is_behind_it_waits(
+    sliced: Stage, last: str
+) -> None:
+    clock = sliced.broker.clock
+    assert isinstance(clock, ManualClock)
+    consumer = commands.ConsumerInfo(
+        command_id=10,
+        response_required=True,
+        consumer_id=commands.ConsumerId("a", 1, 1),
+        destination=commands.ActiveMQQueue("q"),
+        selector=" OR ".join(["a = 1"] * 500 + [last]),
+        prefetch_size=1,
+    )
+    session = commands.SessionInfo(session_id=commands.SessionId("a", 1))
+    behind = commands.ProducerInfo(command_id=11, response_required=True, producer_id=_PRODUCER)
+    assert sliced.say(session, consumer, behind) == []
+    clock.advance(0)
+    sliced.clock.advance(0)
+    answers = [(type(it), it.correlation_id) for it in sliced.hear() if isinstance(it, commands.Response)]
+    is_valid = last == "a = 1"
+    assert answers == [(commands.Response if is_valid else commands.ExceptionResponse, 10), (commands.Response, 11)]
+    assert sliced.broker.consumer_count(destination(Kind.QUEUE, "q")) == is_valid

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, final
 from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN, Broker
 from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Login, Producer
+from ackwire.broker.slices import Budget
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.takeover import Claim
 from ackwire.broker.transactions import XA_INVALID, XA_ROLLED_BACK, TransactionError
@@ -37,6 +38,7 @@ from ackwire.errors import (
     Unsupported,
 )
 from ackwire.message import Message
+from ackwire.selector import Reading
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.dispatches import Consumer
 from ackwire.wire.openwire.fast import Ack, destination_from_wire, message_key, producer_key, window_bytes
@@ -78,6 +80,9 @@ what the client sends meanwhile."""
 _EVENTS_PER_LOOK: Final = 8
 """Commands between two looks at the clock: most reads have fewer, and cost no look."""
 
+_SELECTOR_STEP_UNITS: Final = 64
+"""What it costs of a slice to read a bit of a selector."""
+
 _SLOW_SECONDS: Final = 0.001
 """A command that takes so long is named if it holds up the loop."""
 
@@ -102,11 +107,11 @@ class AdaptedPeer(ClientPort, Protocol):
     def login_finished(self) -> None:
         """The client is known."""
 
-    def login_waits(self) -> None:
-        """Read nothing more until `login_decided`."""
+    def wait_for_command(self) -> None:
+        """Read nothing more until `command_done`: a login or a large commit goes on in later turns."""
 
-    def login_decided(self) -> None:
-        """Go on, later, with what came behind the login."""
+    def command_done(self) -> None:
+        """Go on, later, with what came behind that command."""
 
     def output_waits(self) -> None:
         """The protocol has bytes for the client."""
@@ -189,6 +194,11 @@ class OpenWireAdapter:
         self._windowed_producers: set[bytes] = set()
         self._ack_consumer: commands.ConsumerId | None = None
         self._ack_subscription: Subscription | None = None
+        self._is_held = False
+        """Whether a login, a large commit or a consumer with a long selector takes more turns: what comes behind that
+        must not overtake it."""
+        self._held_by = 0
+        """The id of that command."""
         self._events: Iterator[Event] | None = None
         """What was received and not carried out yet, because that would have held up others."""
         self._slow_command: str | None = None
@@ -203,11 +213,11 @@ class OpenWireAdapter:
     # ---- from the peer -----------------------------------------------------------------------------------------
 
     def handle_all(self, seconds: float = _READ_SECONDS) -> bool:
-        """Carry out what the protocol has received, until the peer is to be closed, its login waits, or time is over.
+        """Carry out what the protocol has received, until the peer is to be closed, a command waits, or time is over.
 
         True if there is more: this is to be called again, in another turn. The clock is looked at only now and then.
         """
-        if self._login_waits():
+        if self.is_waiting:
             return False
         peer, clock = self._peer, self._clock
         events = self._begin_read()
@@ -216,7 +226,7 @@ class OpenWireAdapter:
             self.handle(event)
             if peer.is_closing:
                 return False
-            if self._claim is not None:
+            if self._is_held:
                 self._events = events
                 return False
             left -= 1
@@ -240,8 +250,10 @@ class OpenWireAdapter:
         self._slow_command = None
         return events
 
-    def _login_waits(self) -> bool:
-        return self._claim is not None
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a login or a large commit goes on in later turns; until it is done nothing else is carried out."""
+        return self._is_held
 
     def handle(self, event: Event) -> None:
         """Carry out one event. Raises `RemoteProtocolError` if it has no place here."""
@@ -315,7 +327,7 @@ class OpenWireAdapter:
             self._dismiss(error)
             raise
         if self._claim is not None:
-            self._peer.login_waits()
+            self._wait(info.command_id)
         return True
 
     def _admitted(self, info: commands.ConnectionInfo, connection: Connection) -> None:
@@ -341,7 +353,7 @@ class OpenWireAdapter:
         """The login is decided: what the client has sent behind it is next."""
         if self._claim is not None:
             self._claim = None
-            self._peer.login_decided()
+            self._go_on_behind(self._held_by)
 
     def _on_session_info(self, info: commands.SessionInfo) -> None:
         session_id = _given(info.session_id, "SessionInfo without a session id")
@@ -359,9 +371,35 @@ class OpenWireAdapter:
         if info.window_size > 0:
             self._windowed_producers.add(producer_key(producer_id))
 
-    def _on_consumer_info(self, info: commands.ConsumerInfo) -> None:
+    def _on_consumer_info(self, info: commands.ConsumerInfo) -> bool | None:
         consumer_id = _given(info.consumer_id, "ConsumerInfo without a consumer id")
         self._own(consumer_id.connection_id)
+        reading = self._broker.reading_of(info.selector) if info.selector else None
+        if reading is not None:
+            self._wait(info.command_id)
+            self._broker.slices.start(partial(self._read_selector, info, reading))
+            return True
+        self._subscribe(info, consumer_id)
+        return None
+
+    def _read_selector(self, info: commands.ConsumerInfo, reading: Reading, budget: Budget) -> bool:
+        """Read more of a long selector; whether there is still more. At its end the consumer is added."""
+        while reading.goes_on():
+            if budget.spend(_SELECTOR_STEP_UNITS):
+                return True
+        try:
+            reading.result()
+            self._subscribe(info, _given(info.consumer_id, "ConsumerInfo without a consumer id"))
+        except BrokerError as error:
+            self._refuse(error, info.command_id, info.response_required)
+        else:
+            if info.response_required:
+                self._respond_when_durable(info.command_id)
+        finally:
+            self._go_on_behind(info.command_id)
+        return False
+
+    def _subscribe(self, info: commands.ConsumerInfo, consumer_id: commands.ConsumerId) -> None:
         self._broker.subscribe(
             self._client,
             SubscriptionRequest(
@@ -473,7 +511,7 @@ class OpenWireAdapter:
 
     def _carry_out(self, info: commands.TransactionInfo, transaction_id: commands.TransactionId) -> bool | None:
         transactor = self._broker.transactor
-        on_failed = partial(self._refuse, command_id=info.command_id, response_required=info.response_required)
+        on_failed = partial(self._transaction_failed, info)
         match info.type:
             case commands.TransactionType.BEGIN:
                 is_xa = isinstance(transaction_id, commands.XATransactionId)
@@ -482,12 +520,14 @@ class OpenWireAdapter:
                 pass
             case commands.TransactionType.PREPARE:
                 answer = partial(self._answer_prepare, info.command_id)
-                transactor.prepare(self._client, transaction_id, answer, on_failed)
+                if transactor.prepare(self._client, transaction_id, answer, on_failed):
+                    self._wait(info.command_id)
                 return True
             case commands.TransactionType.COMMIT_ONE_PHASE | commands.TransactionType.COMMIT_TWO_PHASE:
                 one_phase = info.type == commands.TransactionType.COMMIT_ONE_PHASE
-                respond = partial(self._respond_if, info.response_required, info.command_id)
-                transactor.commit(self._client, transaction_id, respond, on_failed, one_phase=one_phase)
+                respond = partial(self._answer_commit, info.response_required, info.command_id)
+                if transactor.commit(self._client, transaction_id, respond, on_failed, one_phase=one_phase):
+                    self._wait(info.command_id)
                 return True
             case commands.TransactionType.ROLLBACK:
                 transactor.roll_back(self._client, transaction_id)
@@ -499,6 +539,29 @@ class OpenWireAdapter:
 
     def _answer_prepare(self, command_id: int, result: int) -> None:
         self._send(commands.IntegerResponse(correlation_id=command_id, result=result))
+        self._go_on_behind(command_id)
+
+    def _answer_commit(self, is_required: bool, command_id: int) -> None:
+        if is_required:
+            self._respond(command_id)
+        self._go_on_behind(command_id)
+
+    def _transaction_failed(self, info: commands.TransactionInfo, error: BrokerError) -> None:
+        if isinstance(error, TransactionError):
+            error.is_xa = isinstance(info.transaction_id, commands.XATransactionId)
+        self._refuse(error, info.command_id, info.response_required)
+        self._go_on_behind(info.command_id)
+
+    def _wait(self, command_id: int) -> None:
+        """Carry out nothing more until the command of that id is done."""
+        self._is_held, self._held_by = True, command_id
+        self._peer.wait_for_command()
+
+    def _go_on_behind(self, command_id: int) -> None:
+        """That command is done: if others wait for it, they are next."""
+        if self._is_held and self._held_by == command_id:
+            self._is_held = False
+            self._peer.command_done()
 
     def _on_keep_alive(self, info: commands.KeepAliveInfo) -> bool:
         if info.response_required:
@@ -640,10 +703,6 @@ class OpenWireAdapter:
             self._send(commands.ExceptionResponse(correlation_id=command_id, exception=_throwable(error)))
         else:
             self.send_connection_error(error)
-
-    def _respond_if(self, required: bool, command_id: int) -> None:
-        if required:
-            self._respond(command_id)
 
     def _respond_when_durable(self, command_id: int) -> None:
         on_failed = partial(self._refuse, command_id=command_id, response_required=True)

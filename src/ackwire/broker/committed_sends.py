@@ -1,0 +1,33 @@
+"""What transactions have sent goes on its way when they have committed (SEMANTICS G1)."""
+
+from typing import final
+
+from ackwire.broker.dead_letters import DeadLetters
+from ackwire.broker.publishing import Publisher
+from ackwire.broker.repetitions import Repetitions
+from ackwire.broker.routing import Routing
+from ackwire.broker.session import Connection
+from ackwire.errors import BrokerError
+from ackwire.message import Message
+
+
+@final
+class CommittedSends:
+    """Routes the sends of committed transactions."""
+
+    def __init__(
+        self, repetitions: Repetitions, routing: Routing, publisher: Publisher, dead_letters: DeadLetters
+    ) -> None:
+        self._repetitions = repetitions
+        self._routing = routing
+        self._publisher = publisher
+        self._dead_letters = dead_letters
+
+    def route(self, sender: Connection | None, message: Message) -> None:
+        """What was promised is kept: a message whose destination has gone since is a dead letter."""
+        self._repetitions.committed(sender, message)
+        try:
+            self._routing.route(sender, message)
+        except BrokerError as error:
+            self._publisher.tell_sent(message)
+            self._dead_letters.keep_unrouted(message, str(error))

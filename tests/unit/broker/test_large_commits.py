@@ -1,0 +1,351 @@
+"""Transactions with more sends than fit a slice are prepared and committed in slices (SEMANTICS G1, G2, G3, H1)."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from ackwire.broker.staging import SET_ASIDE
+from ackwire.broker.transactions import XA_OK, TransactionError
+from ackwire.clock import ManualClock
+from ackwire.errors import BrokerError, StoreFailed
+from ackwire.message import Message
+from ackwire.store.contract import Place
+from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.editor import OpenWireEditor
+from tests.helpers.broker_rig import BrokerRig, RigClient, contents, named, text_of
+from tests.helpers.journal import JournalFactory
+from tests.helpers.paging_store import PagingStore
+from tests.helpers.stores import Crash
+from tests.simulation.audit import audit
+
+UNITS = 4
+SENDS = 10
+
+
+@pytest.fixture(params=["memory", "paging"])
+def rig(request: pytest.FixtureRequest) -> BrokerRig:
+    """A broker with small slices."""
+    return BrokerRig(store=_paging_store() if request.param == "paging" else None, slice_units=UNITS)
+
+
+def _paging_store() -> PagingStore:
+    return PagingStore(OpenWireEditor("ID:store", "store", ManualClock()).restored)
+
+
+class Commit:
+    """A commit that a client has asked for, and what it was answered."""
+
+    def __init__(self, rig: BrokerRig, client: RigClient, transaction: commands.TransactionId, **how: bool) -> None:
+        self.answers = 0
+        self.errors: list[BrokerError] = []
+        how.setdefault("one_phase", True)
+        self.goes_on = rig.broker.transactor.commit(
+            client.connection, transaction, self._done, self.errors.append, **how
+        )
+
+    def _done(self) -> None:
+        self.answers += 1
+
+
+def _send_many(
+    client: RigClient, where: str = "queue://q", count: int = SENDS, number: int = 1, **options: Any
+) -> commands.TransactionId:
+    transaction = client.begin(number)
+    for n in range(count):
+        client.send(where, f"{n}", transaction=transaction, **options)
+    return transaction
+
+
+def _turns(rig: BrokerRig, most: int = 1000) -> Iterator[int]:
+    """Turns until all slices are done."""
+    for number in range(most):
+        if not len(rig.broker.slices) and not len(rig.broker.transactor.large):
+            return
+        yield number
+        rig.broker.slices._work()
+
+
+def _finish(rig: BrokerRig) -> int:
+    """How many turns it took."""
+    return sum(1 for _ in _turns(rig))
+
+
+def _texts(rig: BrokerRig, where: str = "queue://q") -> list[str | None]:
+    queue = rig.broker.registry.needed_queue(named(where))
+    return [text_of(it) for it in contents(queue)]
+
+
+NUMBERS = [f"{n}" for n in range(SENDS)]
+
+
+def test_G1_large_commit_takes_several_turns_and_is_answered_when_all_is_visible(rig: BrokerRig) -> None:
+    client = rig.connect()
+    commit = Commit(rig, client, _send_many(client))
+    assert (commit.goes_on, commit.answers, _texts(rig)) == (True, 0, [])
+    for _ in _turns(rig):
+        assert not commit.answers
+    assert _finish(rig) == 0
+    assert (commit.answers, commit.errors, _texts(rig)) == (1, [], NUMBERS)
+    assert rig.broker.flow.uncommitted_bytes == 0
+    assert list(rig.store.notes()) == []
+    assert list(rig.store.waiting(SET_ASIDE)) == []
+    audit(rig.broker, rig.store)
+
+
+def test_commit_that_fits_a_slice_is_done_at_once(rig: BrokerRig) -> None:
+    client = rig.connect()
+    commit = Commit(rig, client, _send_many(client, count=UNITS))
+    assert (commit.goes_on, commit.answers, len(_texts(rig))) == (False, 1, UNITS)
+
+
+def test_G1_another_client_sees_nothing_before_the_decision_and_then_messages_in_their_order(rig: BrokerRig) -> None:
+    client, consumer = rig.connect(), rig.consumer("queue://q")
+    seen = []
+    Commit(rig, client, _send_many(client))
+    for _ in _turns(rig):
+        seen.append(len(consumer.texts))
+        assert consumer.texts == NUMBERS[: len(consumer.texts)]
+    assert seen[0] == 0
+    assert consumer.texts == NUMBERS
+    assert len(set(seen)) > 2, "they come some in each turn"
+
+
+def test_messages_of_another_client_pass_while_a_commit_is_under_way(rig: BrokerRig) -> None:
+    client, other, consumer = rig.connect(), rig.connect(), rig.consumer("queue://q")
+    Commit(rig, client, _send_many(client))
+    for number in _turns(rig):
+        other.send("queue://q", f"other {number}")
+        assert consumer.texts[-1] == f"other {number}", "it does not wait for the commit"
+    assert [it for it in consumer.texts if it in NUMBERS] == NUMBERS
+    audit(rig.broker, rig.store)
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("where", ["queue://a,queue://b", "topic://VirtualTopic.x", "topic://t"])
+def test_G1_large_commit_reaches_every_kind_of_destination(rig: BrokerRig, where: str, persistent: bool) -> None:
+    consumers = [rig.consumer(it) for it in ("queue://a", "queue://Consumer.c.VirtualTopic.x", "topic://t")]
+    client = rig.connect()
+    commit = Commit(rig, client, _send_many(client, where, persistent=persistent))
+    _finish(rig)
+    reached = [it for it in consumers if it.texts]
+    assert [it.texts for it in reached] == [NUMBERS]
+    assert commit.answers == 1
+
+
+def test_scheduled_messages_of_a_large_commit_are_scheduled(rig: BrokerRig) -> None:
+    client, consumer = rig.connect(), rig.consumer("queue://q")
+    Commit(rig, client, _send_many(client, properties={"AMQ_SCHEDULED_DELAY": 1000}))
+    _finish(rig)
+    assert consumer.texts == []
+    rig.clock.advance(2)
+    assert sorted(it or "" for it in consumer.texts) == NUMBERS
+
+
+def test_G1_acks_of_a_large_commit_happen_with_it(rig: BrokerRig) -> None:
+    client = rig.connect()
+    consumer = client.consumer("queue://in")
+    received = client.send("queue://in")
+    transaction = _send_many(client)
+    consumer.ack(received, transaction=transaction)
+    Commit(rig, client, transaction)
+    _finish(rig)
+    assert list(rig.store.waiting(named("queue://in"))) == []
+    audit(rig.broker, rig.store)
+
+
+def test_H1_no_local_subscriber_does_not_hear_its_own_large_commit(rig: BrokerRig) -> None:
+    client = rig.connect()
+    local = client.consumer("topic://t", no_local=True)
+    Commit(rig, client, _send_many(client, "topic://t"))
+    _finish(rig)
+    assert local.texts == []
+
+
+def test_G1_what_cannot_be_routed_rolls_a_large_commit_back(rig: BrokerRig) -> None:
+    client, consumer = rig.connect(), rig.consumer("queue://q")
+    transaction = _send_many(client)
+    gone = rig.connect()
+    temporary = gone.temporary_queue()
+    client.send(temporary, "last", transaction=transaction)
+    gone.disconnect()
+    commit = Commit(rig, client, transaction)
+    _finish(rig)
+    assert (commit.answers, [type(it) for it in commit.errors]) == (0, [TransactionError])
+    assert "rolled back" in str(commit.errors[0])
+    assert (consumer.texts, rig.broker.flow.used_bytes) == ([], 0)
+
+
+def test_client_that_goes_before_the_decision_takes_its_transaction_with_it(rig: BrokerRig) -> None:
+    client, consumer = rig.connect(), rig.consumer("queue://q")
+    commit = Commit(rig, client, _send_many(client))
+    rig.broker.slices._work()
+    client.disconnect()
+    _finish(rig)
+    rig.clock.advance(1)
+    assert (consumer.texts, commit.answers) == ([], 0)
+    assert rig.broker.flow.used_bytes == 0
+    assert list(rig.store.notes()) == []
+    assert list(rig.store.waiting(SET_ASIDE)) == []
+
+
+def test_client_that_goes_after_the_decision_leaves_its_commit_to_be_carried_out(rig: BrokerRig) -> None:
+    client, consumer = rig.connect(), rig.consumer("queue://q")
+    Commit(rig, client, _send_many(client))
+    for _ in _turns(rig):
+        if consumer.texts and client.connection.is_open:
+            client.disconnect()
+    assert consumer.texts == NUMBERS
+    audit(rig.broker, rig.store)
+
+
+def test_J4_commit_that_is_repeated_while_it_is_under_way_is_carried_out_once_and_answered_at_its_end(
+    rig: BrokerRig,
+) -> None:
+    client, consumer = rig.connect("one"), rig.consumer("queue://q")
+    transaction = _send_many(client)
+    Commit(rig, client, transaction)
+    again = None
+    for _ in _turns(rig):
+        if consumer.texts and again is None:
+            client.disconnect()
+            back = rig.connect("one", is_reconnect=True)
+            _send_many(back)
+            again = Commit(rig, back, transaction)
+        if again is not None and len(consumer.texts) < SENDS:
+            assert not again.answers
+    assert again is not None
+    assert (again.answers, consumer.texts) == (1, NUMBERS)
+
+
+def test_nothing_else_can_be_done_in_a_transaction_that_is_being_committed(rig: BrokerRig) -> None:
+    client, other = rig.connect(), rig.connect()
+    transaction = commands.XATransactionId(1, b"x", b"b")
+    rig.broker.transactor.begin(client.connection, transaction, is_xa=True)
+    for n in range(SENDS):
+        client.send("queue://q", f"{n}", transaction=transaction)
+    commit = Commit(rig, client, transaction)
+    with pytest.raises(TransactionError):
+        rig.broker.transactor.roll_back(other.connection, transaction)
+    with pytest.raises(TransactionError):
+        rig.broker.transactor.forget(other.connection, transaction)
+    with pytest.raises(TransactionError):
+        rig.broker.transactor.prepare(other.connection, transaction, lambda _: None)
+    with pytest.raises(TransactionError):
+        other.send("queue://q", "late", transaction=transaction)
+    assert rig.broker.transactor.prepared(other.connection) == []
+    _finish(rig)
+    assert (commit.answers, _texts(rig)) == (1, NUMBERS)
+
+
+def _xa(rig: BrokerRig, client: RigClient) -> commands.TransactionId:
+    transaction = commands.XATransactionId(1, b"x", b"b")
+    rig.broker.transactor.begin(client.connection, transaction, is_xa=True)
+    for n in range(SENDS):
+        client.send("queue://q", f"{n}", transaction=transaction)
+    return transaction
+
+
+def test_G3_large_transaction_is_prepared_in_slices_and_commits_after_a_restart(rig: BrokerRig) -> None:
+    if not rig.store.pages:
+        pytest.skip("the memory store ends with its process")
+    client = rig.connect()
+    transaction = _xa(rig, client)
+    results: list[int] = []
+    assert rig.broker.transactor.prepare(client.connection, transaction, results.append)
+    assert results == []
+    _finish(rig)
+    assert (results, _texts(rig)) == ([XA_OK], [])
+    again = rig.restarted()
+    client = again.connect()
+    assert again.broker.transactor.prepared(client.connection) == [transaction]
+    audit(again.broker, again.store)
+    commit = Commit(again, client, transaction, one_phase=False)
+    _finish(again)
+    assert (commit.answers, _texts(again)) == (1, NUMBERS)
+    assert (list(again.store.notes()), list(again.store.prepared())) == ([], [])
+
+
+def test_G3_large_prepared_transaction_that_is_rolled_back_leaves_nothing(rig: BrokerRig) -> None:
+    client = rig.connect()
+    transaction = _xa(rig, client)
+    rig.broker.transactor.prepare(client.connection, transaction, lambda _: None)
+    _finish(rig)
+    rig.broker.transactor.roll_back(client.connection, transaction)
+    _finish(rig)
+    assert (list(rig.store.notes()), list(rig.store.prepared())) == ([], [])
+    assert list(rig.store.waiting(SET_ASIDE)) == []
+    assert rig.broker.flow.used_bytes == 0
+
+
+class FailingStore(PagingStore):
+    """Fails from a given write on."""
+
+    def __init__(self, appends: int) -> None:
+        super().__init__(OpenWireEditor("ID:store", "store", ManualClock()).restored)
+        self.appends_left = appends
+
+    def append(self, message: Message, places: Sequence[Place]) -> None:
+        self.appends_left -= 1
+        if self.appends_left < 0:
+            raise StoreFailed("the disk is broken")
+        super().append(message, places)
+
+
+@pytest.mark.parametrize("appends", [0, SENDS // 2, SENDS, SENDS + SENDS // 2])
+def test_K7_store_that_fails_in_the_middle_of_a_large_commit_is_not_answered_for(appends: int) -> None:
+    rig = BrokerRig(store=FailingStore(appends), is_audited=False, slice_units=UNITS)
+    client = rig.connect()
+    commit = Commit(rig, client, _send_many(client))
+    _finish(rig)
+    assert (commit.answers, [type(it) for it in commit.errors]) == (0, [StoreFailed])
+
+
+def _on_journal(factory: JournalFactory) -> BrokerRig:
+    store: Any = factory.open()
+    return BrokerRig(clock=factory.clock, store=store, is_audited=False, slice_units=UNITS)
+
+
+def _step(factory: JournalFactory) -> None:
+    """The next thing that the loop or the store's thread does."""
+    timers = factory.clock._timers
+    if timers and timers[0][0] <= factory.clock._elapsed:
+        timer = heapq.heappop(timers)[2]
+        if not timer.cancelled:
+            timer.callback()
+    elif not factory.writing.is_idle:
+        factory.writing.step()
+    else:
+        factory.clock.advance(0.001)
+
+
+@pytest.mark.parametrize("crash", list(Crash))
+@pytest.mark.parametrize("where", ["queue://q", "topic://VirtualTopic.x,queue://q"])
+def test_G2_crash_between_any_two_steps_of_a_large_commit_leaves_all_or_nothing(where: str, crash: Crash) -> None:
+    outcomes = set()
+    for steps in range(200):
+        factory = JournalFactory(seed=steps)
+        rig = _on_journal(factory)
+        rig.consumer("queue://Consumer.c.VirtualTopic.x", prefetch=0).client.disconnect()
+        client = rig.connect()
+        factory.settle()
+        commit = Commit(rig, client, _send_many(client, where))
+        for _ in range(steps):
+            _step(factory)
+        answered = commit.answers
+        factory.stop(crash)
+        again = _on_journal(factory)
+        factory.settle()
+        texts = _texts(again)
+        assert texts in ([], NUMBERS), f"after {steps} steps"
+        if "VirtualTopic" in where:
+            assert _texts(again, "queue://Consumer.c.VirtualTopic.x") == texts
+        assert texts or not answered
+        assert list(again.store.notes()) == []
+        assert list(again.store.waiting(SET_ASIDE)) == []
+        outcomes.add((bool(texts), bool(answered)))
+        factory.close()
+        if answered:
+            break
+    assert outcomes == {(False, False), (True, False), (True, True)}
