@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from ackwire.broker.broker import Broker
+from ackwire.broker.slices import Budget
 from ackwire.clock import Clock
 from ackwire.config import Settings
 from ackwire.message import Message
@@ -186,7 +187,7 @@ class SimulatedPeer:
     def connection_lost(self) -> None:
         if not self.is_closed:
             self._ground.note(f"{self._link.name}: the server sees the end")
-            self._adapter.handle_all(math.inf)  # what it had sent counts (N2)
+            self._adapter.handle_all(Budget(self._ground.clock, math.inf))  # what it had sent counts (N2)
             self.is_closed = True
             self.is_ready = False
             self._adapter.connection_lost()
@@ -214,6 +215,9 @@ class SimulatedPeer:
     # ---- what the adapter asks of a peer -----------------------------------------------------------------------
 
     def agreed(self, agreement: Agreement) -> None: ...
+
+    def others_wait(self) -> bool:
+        return False
 
     def login_finished(self) -> None:
         self._protocol.login_finished()
