@@ -22,8 +22,10 @@ from ackwire.clock import Clock, Turns
 SLICE_SECONDS: Final = 0.005
 """How long one slice may hold up the loop."""
 GIVE_WAY_SECONDS: Final = 0.0005
-"""How long it may hold up clients that wait to be read; they are looked for as often, a system call of 1 µs. On a busy
-loop a slice may take as long as everything else has taken since the one before: long work goes on in any case."""
+"""How long it may hold up clients that wait to be read; they are looked for as often, a system call of 1 µs."""
+GIVE_WAY_SECONDS_MAX: Final = 0.002
+"""On a busy loop it may hold them up as long as everything else has taken since the slice before, and no longer than
+this: so long work goes on however much others have to do."""
 SLICE_UNITS: Final = 2000
 """Units of work in a slice, whatever the clock says: a unit takes 2 µs or more."""
 _UNITS_PER_LOOK: Final = 16
@@ -154,7 +156,7 @@ class Slices:
         """One slice: jobs in rotation, until the budget is spent or each had its part."""
         self._is_due = False
         others_seconds = self._clock.monotonic() - self._asked_at
-        budget = self.new_budget(min(SLICE_SECONDS, max(GIVE_WAY_SECONDS, others_seconds)))
+        budget = self.new_budget(min(GIVE_WAY_SECONDS_MAX, max(GIVE_WAY_SECONDS, others_seconds)))
         for _ in range(len(self._jobs)):
             job = self._jobs.popleft()
             try:
