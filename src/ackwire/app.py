@@ -105,6 +105,7 @@ async def serve(
                 turns=turn.turns,
                 loop_report=None if turn.monitor is None else turn.monitor.report,
             )
+            broker.slices.others_wait = turn.others_wait
             if audit is not None:
                 audit.join(broker.flow.on_audit_full)
                 if isinstance(store, JournalStore):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from ackwire.broker.broker import Broker
+from ackwire.broker.slices import Budget
 from ackwire.clock import Clock
 from ackwire.config import Settings
 from ackwire.message import Message
@@ -206,7 +207,7 @@ class SimulatedPeer:
         """The client has gone: what it had sent counts (N2), also behind a commit that takes several turns."""
         if self.is_closed:
             return
-        self._adapter.handle_all(math.inf)
+        self._adapter.handle_all(Budget(self._ground.clock, math.inf))
         if not self._adapter.is_waiting:
             self.is_closed = True
             self.is_ready = False
@@ -236,6 +237,9 @@ class SimulatedPeer:
     # ---- what the adapter asks of a peer -----------------------------------------------------------------------
 
     def agreed(self, agreement: Agreement) -> None: ...
+
+    def others_wait(self) -> bool:
+        return False
 
     def login_finished(self) -> None:
         self._protocol.login_finished()

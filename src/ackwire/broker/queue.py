@@ -25,7 +25,7 @@ from ackwire.broker.handover import Desk, Handover
 from ackwire.broker.held import Held
 from ackwire.broker.paging import KEPT_BYTES, Pager, QueuePages
 from ackwire.broker.pending import NO_LIMIT, Cleared, PagedOut, PendingList
-from ackwire.broker.slices import SLICE_SECONDS, Budget, Slices
+from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.clock import Clock, Timer
 from ackwire.destinations import Destination
@@ -131,7 +131,8 @@ class Queue:
         self._groups = MessageGroups(policy.groups_max)
         self._exclusive: QueueSubscription | None = None
         self._is_continuing = False
-        self._slice_ends = 0.0
+        self._slice: Budget | None = None
+        """Of the time of a dispatch that takes long."""
         self._is_paused = False
         self._changes = 0
         self.is_stored = not (isinstance(place, Destination) and place.kind.is_temporary)
@@ -366,7 +367,6 @@ class Queue:
         """Send pending messages to consumers as long as one has room."""
         if self._holds_back:
             return
-        self._slice_ends = 0.0
         lanes = self._lanes_to_serve()
         if len(lanes) == 1:
             budget, _ = self._serve(lanes[0], _EXAMINED_PER_TURN)
@@ -375,19 +375,20 @@ class Queue:
         if budget <= 0 and not self._is_continuing:
             self._is_continuing = True
             self._slices.start(self._continue)
+        self._slice = None
 
-    def _continue(self, _budget: Budget) -> bool:
+    def _continue(self, budget: Budget) -> bool:
         """One more slice; it asks for the next one itself."""
         self._is_continuing = False
+        self._slice = budget
         self.dispatch()
         return False
 
     def _left(self, budget: int) -> int:
         """What is left of *budget*: nothing when the time of this slice is over. It begins with the first question."""
-        now = self._clock.monotonic()
-        if not self._slice_ends:
-            self._slice_ends = now + SLICE_SECONDS
-        return budget if now < self._slice_ends else 0
+        if self._slice is None:
+            self._slice = self._slices.new_budget()
+        return 0 if self._slice.is_spent else budget
 
     def _lanes_to_serve(self) -> list[Lane]:
         if self._exclusive is not None:

@@ -11,13 +11,18 @@ import selectors
 import socket
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from ackwire.server.loop_monitor import LoopMonitor
 from ackwire.server.turn import Events, Turn, Wait
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
+
+
+_PEEKED_EVENTS: Final = 2
+"""Enough to see whether one of them is of another socket."""
 
 
 class _MeasuredHandles(deque[Any]):
@@ -56,6 +61,7 @@ class _TurnSelector(selectors.EpollSelector):
         self._monitor = handles.monitor
         self._handles = handles
         self._wait.before_sleep = turn.before_sleep
+        turn.peek = partial(self._epoll.poll, 0, _PEEKED_EVENTS)
         self._last = (self.get_key(marker), selectors.EVENT_READ)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:

@@ -248,14 +248,18 @@ class Peer:
         """Carry out more of what was read in an earlier turn; whether there is still more."""
         if not self._is_going_on or self.is_closing:
             return False
-        self._carry_on(budget.left_seconds)
+        self._carry_on(budget)
         return self._is_going_on
 
-    def _carry_on(self, seconds: float) -> None:
+    def _carry_out_the_rest(self) -> None:
+        """The client has left: what it had sent counts (N2)."""
+        self._carry_on(Budget(self._clock, _UNTIL_DONE_SECONDS))
+
+    def _carry_on(self, budget: Budget) -> None:
         adapter = self._adapter
         assert adapter is not None
         try:
-            self._is_going_on = adapter.handle_all(seconds)
+            self._is_going_on = adapter.handle_all(budget)
         except RemoteProtocolError as error:
             self._is_going_on = False
             self.fail(str(error))
@@ -269,7 +273,7 @@ class Peer:
 
     def eof_received(self) -> None:
         if self._is_going_on and not self.is_closing:
-            self._carry_on(_UNTIL_DONE_SECONDS)
+            self._carry_out_the_rest()
         if self.is_closing or self._has_commands_waiting:
             return
         try:
@@ -297,7 +301,7 @@ class Peer:
 
     def _lose(self, exc: Exception | None) -> None:
         if self._is_going_on and not self.is_closing:
-            self._carry_on(_UNTIL_DONE_SECONDS)  # what it had sent counts (N2)
+            self._carry_out_the_rest()
             if self._has_commands_waiting and not self.is_closing:
                 return  # for its end
         self._leave()
@@ -333,6 +337,10 @@ class Peer:
         self.fail(reason)
 
     # ---- the adapter's side ------------------------------------------------------------------------------------
+
+    def others_wait(self) -> bool:
+        """Whether clients behind other sockets wait to be read."""
+        return self._turn.others_wait(self._descriptor)
 
     def agreed(self, agreement: Agreement) -> None:
         """Both sides know how they speak: the inactivity monitor starts, the login is awaited."""

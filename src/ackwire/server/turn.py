@@ -142,6 +142,10 @@ class _Due:
         self.callback = None
 
 
+def _nothing() -> Events:
+    return []
+
+
 @final
 class Turn:
     """What is to be done at the end of the turns of one loop."""
@@ -159,6 +163,8 @@ class Turn:
         """What senders in a hurry are to go on before."""
         self._end_is_sure = False
         """Whether the end of this turn comes without being called for."""
+        self.peek: Callable[[], Events] = _nothing
+        """What waits to be read or written now, two events at most; where the loop tells."""
         take_part = getattr(loop, "take_part", None)
         self.turns: Turns | None = None
         """Counted where the loop knows them."""
@@ -217,6 +223,11 @@ class Turn:
         if not left:
             self.end()
         return left
+
+    def others_wait(self, descriptor: int = -1) -> bool:
+        """Whether it is time to end this turn: a socket besides *descriptor* is ready, or output waits for the next
+        turn. That costs a system call."""
+        return bool(self._waiting) or any(event[0] != descriptor for event in self.peek())
 
     def _postpone(self, events: Events) -> Events:
         """Read no more in this turn: epoll reports *events* again. The answer is those that are for asyncio."""

@@ -1,11 +1,19 @@
 """Long work in slices: a budget of time and units, one for all jobs of a turn."""
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
-from ackwire.broker.slices import SLICE_SECONDS, SLICE_UNITS, Budget, Slices
-from ackwire.clock import ManualClock, Turns
+from ackwire.broker.slices import (
+    GIVE_WAY_SECONDS,
+    GIVE_WAY_SECONDS_MAX,
+    SLICE_SECONDS,
+    SLICE_UNITS,
+    Budget,
+    Slices,
+)
+from ackwire.clock import ManualClock, Timer, Turns
 from ackwire.question import ANSWER, NAME, QUESTIONS, SUBJECT
 from tests.helpers.broker_rig import BrokerRig
 from tests.helpers.compilation import pure_only
@@ -18,10 +26,33 @@ class WorkingClock(ManualClock):
         super().__init__()
         self._step = step_seconds
         self._looks = 0
+        self.calls = 0
+        """How often something was left for a later turn."""
 
     def monotonic(self) -> float:
         self._looks += 1
         return super().monotonic() + self._looks * self._step
+
+    def call_later(self, delay_seconds: float, callback: Callable[[], None]) -> Timer:
+        self.calls += 1
+        return super().call_later(delay_seconds, callback)
+
+
+class TurnClock(ManualClock):
+    """Time that passes without a callback being run for it: the next turn of the loop does that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due: list[Callable[[], None]] = []
+
+    def call_later(self, delay_seconds: float, callback: Callable[[], None]) -> Timer:
+        self._due.append(callback)
+        return super().call_later(delay_seconds + 3600, lambda: None)
+
+    def turn(self) -> None:
+        due, self._due = self._due, []
+        for callback in due:
+            callback()
 
 
 def test_a_budget_ends_with_its_time() -> None:
@@ -47,6 +78,84 @@ def test_a_budget_looks_at_the_clock_only_now_and_then() -> None:
     for _ in range(100):
         budget.spend()
     assert clock._looks < 10
+
+
+class Others:
+    """Clients that wait from a moment on, and how often they were looked for."""
+
+    def __init__(self, clock: ManualClock, since_seconds: float) -> None:
+        self._clock = clock
+        self._since = clock.monotonic() + since_seconds
+        self.looks = 0
+
+    def wait(self) -> bool:
+        self.looks += 1
+        return self._clock.monotonic() >= self._since
+
+
+def worked_seconds(budget: Budget, clock: ManualClock, step_seconds: float) -> float:
+    """How long somebody works who asks after every *step_seconds*."""
+    began = clock.monotonic()
+    while not budget.is_spent:
+        clock.advance(step_seconds)
+    return clock.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    ("since_seconds", "worked"),
+    [(0, GIVE_WAY_SECONDS), (2.2 * GIVE_WAY_SECONDS, 3 * GIVE_WAY_SECONDS), (1, SLICE_SECONDS)],
+    ids=["from the start", "later", "never"],
+)
+def test_a_budget_ends_soon_when_others_wait(since_seconds: float, worked: float) -> None:
+    clock = ManualClock()
+    others = Others(clock, since_seconds)
+    budget = Budget(clock, others_wait=others.wait)
+    step_seconds = GIVE_WAY_SECONDS / 10
+    assert worked_seconds(budget, clock, step_seconds) == pytest.approx(worked, abs=step_seconds)
+    assert budget.spend(), "it stays spent"
+    assert others.looks <= SLICE_SECONDS / GIVE_WAY_SECONDS, "a look is a system call"
+
+
+def test_a_scan_of_a_queue_gives_way_when_others_wait() -> None:
+    def slices_of_a_scan(*, others_wait: bool) -> int:
+        clock = WorkingClock(GIVE_WAY_SECONDS / 3)
+        rig = BrokerRig(clock=clock)
+        client = rig.connect()
+        for number in range(500):
+            client.send("queue://orders", properties={"n": number})
+        rig.broker.slices.others_wait = lambda: others_wait
+        clock.calls = 0
+        consumer = rig.consumer("queue://orders", selector="n = 499")
+        rig.clock.advance(0)
+        assert len(consumer.texts) == 1
+        return clock.calls
+
+    assert slices_of_a_scan(others_wait=True) > 3 * slices_of_a_scan(others_wait=False)
+
+
+@pytest.mark.parametrize(
+    ("others_seconds", "worked"),
+    [(0, GIVE_WAY_SECONDS), (3 * GIVE_WAY_SECONDS, 3 * GIVE_WAY_SECONDS), (1, GIVE_WAY_SECONDS_MAX)],
+    ids=["idle", "busy", "overloaded"],
+)
+def test_slices_may_take_as_long_as_everything_else_in_between(others_seconds: float, worked: float) -> None:
+    clock, step_seconds = TurnClock(), GIVE_WAY_SECONDS / 10
+    slices = Slices(clock)
+    slices.others_wait = lambda: True
+    took: list[float] = []
+
+    def work(budget: Budget) -> bool:
+        took.append(0)
+        while not budget.is_spent:
+            clock.advance(step_seconds)
+            took[-1] += step_seconds
+        return len(took) < 3
+
+    slices.start(work)
+    while len(slices):
+        clock.advance(others_seconds)
+        clock.turn()
+    assert took == pytest.approx([worked] * 3, abs=1.5 * step_seconds)
 
 
 def test_jobs_take_turns_and_share_one_budget() -> None:

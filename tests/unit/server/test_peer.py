@@ -121,6 +121,7 @@ class Stage:
             settings=settings,
         )
         self.client = OpenWireProtocol(wants)
+        self.their_turn = Turn(loop)
         self.peer = loop.run_until_complete(self._make(uri, settings))
         self.transport = FakeTransport(self.peer)
         self.peer.connection_made(self.transport)
@@ -134,7 +135,7 @@ class Stage:
             uri=parse_listener_uri(uri),
             gate=self.gate,
             peers=self.peers,
-            turn=Turn(self.loop),
+            turn=self.their_turn,
         )
 
     def turn(self) -> None:
@@ -650,6 +651,17 @@ def test_commands_that_take_long_are_carried_out_in_turns_and_in_order(stage: Di
         heard += answered(play.hear())
     assert heard == list(range(100, 200))
     assert answered(play.say(*sessions(1))) == [100]
+
+
+def test_commands_that_take_long_give_way_sooner_when_others_wait(stage: Director) -> None:
+    def carried_out_at_once(events: list[tuple[int, int]]) -> int:
+        play, _ = busy_stage(stage)
+        play.their_turn.peek = lambda: events
+        return len(answered(play.say(*sessions(100))))
+
+    alone = carried_out_at_once([])
+    assert carried_out_at_once([(-1, 1)]) == alone, "its own socket"
+    assert 0 < carried_out_at_once([(-1, 1), (7, 1)]) < alone
 
 
 def test_what_comes_while_commands_wait_comes_behind_them(stage: Director) -> None:

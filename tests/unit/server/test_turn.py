@@ -339,6 +339,45 @@ def test_an_error_of_a_reader_is_reported_and_left_to_asyncio(turn_loop: TurnLoo
     assert sockets.asyncio_saw == [b"x"]
 
 
+def test_others_wait_when_another_socket_can_be_read(turn_loop: TurnLoop) -> None:
+    turn = Turn(turn_loop)
+    first, second = (Sockets(turn_loop, turn, lambda _: True) for _ in range(2))
+    run_turns(turn_loop)
+    assert not turn.others_wait()
+    first.theirs.send(b"x")
+    assert turn.others_wait()
+    assert not turn.others_wait(first.ours.fileno()), "what a client has sent itself is no reason to end its turn"
+    second.theirs.send(b"y")
+    assert turn.others_wait(first.ours.fileno())
+    assert turn.others_wait(second.ours.fileno())
+    run_turns(turn_loop)
+    assert not turn.others_wait(), "they were read"
+    for sockets in (first, second):
+        turn_loop.remove_reader(sockets.ours)
+        sockets.close()
+
+
+def test_others_wait_when_output_waits_for_the_next_turn(turn_loop: TurnLoop) -> None:
+    turn = Turn(turn_loop)
+    seen: list[bool] = []
+    turn.at_end(lambda: turn.at_end(lambda: turn.at_end(lambda: None, can_wait=True)))
+    turn.end()
+    seen.append(turn.others_wait())
+    turn.catch_up()
+    seen.append(turn.others_wait())
+    assert seen == [True, False]
+
+
+def test_a_loop_that_does_not_know_its_turns_tells_of_nobody_who_waits() -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        pair = readable(loop, lambda: None)
+        assert not Turn(loop).others_wait()
+        close_all(loop, pair)
+    finally:
+        loop.close()
+
+
 def test_a_wait_that_looked_around_before_it_slept_sees_what_comes_later(turn_loop: TurnLoop) -> None:
     """Events at once, after a while awake, and after a sleep: none is missed."""
     turn, seen, arrived = Turn(turn_loop), list[bytes](), asyncio.Event()

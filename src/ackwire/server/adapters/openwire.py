@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, final
 from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN, Broker
 from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Login, Producer
-from ackwire.broker.slices import Budget
+from ackwire.broker.slices import GIVE_WAY_SECONDS, Budget
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.takeover import Claim
 from ackwire.broker.transactions import XA_INVALID, XA_ROLLED_BACK, TransactionError
@@ -77,14 +77,18 @@ _READ_SECONDS: Final = 0.005
 """How long the commands of one client may hold up others in a turn. What is left waits for a later turn, and so does
 what the client sends meanwhile."""
 
+_SURE_SECONDS: Final = 2 * GIVE_WAY_SECONDS
+"""How long they may if others wait to be read. What one read brings usually takes less: to come back to the rest of it
+costs as much as a few messages."""
+
 _EVENTS_PER_LOOK: Final = 8
 """Commands between two looks at the clock: most reads have fewer, and cost no look."""
 
 _SELECTOR_STEP_UNITS: Final = 64
 """What it costs of a slice to read a bit of a selector."""
 
-_SLOW_SECONDS: Final = 0.001
-"""A command that takes so long is named if it holds up the loop."""
+_SLOW_SECONDS: Final = GIVE_WAY_SECONDS
+"""A command that takes so long is named if it holds up the loop, and the clock is looked at behind it."""
 
 _COMMAND_ID: Final = Struct(">i")
 
@@ -100,6 +104,9 @@ class AdaptedPeer(ClientPort, Protocol):
     @property
     def is_closing(self) -> bool:
         """Whether nothing that the client says counts any more."""
+
+    def others_wait(self) -> bool:
+        """Whether clients behind other sockets wait to be read."""
 
     def agreed(self, agreement: Agreement) -> None:
         """Both sides know how they speak."""
@@ -212,16 +219,16 @@ class OpenWireAdapter:
 
     # ---- from the peer -----------------------------------------------------------------------------------------
 
-    def handle_all(self, seconds: float = _READ_SECONDS) -> bool:
+    def handle_all(self, budget: Budget | None = None) -> bool:
         """Carry out what the protocol has received, until the peer is to be closed, a command waits, or time is over.
 
         True if there is more: this is to be called again, in another turn. The clock is looked at only now and then.
         """
         if self.is_waiting:
             return False
-        peer, clock = self._peer, self._clock
+        peer = self._peer
         events = self._begin_read()
-        ends, left = 0.0, _EVENTS_PER_LOOK
+        left = _EVENTS_PER_LOOK
         for event in events:
             self.handle(event)
             if peer.is_closing:
@@ -232,13 +239,17 @@ class OpenWireAdapter:
             left -= 1
             if left <= 0 or self._slow_command is not None:
                 left = _EVENTS_PER_LOOK
-                now = clock.monotonic()
-                if ends == 0.0:
-                    ends = now + seconds
-                elif now >= ends:
+                if budget is None:
+                    budget = self._read_budget()
+                if budget.is_spent:
                     self._events = events
                     return True
         return False
+
+    def _read_budget(self) -> Budget:
+        """For the rest of what one read has brought."""
+        sure_seconds = _SURE_SECONDS if self._slow_command is None else 0.0
+        return Budget(self._clock, _READ_SECONDS, sure_seconds=sure_seconds, others_wait=self._peer.others_wait)
 
     def _begin_read(self) -> Iterator[Event]:
         """What is to be carried out: what was left the last time, or what has been received since.
