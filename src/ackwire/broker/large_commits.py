@@ -1,6 +1,8 @@
-"""Transactions with more sends than a slice of the loop has units: prepared and committed in slices (SEMANTICS G, H1).
+"""Transactions with many sends: prepared and committed in slices of the loop (SEMANTICS G, H1).
 
-A smaller one commits in one turn (`transactor.py`). A large one takes these steps, each as many turns as it needs:
+Many are more than a slice has units. Where the store keeps none of them, slices cost next to nothing: there, many are
+more than can be committed while other clients wait. A smaller transaction commits in one turn (`transactor.py`). A
+large one takes these steps, each as many turns as it needs:
 
 1. *Check*: what cannot be routed is found before anything is done. Then the transaction is rolled back.
 2. *Keep*: its persistent messages are recorded in a place of the broker's own (`SET_ASIDE`), as a part of `staging.py`
@@ -49,6 +51,8 @@ from ackwire.errors import BrokerError, StoreFailed
 from ackwire.message import Message
 from ackwire.store.contract import Store, WaitingMessage
 
+_AT_ONCE_MAX: Final = 200
+"""Sends that are committed at once if the store keeps none of them: about what `GIVE_WAY_SECONDS` are enough for."""
 _KEEP_UNITS: Final = 2
 """What it costs of a slice to record a message."""
 _ROUTE_UNITS: Final = 2
@@ -147,8 +151,13 @@ class LargeCommits:
         return len(self._under_way)
 
     def is_large(self, transaction: Transaction) -> bool:
-        """Whether it has more sends than one slice may deal with."""
-        return len(transaction.sends) > self._slices.units
+        """Whether it has too many sends to commit them in one turn."""
+        count = len(transaction.sends)
+        return count > self._slices.units or (count > _AT_ONCE_MAX and self._keeps_none(transaction))
+
+    def _keeps_none(self, transaction: Transaction) -> bool:
+        """Whether there is nothing to set aside: nothing in it survives a crash before it is committed."""
+        return not self._store.pages or not any(_is_kept(message) for _, message in transaction.sends)
 
     def join(self, transaction_id: Hashable, on_done: Done, on_failed: Failed | None) -> bool:
         """Have the end of a commit that is under way told to one more client; False if there is none."""
@@ -200,6 +209,8 @@ class LargeCommits:
             if budget.spend():
                 return True
         work.position = 0
+        if self._keeps_none(work.transaction):
+            return self._decide(work, budget)
         self._next(work, self._keep)
         return False
 

@@ -232,11 +232,12 @@ class Transactor:
         self._flow.admit(transaction_id)
         if not one_phase and transaction.state is not TransactionState.PREPARED:
             raise TransactionError(f"transaction {transaction_id} is not prepared", XA_PROTOCOL_ERROR)
+        is_large = self.large.is_large(transaction)
         if transaction.state is not TransactionState.PREPARED:  # which has promised
             self._refuse_failed(transaction)
-            if not self.large.is_large(transaction):
+            if not is_large:
                 self._check_sends(transaction)
-        if self.large.is_large(transaction):
+        if is_large:
             self.large.commit(transaction, lambda _: on_stored(), on_failed)
             return True
         self._store.expect()

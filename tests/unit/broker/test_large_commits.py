@@ -94,6 +94,29 @@ def test_G1_large_commit_takes_several_turns_and_is_answered_when_all_is_visible
     audit(rig.broker, rig.store)
 
 
+@pytest.mark.parametrize(
+    ("persistent", "count", "goes_on"), [(False, 200, False), (False, 201, True), (True, 201, False)]
+)
+def test_commit_of_what_the_store_does_not_keep_gives_way_to_clients_that_wait(
+    persistent: bool, count: int, goes_on: bool
+) -> None:
+    rig = BrokerRig(store=_paging_store())
+    client = rig.connect()
+    transaction = _send_many(client, count=count, persistent=persistent)
+    commit = Commit(rig, client, transaction)
+    assert commit.goes_on is goes_on
+    _finish(rig)
+    assert (commit.answers, commit.errors) == (1, [])
+    assert _texts(rig) == [f"{n}" for n in range(count)]
+
+
+def test_commit_of_what_the_store_does_not_keep_takes_two_turns_while_nobody_waits() -> None:
+    rig = BrokerRig(store=_paging_store())
+    client = rig.connect()
+    Commit(rig, client, _send_many(client, count=300, persistent=False))
+    assert _finish(rig) == 2, "one to check and decide, and one to route"
+
+
 def test_commit_that_fits_a_slice_is_done_at_once(rig: BrokerRig) -> None:
     client = rig.connect()
     commit = Commit(rig, client, _send_many(client, count=UNITS))
