@@ -120,6 +120,43 @@ def test_H3_the_groups_of_a_consumer_that_leaves_are_shared(jms: Jms, tcp: str, 
     assert [len(consumer.hear_expected(2)) for consumer in staying] == [2, 2]
 
 
+def fail_for_each(jms: Jms, url: str, topic: str) -> list[str]:
+    """A message that two durable subscribers roll back, and what is in the topic's dead-letter queue then."""
+    sessions = []
+    for suffix in "ab":
+        connection = named_client(jms, with_redelivery(url, maximumRedeliveries=0), topic, suffix)
+        session = connection.transacted_session()
+        sessions.append((connection, session, session.durable(topic, "durable")))
+    jms.send(url, topic, text("m"))
+    for connection, session, subscriber in sessions:
+        assert subscriber.receive_one().body == "m"
+        session.rollback()
+        connection.close()
+    return bodies(drain(jms, url, topic.replace("topic://", "queue://DLQ.")))
+
+
+def test_F4_what_fails_for_several_durable_subscribers_is_one_dead_letter(jms: Jms, tcp: str, topic: str) -> None:
+    """F4: the strategy remembers ids."""
+    assert fail_for_each(jms, tcp, under("individual", topic)) == ["m"]
+
+
+def test_F4_A6_what_expires_for_several_durable_subscribers_is_one_dead_letter(jms: Jms, tcp: str, topic: str) -> None:
+    """F4, A6: while they are away."""
+    topic = under("individual", topic)
+    for suffix in "ab":
+        with named_client(jms, tcp, topic, suffix) as connection:
+            connection.session().durable(topic, "durable")
+    jms.send(tcp, topic, *texts(3), time_to_live_ms=150)
+    jms.send(tcp, topic, text("lives"))
+    dead = topic.replace("topic://", "queue://DLQ.")
+    first = jms.connect(tcp).session().consumer(dead)
+    assert sorted(message.body for message in first.receive_expected(3)) == numbered(range(3))
+    for suffix in "ab":
+        with named_client(jms, tcp, topic, suffix) as connection:
+            assert rest_of(connection.session().durable(topic, "durable")) == ["lives"]
+    assert rest_of(first) == []
+
+
 # ---- where they differ -----------------------------------------------------------------------------------------
 
 
@@ -157,6 +194,13 @@ def test_G1_C2_the_window_of_a_transaction_that_was_rolled_back(jms: Jms, tcp: s
     assert received == numbered(range(len(received)))
     assert (len(received) < 4) is AGAINST_ACTIVEMQ
     session.commit()
+
+
+def test_F4_a_dead_letter_from_each_durable_subscriber(jms: Jms, tcp: str, topic: str) -> None:
+    """F4: where the strategy is told not to remember ids. ActiveMQ's dead-letter queue takes the second for a
+    repetition of the first, and has one all the same; ours has both."""
+    dead = fail_for_each(jms, tcp, under("individual-each", topic))
+    assert dead == (["m"] if AGAINST_ACTIVEMQ else ["m", "m"])
 
 
 def test_A3_no_local_of_a_queue_consumer(jms: Jms, tcp: str, queue: str) -> None:

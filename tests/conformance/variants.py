@@ -29,6 +29,12 @@ dead_letters = "individual"
 dead_letter_topic_prefix = "DLQ."
 
 [[policy]]
+match = "topic://individual-each.>"
+dead_letters = "individual"
+dead_letter_topic_prefix = "DLQ."
+dead_letter_once = false
+
+[[policy]]
 match = "queue://discard.>"
 dead_letters = "discard"
 
@@ -150,7 +156,10 @@ VARIANTS = {
         activemq=(
             # Dead letters: one queue per destination, none at all, and the switches.
             "policy;for=queue://individual.>;deadLetters=individual;deadLetters.queuePrefix=DLQ.",
-            "policy;for=topic://individual.>;deadLetters=individual;deadLetters.topicPrefix=DLQ.",
+            "policy;for=topic://individual.>;deadLetters=individual;deadLetters.topicPrefix=DLQ.;expireMessagesPeriod=100",
+            # A dead letter from each durable subscriber.
+            "policy;for=topic://individual-each.>;deadLetters=individual;deadLetters.topicPrefix=DLQ."
+            ";deadLetters.enableAudit=false",
             "policy;for=queue://discard.>;deadLetters=discard;expireMessagesPeriod=100",
             "policy;for=queue://unexpired.>;deadLetters=shared;deadLetters.processExpired=false;expireMessagesPeriod=100",
             "policy;for=queue://volatile.>;deadLetters=shared;deadLetters.processNonPersistent=true;expireMessagesPeriod=100",

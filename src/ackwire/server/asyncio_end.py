@@ -5,7 +5,7 @@ sockets are read from without this (`turn.py`); TLS, and brokers on other loops,
 """
 
 import asyncio
-from typing import final
+from typing import Any, final
 
 from ackwire.server.listener import BufferedPeer
 from ackwire.server.peer import Peer
@@ -17,6 +17,7 @@ class AsyncioEnd(BufferedPeer):
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
+        self._transport: asyncio.Transport | None = None
 
     @property
     def doing(self) -> str:
@@ -24,6 +25,7 @@ class AsyncioEnd(BufferedPeer):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
         self._peer.connection_made(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  it is what it is
@@ -39,6 +41,11 @@ class AsyncioEnd(BufferedPeer):
         self._peer.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        transport: Any = self._transport
+        self._transport = None
+        if hasattr(transport, "_read_ready_cb"):
+            # asyncio's transport refers to a method of its own: without this it stays until a garbage collection
+            transport._read_ready_cb = None
         self._peer.connection_lost(exc)
 
     def pause_writing(self) -> None:

@@ -538,8 +538,7 @@ class Peer:
             self._transport.resume_reading()
         elif was_reading and not is_reading:
             self._transport.pause_reading()
-            if self._unread_check is None:
-                self._unread_check = self._clock.call_later(_UNREAD_CHECK_SECONDS, self._look_at_unread)
+            self._look_again_later()
 
     def _look_at_unread(self) -> None:
         """See whether a peer has hung up that we do not read from, or whether everybody waits for its acks."""
@@ -554,6 +553,9 @@ class Peer:
         elif self._adapter is not None and self._adapter.is_needed_to_drain():
             self._set_reading(True, _NO_SPACE)
             self._ask_urgently()
+        self._look_again_later()
+
+    def _look_again_later(self) -> None:
         if self._unread_because and not self.is_closing and self._unread_check is None:
             self._unread_check = self._clock.call_later(_UNREAD_CHECK_SECONDS, self._look_at_unread)
 

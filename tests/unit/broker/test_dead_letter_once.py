@@ -41,6 +41,7 @@ def test_F4_what_is_poison_for_many_durable_subscribers_is_one_dead_letter() -> 
     for number in range(SUBSCRIBERS):
         consumer = rig.connect(f"s{number}").consumer("topic://t", subscription_name="d")
         consumer.ack(kind=AckKind.POISON, cause="why")
+    assert rig.pending("queue://ActiveMQ.DLQ") == 1, "not asked of a consumer: it gets copies of one message one by one"
     assert rig.consumer("queue://ActiveMQ.DLQ").texts == ["poison"]
 
 
