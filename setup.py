@@ -75,7 +75,7 @@ HOT_MODULES = [
     "store/journal/record",
     "store/journal/recovery",
     "store/journal/segment",
-    "store/journal/unwritten",
+    "store/journal/pending_records",
     "store/journal/writer",
     "store/temp",
     "tabular/writing",

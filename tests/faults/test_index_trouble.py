@@ -11,7 +11,7 @@ import pytest
 from ackwire.store.index import LmdbIndex, UnavailableIndex
 from ackwire.store.journal.recovery import UnusableStore
 from ackwire.store.probe import probe
-from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, snapshot, workshop
+from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, offline_store, snapshot
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_K2_a_check_without_memory_calls_nothing_damaged(
 
     monkeypatch.setattr(lmdb, "open", refuse)
     with pytest.raises(UnusableStore, match="Cannot allocate memory"):
-        checked(workshop(disk.data, tmp_path / "scratch"))
+        checked(offline_store(disk.data, tmp_path / "scratch"))
 
 
 def test_K2_a_probe_that_gets_no_memory_says_nothing_about_the_index(

@@ -78,7 +78,7 @@ class PreparedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class CursorNote:
+class CursorRecord:
     """A cursor: what it reads, how far it has committed, and which messages are its own since then."""
 
     name: str
@@ -101,7 +101,7 @@ class CursorNote:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedNote:
+class StagedRecord:
     """Part of a batch: messages that are in their places, and that nobody sees yet."""
 
     producer: str
@@ -118,7 +118,7 @@ class StagedNote:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchNote:
+class BatchRecord:
     """The last batch that a producer has committed, so that a repetition is recognised."""
 
     producer: str
@@ -130,11 +130,11 @@ class BatchNote:
         return f"batch {self.producer}"
 
 
-Note = CursorNote | StagedNote | BatchNote
+StateRecord = CursorRecord | StagedRecord | BatchRecord
 """What is remembered of those who read and write in bulk. A note replaces the one with the same key."""
 
 
-Kept = Place | DurableRecord | PreparedTransaction | ScheduledJob | Note
+Kept = Place | DurableRecord | PreparedTransaction | ScheduledJob | StateRecord
 """One thing that a start brings back."""
 
 
@@ -176,7 +176,7 @@ class WaitingMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
+class FileInfo:
     """One file of a store, and what keeps it there."""
 
     number: int
@@ -271,20 +271,20 @@ class Store(Protocol):
         """Record that a local transaction has committed, beside what it came to, so that a repetition is recognised."""
         ...
 
-    def put_note(self, note: Note) -> None:
+    def put_state_record(self, note: StateRecord) -> None:
         """Record *note*, in the place of an earlier one with the same key."""
         ...
 
-    def drop_note(self, key: str) -> None:
+    def drop_state_record(self, key: str) -> None:
         """Record that a note is not needed any more; an unknown one changes nothing."""
         ...
 
-    def hand_out(self, place: Place, sequence: int) -> None:
+    def mark_dispatched(self, place: Place, sequence: int) -> None:
         """Record that messages of *place* up to *sequence* may reach consumers from now on. Whoever lets one out before
         that is durable may have it delivered again after a crash as if for the first time."""
         ...
 
-    def hand_out_no_further(self, place: Place, sequence: int) -> None:
+    def unmark_dispatched(self, place: Place, sequence: int) -> None:
         """Record that of what waits none behind *sequence* was seen by a consumer: at a clean end, when it is known."""
         ...
 
@@ -318,7 +318,7 @@ class Store(Protocol):
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,
         *,
-        may_be_forgone: bool = False,
+        is_cancellable: bool = False,
         can_wait: bool = False,
     ) -> None:
         """Call *callback* as soon as everything recorded so far is durable, at once if it already is; or *on_failed*
@@ -326,7 +326,7 @@ class Store(Protocol):
         *can_wait*, it probably will be in a moment, and nothing is done for it before."""
         ...
 
-    def forgo(self, callback: Callable[[], None]) -> bool:
+    def cancel(self, callback: Callable[[], None]) -> bool:
         """Do not call *callback* any more: nobody waits for it. False if it was called, or was never to be."""
         ...
 
@@ -364,7 +364,7 @@ class Store(Protocol):
         """The prepared transactions that are not decided."""
         ...
 
-    def notes(self) -> Iterable[Note]:
+    def state_records(self) -> Iterable[StateRecord]:
         """The notes that are kept, in any order."""
         ...
 
@@ -376,7 +376,7 @@ class Store(Protocol):
         """The local transactions that are known to have committed, oldest first."""
         ...
 
-    def handed_out(self, place: Place) -> int:
+    def dispatched_up_to(self, place: Place) -> int:
         """Up to which sequence messages of *place* may have reached consumers before this start. Such a message is
         loaded with a redelivery count of 1 at least."""
         ...
@@ -410,7 +410,7 @@ class Store(Protocol):
         """Have *callback* called whenever there may be room again after `full`."""
         ...
 
-    def files(self) -> list[FileFacts]:
+    def files(self) -> list[FileInfo]:
         """The files there are, oldest first, with what keeps each; none where there are no files to explain."""
         ...
 

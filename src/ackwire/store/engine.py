@@ -27,15 +27,15 @@ from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.store.background import Background
 from ackwire.store.blocks import Entry
-from ackwire.store.catalog import Catalog, PlaceFacts, StateKey, StateValue
-from ackwire.store.checkpoint import Checkpoint, Position, durable_key, job_key, note_key, prepared_key
+from ackwire.store.catalog import Catalog, PlaceInfo, StateKey, StateValue
+from ackwire.store.checkpoint import Checkpoint, Position, durable_key, job_key, prepared_key, state_record_key
 from ackwire.store.contract import (
     DurableRecord,
-    FileFacts,
-    Note,
+    FileInfo,
     Place,
     PreparedTransaction,
     ScheduledJob,
+    StateRecord,
     StoredForm,
     StoredFrame,
     WaitingMessage,
@@ -45,6 +45,13 @@ from ackwire.store.explain import EXAMINED_MAX, explain
 from ackwire.store.files import DataFile, Files, Lock, LockHeld
 from ackwire.store.index import DamagedIndex, Index, IndexTrouble, UnavailableIndex
 from ackwire.store.journal.compaction import Compaction
+from ackwire.store.journal.pending_records import (
+    MovedMessage,
+    PendingCounts,
+    PendingMessage,
+    PendingPayload,
+    PendingRemovals,
+)
 from ackwire.store.journal.presence import Misplaced, Presence
 from ackwire.store.journal.record import (
     Damaged,
@@ -58,15 +65,8 @@ from ackwire.store.journal.record import (
     seed_of,
 )
 from ackwire.store.journal.recovery import Recovery, Report, UnusableStore
-from ackwire.store.journal.state import PreparedRecord, pack_job, pack_note, pack_prepared, read_message
-from ackwire.store.journal.unwritten import (
-    MovedMessage,
-    UnwrittenCounts,
-    UnwrittenMessage,
-    UnwrittenPayload,
-    UnwrittenRemovals,
-)
-from ackwire.store.journal.writer import JournalWriter, Unwritten, mark_groups
+from ackwire.store.journal.state import PreparedRecord, pack_job, pack_prepared, pack_state_record, read_message
+from ackwire.store.journal.writer import JournalWriter, PendingRecord, mark_groups
 
 MIB: Final = 1 << 20
 
@@ -176,11 +176,11 @@ class JournalStore:
         except BaseException:
             self._lock.release()
             raise
-        self._buffer: list[Unwritten] = []
+        self._buffer: list[PendingRecord] = []
         self._buffered_bytes = 0
         self._recorded_sequence = 0
         self._groups = count(1)
-        self._unwritten: dict[int, list[UnwrittenMessage | MovedMessage]] = {}
+        self._unwritten: dict[int, list[PendingMessage | MovedMessage]] = {}
         """Messages in the buffer, by sequence."""
         self._depth = 0
         self._group = 0
@@ -302,11 +302,11 @@ class JournalStore:
 
     def _open(self) -> None:
         """Begin a new epoch, on the medium before anything else is: what was cut off can never come back."""
-        for facts in self._catalog.place_by_id.values():
-            facts.handed_out_before = facts.handed_out
+        for info in self._catalog.place_by_id.values():
+            info.dispatched_before = info.dispatched_up_to
         self._writer.last_sequence = self._catalog.last_sequence
         now_and_sequence = pack_numbers((self._clock.now_ms(), self._catalog.last_sequence))
-        self._record(UnwrittenPayload(RecordKind.OPENED, now_and_sequence))
+        self._record(PendingPayload(RecordKind.OPENED, now_and_sequence))
         if self._was_cut_off:
             self._count_as(CRASH, self._clock.now_ms())
         self._write()
@@ -322,10 +322,10 @@ class JournalStore:
 
     def append(self, message: Message, places: Sequence[Place]) -> None:
         self._require_good()
-        facts = [self._place(place) for place in places]
-        record = UnwrittenMessage(self._catalog, message, facts)
+        info = [self._place(place) for place in places]
+        record = PendingMessage(self._catalog, message, info)
         sequence = message.sequence
-        for it in facts:
+        for it in info:
             it.active.fresh[sequence] = None
         self._unwritten.setdefault(sequence, []).append(record)
         if sequence > self._catalog.last_sequence:
@@ -335,34 +335,34 @@ class JournalStore:
         self._buffered_bytes += len(message.frame)
         self._record(record)
 
-    def _place(self, place: Place) -> PlaceFacts:
-        facts = self._catalog.places.get(place)
-        if facts is None:
-            facts = self._catalog.add_place(self._catalog.next_place_id, place, 0)
-            self.record_place(facts)
-        return facts
+    def _place(self, place: Place) -> PlaceInfo:
+        info = self._catalog.places.get(place)
+        if info is None:
+            info = self._catalog.add_place(self._catalog.next_place_id, place, 0)
+            self.record_place(info)
+        return info
 
-    def record_place(self, facts: PlaceFacts) -> None:
+    def record_place(self, info: PlaceInfo) -> None:
         """Record a place, or what is new about it."""
-        written = partial(self._catalog.place_moved, facts)
-        self._record(UnwrittenPayload(RecordKind.PLACE, facts.payload(), written))
-        self._catalog.changed_places.add(facts.place_id)
+        written = partial(self._catalog.place_moved, info)
+        self._record(PendingPayload(RecordKind.PLACE, info.payload(), written))
+        self._catalog.changed_places.add(info.place_id)
 
-    def hand_out(self, place: Place, sequence: int) -> None:
+    def mark_dispatched(self, place: Place, sequence: int) -> None:
         self._require_good()
-        facts = self._place(place)
-        if sequence > facts.handed_out:
-            facts.handed_out = sequence
+        info = self._place(place)
+        if sequence > info.dispatched_up_to:
+            info.dispatched_up_to = sequence
             self._catalog.last_sequence = max(sequence, self._catalog.last_sequence)
             self._writer.last_sequence = self._catalog.last_sequence
-            self.record_place(facts)
+            self.record_place(info)
 
-    def hand_out_no_further(self, place: Place, sequence: int) -> None:
+    def unmark_dispatched(self, place: Place, sequence: int) -> None:
         self._require_good()
-        facts = self._catalog.places.get(place)
-        if facts is not None and sequence < facts.handed_out:
-            facts.handed_out = sequence
-            self.record_place(facts)
+        info = self._catalog.places.get(place)
+        if info is not None and sequence < info.dispatched_up_to:
+            info.dispatched_up_to = sequence
+            self.record_place(info)
 
     def skip_to(self, sequence: int) -> None:
         """Have no message get a sequence up to this one: another store has used them, whose messages are here."""
@@ -371,24 +371,24 @@ class JournalStore:
 
     def remove(self, place: Place, message: Message) -> None:
         self._require_good()
-        facts = self._catalog.places.get(place)
-        if facts is not None:
-            self._remove(facts, message.sequence)
+        info = self._catalog.places.get(place)
+        if info is not None:
+            self._remove(info, message.sequence)
 
     def remove_many(self, place: Place, sequences: Iterable[int]) -> None:
         self._require_good()
-        facts = self._catalog.places.get(place)
-        if facts is None:
+        info = self._catalog.places.get(place)
+        if info is None:
             return
         written = list(sequences)
         if self._unwritten:
             unwritten = [it for it in written if it in self._unwritten]
             written = [it for it in written if it not in self._unwritten]
             for sequence in unwritten:
-                self._remove(facts, sequence)
-        taken = self._checked(lambda: self._catalog.take_many(facts, written))
+                self._remove(info, sequence)
+        taken = self._checked(lambda: self._catalog.take_many(info, written))
         if taken:
-            self._removals().add_many(facts.place_id, taken)
+            self._removals().add_many(info.place_id, taken)
 
     def _checked(self, look: Callable[[], list[tuple[int, Entry]]]) -> list[tuple[int, Entry]]:
         try:
@@ -396,44 +396,44 @@ class JournalStore:
         except IndexTrouble as error:
             raise self._fail("trust the index of", error) from None
 
-    def _remove(self, facts: PlaceFacts, sequence: int) -> None:
-        self._keep_for_group(facts, sequence)
-        unwritten = self._unwritten_in(facts, sequence)
+    def _remove(self, info: PlaceInfo, sequence: int) -> None:
+        self._keep_for_group(info, sequence)
+        unwritten = self._unwritten_in(info, sequence)
         if unwritten is not None:
-            self._take_out(unwritten, sequence, facts)
-            if isinstance(unwritten, UnwrittenMessage):
-                facts.active.fresh.pop(sequence, None)
+            self._take_out(unwritten, sequence, info)
+            if isinstance(unwritten, PendingMessage):
+                info.active.fresh.pop(sequence, None)
                 return
         try:
-            entry = self._catalog.take(facts, sequence)
+            entry = self._catalog.take(info, sequence)
         except IndexTrouble as error:
             raise self._fail("trust the index of", error) from None
         if entry is not None:
-            self._removals().add(facts.place_id, sequence, entry.segment)
+            self._removals().add(info.place_id, sequence, entry.segment)
 
-    def _take_out(self, record: UnwrittenMessage | MovedMessage, sequence: int, facts: PlaceFacts) -> None:
+    def _take_out(self, record: PendingMessage | MovedMessage, sequence: int, info: PlaceInfo) -> None:
         """*record* need not be written for that place, or not at all."""
-        record.places = [it for it in record.places if it is not facts]
+        record.places = [it for it in record.places if it is not info]
         if record.places:
             return
         self._unwritten[sequence].remove(record)
-        if isinstance(record, UnwrittenMessage):
+        if isinstance(record, PendingMessage):
             if self._buffer[-1] is record:  # a quick consumer has it: there may be many, and a slow disk
                 self._buffer.pop()
                 self._buffered_bytes = max(0, self._buffered_bytes - len(record.message.frame))
             self._count(record.message)
 
-    def _unwritten_in(self, facts: PlaceFacts, sequence: int) -> UnwrittenMessage | MovedMessage | None:
-        return next((it for it in self._unwritten.get(sequence, ()) if facts in it.places), None)
+    def _unwritten_in(self, info: PlaceInfo, sequence: int) -> PendingMessage | MovedMessage | None:
+        return next((it for it in self._unwritten.get(sequence, ()) if info in it.places), None)
 
-    def _keep_for_group(self, facts: PlaceFacts, sequence: int | None = None) -> None:
+    def _keep_for_group(self, info: PlaceInfo, sequence: int | None = None) -> None:
         """A group is there as a whole or not at all, so nothing is taken out of one, and what a group removes is there
         if the group is not: such messages are written before they are removed."""
         if sequence is None:
             records = [it for its in self._unwritten.values() for it in its]
         else:
             records = self._unwritten.get(sequence, [])
-        if any(it.group != self._group and facts in it.places for it in records):
+        if any(it.group != self._group and info in it.places for it in records):
             self._write(self._group_started_at if self._depth else None)
             self._group_started_at = 0
             self._require_good()
@@ -444,43 +444,43 @@ class JournalStore:
 
     def _count_as(self, key: bytes, count: int) -> None:
         last = self._buffer[-1] if self._buffer else None
-        if not isinstance(last, UnwrittenCounts) or last.group != self._group:
-            last = UnwrittenCounts(self._catalog)
+        if not isinstance(last, PendingCounts) or last.group != self._group:
+            last = PendingCounts(self._catalog)
             self._record(last)
         last.counts[key] = max(last.counts.pop(key, count), count)  # at the end: heard of last
 
-    def _removals(self) -> UnwrittenRemovals:
+    def _removals(self) -> PendingRemovals:
         last = self._buffer[-1] if self._buffer else None
-        if not isinstance(last, UnwrittenRemovals) or last.group != self._group:
-            last = UnwrittenRemovals(self._catalog)
+        if not isinstance(last, PendingRemovals) or last.group != self._group:
+            last = PendingRemovals(self._catalog)
             self._record(last)
         return last
 
     def purge(self, place: Place, last_sequence: int, kept: Collection[int]) -> None:
         self._require_good()
-        facts = self._catalog.places.get(place)
-        if facts is None:
+        info = self._catalog.places.get(place)
+        if info is None:
             return
-        self._keep_for_group(facts)
+        self._keep_for_group(info)
         for sequence, records in list(self._unwritten.items()):
-            for record in [it for it in records if facts in it.places]:
+            for record in [it for it in records if info in it.places]:
                 if sequence <= last_sequence and sequence not in kept:
-                    self._take_out(record, sequence, facts)
-        self._catalog.purge(facts, last_sequence, frozenset(kept))
-        self._record(UnwrittenPayload(RecordKind.PURGED, pack_purged(facts.place_id, last_sequence, kept)))
+                    self._take_out(record, sequence, info)
+        self._catalog.purge(info, last_sequence, frozenset(kept))
+        self._record(PendingPayload(RecordKind.PURGED, pack_purged(info.place_id, last_sequence, kept)))
 
     def remove_place(self, place: Place) -> None:
         self._require_good()
-        facts = self._catalog.places.get(place)
-        if facts is None:
+        info = self._catalog.places.get(place)
+        if info is None:
             return
-        self._keep_for_group(facts)
+        self._keep_for_group(info)
         for sequence, records in list(self._unwritten.items()):
-            for record in [it for it in records if facts in it.places]:
-                self._take_out(record, sequence, facts)
-        self._catalog.end_place(facts.place_id)
-        self._catalog.end_state(durable_key(facts.place_id))
-        self._record(UnwrittenPayload(RecordKind.PLACE_GONE, pack_place_gone(facts.place_id)))
+            for record in [it for it in records if info in it.places]:
+                self._take_out(record, sequence, info)
+        self._catalog.end_place(info.place_id)
+        self._catalog.end_state(durable_key(info.place_id))
+        self._record(PendingPayload(RecordKind.PLACE_GONE, pack_place_gone(info.place_id)))
 
     def add_destination(self, destination: Destination) -> None:
         self._require_good()
@@ -488,11 +488,11 @@ class JournalStore:
 
     def add_durable(self, record: DurableRecord) -> None:
         with self.atomically():  # the place of a subscription is nothing without its terms
-            facts = self._place(record.key)
-            key = durable_key(facts.place_id)
+            info = self._place(record.key)
+            key = durable_key(info.place_id)
             known = self._catalog.state.get(key)
             if known is None or known.value != record:
-                self.set_state(key, record, RecordKind.DURABLE, pack_durable(facts.place_id, record))
+                self.set_state(key, record, RecordKind.DURABLE, pack_durable(info.place_id, record))
 
     def add_job(self, job: ScheduledJob) -> None:
         self._require_good()
@@ -511,21 +511,21 @@ class JournalStore:
         self._require_good()
         if job_key(job_id) in self._catalog.state:
             self._catalog.end_state(job_key(job_id))
-            self._record(UnwrittenPayload(RecordKind.JOB_GONE, pack_text(job_id)))
+            self._record(PendingPayload(RecordKind.JOB_GONE, pack_text(job_id)))
 
     def remember_count(self, producer_key: bytes, count: int) -> None:
         self._require_good()
         self._count_as(producer_key, count)
 
-    def put_note(self, note: Note) -> None:
+    def put_state_record(self, note: StateRecord) -> None:
         self._require_good()
-        self.set_state(note_key(note.key), note, RecordKind.NOTE, pack_note(note))
+        self.set_state(state_record_key(note.key), note, RecordKind.STATE_RECORD, pack_state_record(note))
 
-    def drop_note(self, key: str) -> None:
+    def drop_state_record(self, key: str) -> None:
         self._require_good()
-        if note_key(key) in self._catalog.state:
-            self._catalog.end_state(note_key(key))
-            self._record(UnwrittenPayload(RecordKind.NOTE_GONE, pack_text(key)))
+        if state_record_key(key) in self._catalog.state:
+            self._catalog.end_state(state_record_key(key))
+            self._record(PendingPayload(RecordKind.STATE_RECORD_GONE, pack_text(key)))
 
     def prepare(self, transaction: PreparedTransaction) -> None:
         self._require_good()
@@ -543,7 +543,7 @@ class JournalStore:
         transaction = self._form.transaction_to_bytes(transaction_id)
         if prepared_key(transaction) in self._catalog.state:
             self._catalog.end_state(prepared_key(transaction))
-            self._record(UnwrittenPayload(RecordKind.DECIDED, transaction))
+            self._record(PendingPayload(RecordKind.DECIDED, transaction))
 
     def committed(self, transaction_id: Hashable) -> None:
         self._require_good()
@@ -556,7 +556,7 @@ class JournalStore:
     def record_commit(self, transaction: bytes) -> None:
         """Record that a local transaction has committed."""
         written = partial(self._catalog.set_commit, transaction)
-        self._record(UnwrittenPayload(RecordKind.COMMITTED, transaction, written))
+        self._record(PendingPayload(RecordKind.COMMITTED, transaction, written))
 
     def set_state(
         self, key: StateKey, value: StateValue, kind: RecordKind, payload: bytes, *, is_update: bool = False
@@ -571,9 +571,9 @@ class JournalStore:
                 item.segments.add(segment)
                 self._catalog.changed_state.add(key)
 
-        self._record(UnwrittenPayload(kind, payload, written))
+        self._record(PendingPayload(kind, payload, written))
 
-    def record_again(self, record: Unwritten) -> None:
+    def record_again(self, record: PendingRecord) -> None:
         """Write something once more, because the segment that holds it goes (`journal/compaction.py`)."""
         self._record(record)
 
@@ -585,7 +585,7 @@ class JournalStore:
             there.append(record)
             self._record(record)
 
-    def _record(self, record: Unwritten) -> None:
+    def _record(self, record: PendingRecord) -> None:
         record.group = self._group
         if not self._buffer:
             self._flush_later_at = self._clock.monotonic() + _SOON_SECONDS
@@ -630,7 +630,7 @@ class JournalStore:
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,
         *,
-        may_be_forgone: bool = False,
+        is_cancellable: bool = False,
         can_wait: bool = False,
     ) -> None:
         if self.failure is not None:
@@ -641,7 +641,7 @@ class JournalStore:
             callback()
         else:
             self._waiters.append((callback, on_failed))
-            self._is_urgent = self._is_urgent or not may_be_forgone
+            self._is_urgent = self._is_urgent or not is_cancellable
             self.is_awaited = True
             if can_wait:
                 self._flush_in_a_moment()
@@ -652,7 +652,7 @@ class JournalStore:
     def is_syncing(self) -> bool:
         return self._is_syncing or self._is_checkpoint_syncing
 
-    def forgo(self, callback: Callable[[], None]) -> bool:
+    def cancel(self, callback: Callable[[], None]) -> bool:
         for waiters in (self._waiters, self._syncing):
             for waiter in waiters:
                 if waiter[0] is callback:
@@ -740,14 +740,14 @@ class JournalStore:
         if self._buffered_bytes > _BUFFER_BYTES_FULL:
             self._clock.call_later(0, self._tell_of_room)
         buffer, self._buffer, self._buffered_bytes = self._buffer[:first], self._buffer[first:], 0
-        records = [it for it in buffer if not isinstance(it, (UnwrittenMessage, MovedMessage)) or it.places]
+        records = [it for it in buffer if not isinstance(it, (PendingMessage, MovedMessage)) or it.places]
         mark_groups(records)
         before = self._writer.last_number
         try:
             self._writer.write(records)
             self._unwritten.clear()
             for it in self._buffer:
-                if isinstance(it, (UnwrittenMessage, MovedMessage)) and it.places:
+                if isinstance(it, (PendingMessage, MovedMessage)) and it.places:
                     self._unwritten.setdefault(it.sequence, []).append(it)
             for record in records:
                 record.written()
@@ -762,11 +762,11 @@ class JournalStore:
 
     def _record_sequence(self, count: int | None) -> None:
         """A message that is not written had a sequence all the same: no other may have it."""
-        written = [it.sequence for it in self._buffer[:count] if isinstance(it, UnwrittenMessage) and it.places]
+        written = [it.sequence for it in self._buffer[:count] if isinstance(it, PendingMessage) and it.places]
         self._recorded_sequence = max([self._recorded_sequence, *written])
         if count is None and self._buffer and self._recorded_sequence < self._catalog.last_sequence:
             self._recorded_sequence = self._catalog.last_sequence
-            record = UnwrittenPayload(RecordKind.OPENED, pack_numbers((self._clock.now_ms(), self._recorded_sequence)))
+            record = PendingPayload(RecordKind.OPENED, pack_numbers((self._clock.now_ms(), self._recorded_sequence)))
             record.group = 0
             self._buffer.append(record)
 
@@ -1104,8 +1104,8 @@ class JournalStore:
         return chain.from_iterable(self.waiting_portions(place))
 
     def waiting_portions(self, place: Place) -> Iterator[WaitingMessages]:
-        facts = self._catalog.places.get(place)
-        return iter(()) if facts is None else self._catalog.waiting_messages(facts)
+        info = self._catalog.places.get(place)
+        return iter(()) if info is None else self._catalog.waiting_messages(info)
 
     def durables(self) -> list[DurableRecord]:
         return [item.value for item in self._catalog.state.values() if isinstance(item.value, DurableRecord)]
@@ -1128,8 +1128,8 @@ class JournalStore:
         transaction_id = self._form.transaction_from_bytes(record.transaction)
         return PreparedTransaction(transaction_id, sends, tuple(acks), record.user)
 
-    def notes(self) -> list[Note]:
-        return [item.value for item in self._catalog.state.values() if isinstance(item.value, Note)]
+    def state_records(self) -> list[StateRecord]:
+        return [item.value for item in self._catalog.state.values() if isinstance(item.value, StateRecord)]
 
     def has_crashed(self, within_seconds: float) -> bool:
         crash = self._catalog.counts.get(CRASH)
@@ -1141,9 +1141,9 @@ class JournalStore:
     def commits(self) -> list[Hashable]:
         return [self._form.transaction_from_bytes(transaction) for transaction in self._catalog.commits]
 
-    def handed_out(self, place: Place) -> int:
-        facts = self._catalog.places.get(place)
-        return 0 if facts is None else facts.handed_out_before
+    def dispatched_up_to(self, place: Place) -> int:
+        info = self._catalog.places.get(place)
+        return 0 if info is None else info.dispatched_before
 
     def last_sequence(self) -> int:
         return self._catalog.last_sequence
@@ -1166,27 +1166,27 @@ class JournalStore:
         return message
 
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
-        facts = self._catalog.places.get(place)
-        if facts is None:
+        info = self._catalog.places.get(place)
+        if info is None:
             return [None] * len(sequences)
         found: dict[int, StoredFrame] = {}
         written = sequences
         if self._unwritten:
             written = []
             for sequence in sequences:
-                unwritten = self._unwritten_in(facts, sequence)
-                if isinstance(unwritten, UnwrittenMessage):
+                unwritten = self._unwritten_in(info, sequence)
+                if isinstance(unwritten, PendingMessage):
                     found[sequence] = (unwritten.message.frame, unwritten.message.redelivery_counter)
                 else:
                     written.append(sequence)
-        located = self._checked(lambda: self._catalog.find_many(facts, written))
+        located = self._checked(lambda: self._catalog.find_many(info, written))
         entries = [(entry, it) for it, entry in located]
         for run in _runs(sorted(entries)):
-            self._read_run(place, run, found, facts.handed_out_before)
+            self._read_run(place, run, found, info.dispatched_before)
         return [found.get(sequence) for sequence in sequences]
 
     def _read_run(
-        self, place: Place, run: list[tuple[Entry, int]], found: dict[int, StoredFrame], handed_out_before: int
+        self, place: Place, run: list[tuple[Entry, int]], found: dict[int, StoredFrame], dispatched_before: int
     ) -> None:
         """Read neighbouring messages at once."""
         first, last = run[0][0], run[-1][0]
@@ -1207,7 +1207,7 @@ class JournalStore:
             except Damaged as damaged:
                 self._report_unreadable(place, [(entry, sequence)], str(damaged))
                 continue
-            if sequence <= handed_out_before and not stored[1]:
+            if sequence <= dispatched_before and not stored[1]:
                 stored = (stored[0], 1)
             found[sequence] = stored
 
@@ -1226,7 +1226,7 @@ class JournalStore:
         except OSError as error:
             _log.error("and the report cannot be written: %s", error)
 
-    def files(self) -> list[FileFacts]:
+    def files(self) -> list[FileInfo]:
         return explain(
             self._catalog,
             active=self._writer.segment,
@@ -1250,7 +1250,7 @@ class JournalStore:
             return
         self._compaction.stop()
         self._finish_background()
-        self._record(UnwrittenPayload(RecordKind.CLOSED, pack_numbers((self._catalog.last_sequence,))))
+        self._record(PendingPayload(RecordKind.CLOSED, pack_numbers((self._catalog.last_sequence,))))
         self._write()
         self._sync_on_the_spot()
         self._begin_checkpoint()

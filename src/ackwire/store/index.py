@@ -266,8 +266,8 @@ class LmdbIndex:
         """Of the pages in use: those that are free are used again before the file grows."""
         pages = 0
         for table in self._tables.values():
-            facts = self._reading.stat(table)
-            pages += facts["branch_pages"] + facts["leaf_pages"] + facts["overflow_pages"]
+            info = self._reading.stat(table)
+            pages += info["branch_pages"] + info["leaf_pages"] + info["overflow_pages"]
         return int(pages * self._environment.stat()["psize"])
 
     @property
@@ -294,10 +294,10 @@ def _check_of(checksum: bytes) -> bytes:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        facts = path.stat()
+        info = path.stat()
     except OSError:
         return None
-    return facts.st_dev, facts.st_ino
+    return info.st_dev, info.st_ino
 
 
 def _checksum(path: Path) -> bytes:

@@ -24,9 +24,10 @@ from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
 from ackwire.store.contract import DurableKey, Place, StoredForm
 from ackwire.store.engine import CRASH, JournalStore
+from ackwire.store.inspect import StoreInspection
+from ackwire.store.journal.pending_records import PendingCounts
 from ackwire.store.journal.record import Damaged
-from ackwire.store.journal.unwritten import UnwrittenCounts
-from ackwire.store.look import StoreLook
+from ackwire.store.offline import OpenedStore
 from ackwire.store.portable_rows import (
     BadRow,
     Row,
@@ -39,7 +40,6 @@ from ackwire.store.portable_rows import (
     to_json,
 )
 from ackwire.store.portable_state import NOT_CARRIED, RULE_OF_KIND, RULE_OF_VALUE, RULES, StateRule
-from ackwire.store.workshop import OpenedStore
 
 HEADER_KIND: Final = "ackwire-export"
 END_KIND: Final = "end"
@@ -68,10 +68,10 @@ Restamp = Callable[[Message, int], Message]
 class Export:
     """The rows of a store, and what could not be read on the way."""
 
-    def __init__(self, look: StoreLook, portray: Portray) -> None:
-        self._look = look
+    def __init__(self, inspection: StoreInspection, portray: Portray) -> None:
+        self._inspection = inspection
         self.portray = portray
-        self._catalog: Catalog = look.started().catalog
+        self._catalog: Catalog = inspection.started().catalog
         self.unreadable: list[str] = []
         self.rows_written = 0
         self.messages = 0
@@ -122,17 +122,17 @@ class Export:
 
     def _places(self) -> Iterator[Row]:
         """Destinations that exist, and how far messages may have reached consumers."""
-        for facts in sorted(self._catalog.places.values(), key=repr):
-            if facts.handed_out or not isinstance(facts.place, DurableKey):
-                yield {"kind": "place", **place_to_row(facts.place), "dispatched_to": facts.handed_out}
+        for info in sorted(self._catalog.places.values(), key=repr):
+            if info.dispatched_up_to or not isinstance(info.place, DurableKey):
+                yield {"kind": "place", **place_to_row(info.place), "dispatched_to": info.dispatched_up_to}
 
     def _messages(self) -> Iterator[Row]:
         done_bytes, all_bytes = 0, self._catalog.live_bytes
         for sequence, entry, places in self._located():
             done_bytes += entry.record_bytes
-            self._look.progress("exporting messages", min(done_bytes, all_bytes), all_bytes)
+            self._inspection.progress("exporting messages", min(done_bytes, all_bytes), all_bytes)
             try:
-                message = self._look.reader.read(entry, sequence)
+                message = self._inspection.reader.read(entry, sequence)
             except Damaged as error:
                 where = ", ".join(map(repr, places))
                 self.unreadable.append(
@@ -153,8 +153,8 @@ class Export:
         """Each record of a message once, in order of sequence."""
 
         def of_place(place: Place) -> Iterator[tuple[int, Entry, Place]]:
-            facts = self._catalog.places[place]
-            return ((sequence, entry, place) for sequence, entry in self._catalog.waiting(facts))
+            info = self._catalog.places[place]
+            return ((sequence, entry, place) for sequence, entry in self._catalog.waiting(info))
 
         merged = heapq.merge(*map(of_place, self._catalog.places), key=lambda it: it[:2])
         for (sequence, entry), group in groupby(merged, key=lambda it: it[:2]):
@@ -343,7 +343,7 @@ def refuse_what_is_there(store: JournalStore, given: Iterable[Given]) -> int:
 
 def is_empty(store: JournalStore) -> bool:
     """Whether nothing is kept here: what a producer once counted does not count, nor does an empty queue."""
-    has_messages = any(facts.message_count for facts in store.catalog.places.values())
+    has_messages = any(info.message_count for info in store.catalog.places.values())
     return not has_messages and not any(rule.existing(store) for rule in RULES)
 
 
@@ -361,7 +361,7 @@ class Import:
         self._restamp = restamp
         self._new_sequences: dict[int, int] = {}
         self._unsettled_bytes = 0
-        self._counts = UnwrittenCounts(opened.store.catalog)
+        self._counts = PendingCounts(opened.store.catalog)
         self._last_sequence = 0
         self._last_imported = self._last_given = 0
         self._dispatched: dict[Place, int] = {}
@@ -369,7 +369,7 @@ class Import:
         self._marks: dict[Place, int] = {}
         """The same for what was imported so far, by the sequences that the messages have here."""
         places = opened.store.catalog.places.values()
-        self._shared = {facts.place for facts in places if facts.message_count}
+        self._shared = {info.place for info in places if info.message_count}
         """Places with messages of their own, which a mark would speak of too."""
         self.report = ImportReport()
 
@@ -393,7 +393,7 @@ class Import:
     def _settle(self) -> None:
         for place, mark in self._marks.items():
             if place in self._store.catalog.places:
-                self._store.hand_out(place, mark)
+                self._store.mark_dispatched(place, mark)
         self._opened.settle()
         self._unsettled_bytes = 0
         self._store.check_space()

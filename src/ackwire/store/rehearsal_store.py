@@ -9,29 +9,29 @@ from typing import final
 from ackwire.message import Message
 from ackwire.store.contract import (
     DurableRecord,
-    Note,
     Place,
     PreparedTransaction,
     ScheduledJob,
+    StateRecord,
     WaitingMessage,
     WaitingMessages,
 )
+from ackwire.store.inspect import StoreInspection
 from ackwire.store.journal.record import Damaged
 from ackwire.store.journal.state import PreparedRecord, read_message
-from ackwire.store.look import StoreLook
 from ackwire.store.memory import MemoryStore
 
 
 @final
 class RehearsalStore(MemoryStore):
-    """What a start would find in the store of *look*."""
+    """What a start would find in the store of *inspection*."""
 
     pages = True
 
-    def __init__(self, look: StoreLook) -> None:
+    def __init__(self, inspection: StoreInspection) -> None:
         super().__init__()
-        self._look = look
-        self._catalog = look.started().catalog
+        self._inspection = inspection
+        self._catalog = inspection.started().catalog
         self._values = [item.value for item in self._catalog.state.values()]
 
     def places(self) -> list[Place]:
@@ -41,8 +41,8 @@ class RehearsalStore(MemoryStore):
         return [it for portion in self.waiting_portions(place) for it in portion]
 
     def waiting_portions(self, place: Place) -> list[WaitingMessages]:
-        facts = self._catalog.places.get(place)
-        return [] if facts is None else list(self._catalog.waiting_messages(facts))
+        info = self._catalog.places.get(place)
+        return [] if info is None else list(self._catalog.waiting_messages(info))
 
     def durables(self) -> list[DurableRecord]:
         return [it for it in self._values if isinstance(it, DurableRecord)]
@@ -50,14 +50,14 @@ class RehearsalStore(MemoryStore):
     def jobs(self) -> list[ScheduledJob]:
         return [it for it in self._values if isinstance(it, ScheduledJob)]
 
-    def notes(self) -> list[Note]:
-        return [it for it in self._values if isinstance(it, Note)]
+    def state_records(self) -> list[StateRecord]:
+        return [it for it in self._values if isinstance(it, StateRecord)]
 
     def prepared(self) -> list[PreparedTransaction]:
         return [self._prepared_of(it) for it in self._values if isinstance(it, PreparedRecord)]
 
     def _prepared_of(self, record: PreparedRecord) -> PreparedTransaction:
-        form = self._look.form
+        form = self._inspection.form
         sends = tuple(read_message(form, frame) for frame in record.frames)
         return PreparedTransaction(form.transaction_from_bytes(record.transaction), sends, tuple(self._acks(record)))
 
@@ -72,15 +72,15 @@ class RehearsalStore(MemoryStore):
         return [self._loaded(place, sequence) for sequence in sequences]
 
     def _loaded(self, place: Place, sequence: int) -> Message | None:
-        facts = self._catalog.places.get(place)
-        entry = None if facts is None else self._catalog.find(facts, sequence)
+        info = self._catalog.places.get(place)
+        entry = None if info is None else self._catalog.find(info, sequence)
         try:
-            return None if entry is None else self._look.reader.read(entry, sequence)
+            return None if entry is None else self._inspection.reader.read(entry, sequence)
         except Damaged:
             return None  # the checker says so itself
 
     def commits(self) -> list[Hashable]:
-        return [self._look.form.transaction_from_bytes(it) for it in self._catalog.commits]
+        return [self._inspection.form.transaction_from_bytes(it) for it in self._catalog.commits]
 
     def last_sequence(self) -> int:
         return self._catalog.last_sequence

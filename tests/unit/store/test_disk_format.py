@@ -8,7 +8,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from ackwire.destinations import parse_destination
-from ackwire.store.contract import BatchNote, CursorNote, StagedNote
+from ackwire.store.contract import BatchRecord, CursorRecord, StagedRecord
 from ackwire.wire.openwire import commands
 from tests.helpers.store_on_disk import StoreOnDisk, where
 from tests.helpers.stored import difference, kept
@@ -21,10 +21,10 @@ def write_everything(disk: StoreOnDisk) -> None:
     """Every kind of record, a clean stop, a new start, and a crash behind the index's last checkpoint."""
     with disk:
         messages = disk.fill()
-        disk.store.hand_out(ORDERS, 10)
-        disk.store.put_note(CursorNote("reader", ORDERS, ORDERS, "n = 1", 3, 2, (5, 2), ()))
-        disk.store.put_note(StagedNote("spark", "part 1", 7, 1000, True, ((LAST, (5, 3)),)))
-        disk.store.put_note(BatchNote("spark", 6, 2000))
+        disk.store.mark_dispatched(ORDERS, 10)
+        disk.store.put_state_record(CursorRecord("reader", ORDERS, ORDERS, "n = 1", 3, 2, (5, 2), ()))
+        disk.store.put_state_record(StagedRecord("spark", "part 1", 7, 1000, True, ((LAST, (5, 3)),)))
+        disk.store.put_state_record(BatchRecord("spark", 6, 2000))
         disk.settle()
         disk.clock.advance(20)  # checkpoints, and segments that go
         disk.store.remove_many(ORDERS, [it.sequence for it in messages[:12]])
@@ -33,8 +33,8 @@ def write_everything(disk: StoreOnDisk) -> None:
     disk.__enter__()
     job = disk.schedule("job-3", "queue://later")
     disk.store.add_job(job)  # known: only when it is due
-    disk.store.drop_note("batch spark")
-    disk.store.hand_out_no_further(ORDERS, 5)
+    disk.store.drop_state_record("batch spark")
+    disk.store.unmark_dispatched(ORDERS, 5)
     disk.store.remember_count(b"a producer that is not heard of otherwise", 12)
     disk.prepare(2, [disk.unstamped("queue://paid")], [])
     disk.store.decide(commands.XATransactionId(2, b"global", b"branch"))

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final, final
 from ackwire.clock import Clock
 from ackwire.plurals import counted
 from ackwire.store.background import Background
-from ackwire.store.catalog import Catalog, PlaceFacts, SegmentFacts, StateValue
-from ackwire.store.checkpoint import GAPS_KEY, job_key, note_key, pack_state_payload, prepared_key
-from ackwire.store.contract import CursorNote, ScheduledJob
+from ackwire.store.catalog import Catalog, PlaceInfo, SegmentInfo, StateValue
+from ackwire.store.checkpoint import GAPS_KEY, job_key, pack_state_payload, prepared_key, state_record_key
+from ackwire.store.contract import CursorRecord, ScheduledJob
+from ackwire.store.journal.pending_records import MovedMessage, PendingCounts, PendingPayload, PendingRemovals
 from ackwire.store.journal.record import (
     Damaged,
     Record,
@@ -34,8 +35,7 @@ from ackwire.store.journal.record import (
     unpack_removed,
 )
 from ackwire.store.journal.segment import Damage, SegmentScan
-from ackwire.store.journal.state import PreparedRecord, job_id_of, note_key_of
-from ackwire.store.journal.unwritten import MovedMessage, UnwrittenCounts, UnwrittenPayload, UnwrittenRemovals
+from ackwire.store.journal.state import PreparedRecord, job_id_of, state_record_key_of
 from ackwire.store.journal.writer import JournalWriter
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Compaction:
         self._writer = writer
         self._background = background
         self._clock = clock
-        self._victim: SegmentFacts | None = None
+        self._victim: SegmentInfo | None = None
         self._is_stopped = False
         self._state_bytes: Counter[int] | None = None
         """For each segment what is alive in it besides messages, as of the last checkpoint or compaction."""
@@ -113,12 +113,12 @@ class Compaction:
     def stop(self) -> None:
         self._is_stopped = True
 
-    def _tells_nothing(self, victim: SegmentFacts) -> bool:
+    def _tells_nothing(self, victim: SegmentInfo) -> bool:
         """Whether no record of it is needed, so that it need not be read: as where messages go in their order."""
         is_oldest = victim.number == min(self._catalog.segments)
         return is_oldest and not victim.live_messages and not any(victim.removals.values())
 
-    def _choose(self) -> SegmentFacts | None:
+    def _choose(self) -> SegmentInfo | None:
         """The segment that should go next."""
         closed = [
             segment
@@ -163,11 +163,11 @@ class Compaction:
 
     # ---- what must be written again ----------------------------------------------------------------------------
 
-    def _move(self, victim: SegmentFacts, records: Iterator[Record]) -> None:
+    def _move(self, victim: SegmentInfo, records: Iterator[Record]) -> None:
         """Look at some of the *records*, then let others have their turn."""
         if self._is_stopped or self._store.failure is not None:
             return
-        removals = UnwrittenRemovals(self._catalog)
+        removals = PendingRemovals(self._catalog)
         looked_at = 0
         for record in records:
             self._move_record(victim, record, removals)
@@ -182,15 +182,15 @@ class Compaction:
         places = [it for it in self._catalog.place_by_id.values() if it.segment == victim.number]
         self._move_places(victim, iter(places))
 
-    def _move_places(self, victim: SegmentFacts, places: Iterator[PlaceFacts]) -> None:
+    def _move_places(self, victim: SegmentInfo, places: Iterator[PlaceInfo]) -> None:
         """Write places again, some in each turn: there may be as many as queues."""
         if self._is_stopped or self._store.failure is not None:
             return
         looked_at = 0
-        for facts in islice(places, _RECORDS_PER_TURN):
+        for info in islice(places, _RECORDS_PER_TURN):
             looked_at += 1
-            if facts.segment == victim.number and self._catalog.place_by_id.get(facts.place_id) is facts:
-                self._store.record_place(facts)
+            if info.segment == victim.number and self._catalog.place_by_id.get(info.place_id) is info:
+                self._store.record_place(info)
         if looked_at == _RECORDS_PER_TURN:
             self._clock.call_later(0, lambda: self._move_places(victim, places))
             return
@@ -198,7 +198,7 @@ class Compaction:
         self._move_recent(victim.number)
         self._store.when_synced(lambda: self._survivors_are_safe(victim))
 
-    def _move_record(self, victim: SegmentFacts, record: Record, removals: UnwrittenRemovals) -> None:
+    def _move_record(self, victim: SegmentInfo, record: Record, removals: PendingRemovals) -> None:
         try:
             if record.kind == RecordKind.MESSAGE:
                 self._move_message(record)
@@ -207,25 +207,25 @@ class Compaction:
                     if segment != victim.number and segment in self._catalog.segments:
                         removals.add(place_id, sequence, segment)
             elif self._is_still_needed(victim, record):
-                self._store.record_again(UnwrittenPayload(RecordKind(record.kind), bytes(record.payload)))
+                self._store.record_again(PendingPayload(RecordKind(record.kind), bytes(record.payload)))
         except Damaged as error:
             self._store.report_damage(f"segment {victim.number}: the record at {record.offset} is lost: {error}")
 
     def _move_message(self, record: Record) -> None:
         stored = unpack_message(record.payload)
         places = [
-            facts
-            for facts in map(self._catalog.place_by_id.get, stored.place_ids)
-            if facts is not None and self._is_at(facts, stored.sequence, record)
+            info
+            for info in map(self._catalog.place_by_id.get, stored.place_ids)
+            if info is not None and self._is_at(info, stored.sequence, record)
         ]
         if places:
             self._store.move(MovedMessage(self._catalog, record.payload, stored, places), stored.sequence)
 
-    def _is_at(self, facts: PlaceFacts, sequence: int, record: Record) -> bool:
-        entry = self._catalog.find(facts, sequence)
+    def _is_at(self, info: PlaceInfo, sequence: int, record: Record) -> bool:
+        entry = self._catalog.find(info, sequence)
         return entry is not None and (entry.segment, entry.offset) == (record.segment, record.offset)
 
-    def _is_still_needed(self, victim: SegmentFacts, record: Record) -> bool:
+    def _is_still_needed(self, victim: SegmentInfo, record: Record) -> bool:
         """Whether *record* says that something is gone which an older segment may still hold."""
         if not any(number < victim.number for number in self._catalog.segments):
             return False
@@ -238,19 +238,19 @@ class Compaction:
                 return job_key(job_id_of(record.payload)) not in self._catalog.state
             case RecordKind.DECIDED:
                 return prepared_key(bytes(record.payload)) not in self._catalog.state
-            case RecordKind.NOTE_GONE:
-                return note_key(note_key_of(record.payload)) not in self._catalog.state
+            case RecordKind.STATE_RECORD_GONE:
+                return state_record_key(state_record_key_of(record.payload)) not in self._catalog.state
         return False
 
     def _move_state(self, number: int) -> None:
         for key, item in list(self._catalog.state.items()):
             if number in item.segments:
                 kind, payload = key[0], pack_state_payload(self._catalog, item.value)
-                self._store.record_again(UnwrittenPayload(kind, payload, item.moved_to))
+                self._store.record_again(PendingPayload(kind, payload, item.moved_to))
                 self._catalog.changed_state.add(key)
 
     def _move_recent(self, number: int) -> None:
-        counts = UnwrittenCounts(self._catalog)
+        counts = PendingCounts(self._catalog)
         counts.counts = {producer: last for producer, (last, it) in self._catalog.counts.items() if it == number}
         if counts.counts:
             self._store.record_again(counts)
@@ -259,7 +259,7 @@ class Compaction:
 
     # ---- the end of a segment ----------------------------------------------------------------------------------
 
-    def _survivors_are_safe(self, victim: SegmentFacts) -> None:
+    def _survivors_are_safe(self, victim: SegmentInfo) -> None:
         if self._is_stopped:
             return
         if victim.live_messages:
@@ -274,7 +274,7 @@ class Compaction:
             self._store.set_state(GAPS_KEY, gaps, RecordKind.GAPS, pack_numbers(gaps))
         self._store.when_synced(lambda: self._delete(victim))
 
-    def _delete(self, victim: SegmentFacts) -> None:
+    def _delete(self, victim: SegmentInfo) -> None:
         if self._is_stopped:
             return
         self._catalog.end_segment(victim.number)
@@ -302,6 +302,6 @@ def _carried_bytes(value: StateValue) -> int:
             return len(value.message.frame)
         case PreparedRecord():
             return sum(map(len, value.frames))
-        case CursorNote():
+        case CursorRecord():
             return 8 * len(value.held)
     return 0

@@ -20,7 +20,7 @@ from typing import Final, final
 
 from ackwire.plurals import agree, counted
 from ackwire.store.blocks import Entry
-from ackwire.store.catalog import Catalog, PlaceFacts, StateKey
+from ackwire.store.catalog import Catalog, PlaceInfo, StateKey
 from ackwire.store.checkpoint import (
     GAPS_KEY,
     INDEX_FORMAT,
@@ -29,9 +29,9 @@ from ackwire.store.checkpoint import (
     durable_key,
     job_key,
     load,
-    note_key,
     prepared_key,
     read_position,
+    state_record_key,
     unpack_state,
 )
 from ackwire.store.contract import DurableKey, StoredForm
@@ -66,7 +66,7 @@ from ackwire.store.journal.segment import (
     segment_path,
     used_end,
 )
-from ackwire.store.journal.state import job_id_of, note_key_of, read_message, unpack_prepared
+from ackwire.store.journal.state import job_id_of, read_message, state_record_key_of, unpack_prepared
 from ackwire.store.journal.writer import NEW_NAME, SPARE_NAME
 
 _REPORT_NAME: Final = "report.jsonl"
@@ -282,10 +282,10 @@ class Recovery:
 
     def _verify_index(self) -> None:
         """After a crash: every entry by its checksum, and as many as were counted."""
-        for facts in self.catalog.place_by_id.values():
-            counted = self.catalog.verified_counts(facts.place_id)
-            if counted != {number: messages for number, (messages, _) in facts.held.items()}:
-                raise DamagedIndex(f"it has other messages of {facts!r} than it counted")
+        for info in self.catalog.place_by_id.values():
+            counted = self.catalog.verified_counts(info.place_id)
+            if counted != {number: messages for number, (messages, _) in info.held.items()}:
+                raise DamagedIndex(f"it has other messages of {info!r} than it counted")
 
     def _check(self, position: Position) -> None:
         if position.index_format != INDEX_FORMAT:
@@ -585,10 +585,10 @@ class Recovery:
 
     def _end_bare_places(self) -> None:
         """The place of a durable subscription is nothing without its terms, whose record is lost."""
-        for place_id, facts in list(self.catalog.place_by_id.items()):
-            if isinstance(facts.place, DurableKey) and durable_key(place_id) not in self.catalog.state:
+        for place_id, info in list(self.catalog.place_by_id.items()):
+            if isinstance(info.place, DurableKey) and durable_key(place_id) not in self.catalog.state:
                 self.quarantine.put(
-                    f"the terms of {facts!r} are lost, and with them {counted(facts.message_count, 'message')}", ""
+                    f"the terms of {info!r} are lost, and with them {counted(info.message_count, 'message')}", ""
                 )
                 self.catalog.end_place(place_id)
 
@@ -599,15 +599,15 @@ class Recovery:
     def _report_lost(self) -> None:
         """Messages in segments that are not there, or whose end is lost: not those that replay has found elsewhere."""
         sound = self.catalog.segments.keys() - self._readable_to.keys()
-        for facts in self.catalog.place_by_id.values():
-            if facts.held.keys() <= sound:
+        for info in self.catalog.place_by_id.values():
+            if info.held.keys() <= sound:
                 continue
-            lost = [it for it, entry in self.catalog.waiting(facts) if self._is_lost(entry)]
+            lost = [it for it, entry in self.catalog.waiting(info) if self._is_lost(entry)]
             for sequence in lost:
-                self.catalog.take(facts, sequence)
+                self.catalog.take(info, sequence)
             if lost:
                 are = agree(len(lost), "is", "are")
-                what = f"{counted(len(lost), 'message')} of {facts!r} {are} lost with the segments that held them"
+                what = f"{counted(len(lost), 'message')} of {info!r} {are} lost with the segments that held them"
                 self.quarantine.put(what, "")
 
     def _is_lost(self, entry: Entry) -> bool:
@@ -619,13 +619,13 @@ class Recovery:
     def _report_orphans(self) -> None:
         """Places whose own record is lost: a queue is known by its messages, others are not."""
         for place_id in self._orphans:
-            facts = self.catalog.place_by_id.get(place_id)
-            count = 0 if facts is None else facts.message_count
-            if facts is None or self.catalog.places.get(facts.place) is facts:
+            info = self.catalog.place_by_id.get(place_id)
+            count = 0 if info is None else info.message_count
+            if info is None or self.catalog.places.get(info.place) is info:
                 if count:
                     self.quarantine.put(
                         f"the record of place {place_id} is lost; {counted(count, 'message')} "
-                        f"{agree(count, 'says', 'say')} {facts!r}",
+                        f"{agree(count, 'says', 'say')} {info!r}",
                         "",
                     )
                 continue
@@ -651,10 +651,10 @@ class Recovery:
             case RecordKind.CLOSED:
                 catalog.last_sequence = max(catalog.last_sequence, Reader(payload).u64())
             case RecordKind.PLACE:
-                place_id, place, handed_out = unpack_place(payload)
+                place_id, place, dispatched_up_to = unpack_place(payload)
                 self._orphans.discard(place_id)
-                catalog.add_place(place_id, place, segment, handed_out)
-                catalog.last_sequence = max(catalog.last_sequence, handed_out)
+                catalog.add_place(place_id, place, segment, dispatched_up_to)
+                catalog.last_sequence = max(catalog.last_sequence, dispatched_up_to)
             case RecordKind.PLACE_GONE:
                 place_id = unpack_place_gone(payload)
                 self._ended.add(place_id)
@@ -663,9 +663,9 @@ class Recovery:
                 catalog.end_state(durable_key(place_id))
             case RecordKind.PURGED:
                 place_id, last_sequence, kept = unpack_purged(payload)
-                facts = self.catalog.place_by_id.get(place_id)
-                if facts is not None:
-                    catalog.purge(facts, last_sequence, kept)
+                info = self.catalog.place_by_id.get(place_id)
+                if info is not None:
+                    catalog.purge(info, last_sequence, kept)
             case RecordKind.COUNTS:
                 for producer, count in unpack_counts(payload):
                     catalog.set_count(producer, count, segment)
@@ -677,8 +677,8 @@ class Recovery:
                 catalog.end_state(key)
             case RecordKind.DECIDED:
                 catalog.end_state(prepared_key(bytes(payload)))
-            case RecordKind.NOTE_GONE:
-                catalog.end_state(note_key(note_key_of(payload)))
+            case RecordKind.STATE_RECORD_GONE:
+                catalog.end_state(state_record_key(state_record_key_of(payload)))
             case _:
                 self._apply_state(record)
 
@@ -694,8 +694,8 @@ class Recovery:
                 key = job_key(job_id_of(payload))
             case RecordKind.PREPARED:
                 key = prepared_key(unpack_prepared(payload).transaction)
-            case RecordKind.NOTE:
-                key = note_key(note_key_of(payload))
+            case RecordKind.STATE_RECORD:
+                key = state_record_key(state_record_key_of(payload))
             case RecordKind.GAPS:
                 key = GAPS_KEY
             case _:
@@ -718,12 +718,12 @@ class Recovery:
         entry = tuple.__new__(Entry, where)
         for place_id in message.place_ids:
             if place_id not in self._ended:
-                facts = catalog.place_by_id.get(place_id)
-                if facts is None:
-                    facts = self._adopt(place_id, bytes(message.frame), record.segment)
-                catalog.move(facts, message.sequence, entry)
+                info = catalog.place_by_id.get(place_id)
+                if info is None:
+                    info = self._adopt(place_id, bytes(message.frame), record.segment)
+                catalog.move(info, message.sequence, entry)
 
-    def _adopt(self, place_id: int, frame: bytes, segment: int) -> PlaceFacts:
+    def _adopt(self, place_id: int, frame: bytes, segment: int) -> PlaceInfo:
         """A place whose record was not seen: it may be gone, as a later record will say, or its record is damaged."""
         self._orphans.add(place_id)
         place = read_message(self._form, frame).destination
@@ -733,10 +733,10 @@ class Recovery:
 
     def _apply_removed(self, record: Record) -> None:
         for place_id, sequence, segment in unpack_removed(record.payload):
-            facts = self.catalog.place_by_id.get(place_id)
-            entry = None if facts is None else self.catalog.find(facts, sequence)
-            if facts is not None and entry is not None and entry.segment <= segment:
-                self.catalog.take(facts, sequence)
+            info = self.catalog.place_by_id.get(place_id)
+            entry = None if info is None else self.catalog.find(info, sequence)
+            if info is not None and entry is not None and entry.segment <= segment:
+                self.catalog.take(info, sequence)
             self.catalog.note_removals(record.segment, segment)
 
 

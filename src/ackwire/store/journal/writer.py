@@ -23,7 +23,7 @@ _OPEN_FOR_READING: Final = 64
 """Segments that are kept open to read from."""
 
 
-class Unwritten:
+class PendingRecord:
     """A record that waits to be written; afterwards it knows where it is."""
 
     __slots__ = ("flags", "group", "kind", "offset", "segment")
@@ -52,7 +52,7 @@ _GOES_ON: Final = int(Flag.GOES_ON)
 _CONTINUES: Final = int(Flag.CONTINUES)
 
 
-def mark_groups(records: list[Unwritten]) -> None:
+def mark_groups(records: list[PendingRecord]) -> None:
     """Set the flags of records that take effect together."""
     for record, following in pairwise(records):
         if record.group and record.group == following.group:
@@ -116,7 +116,7 @@ class JournalWriter:
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
-    def write(self, records: list[Unwritten]) -> None:
+    def write(self, records: list[PendingRecord]) -> None:
         """Write *records*; each knows its place when this returns."""
         pieces: list[bytes | memoryview] = []
         start = self.offset
