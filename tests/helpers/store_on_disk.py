@@ -28,10 +28,11 @@ from ackwire.store.contract import (
     PreparedTransaction,
     ScheduledJob,
 )
-from ackwire.store.engine import JournalOptions, JournalStore
 from ackwire.store.files import OsFiles
-from ackwire.store.index import LmdbIndex
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.record import HEADER, MARKER, record_bytes
+from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.offline import OfflineStore
 from ackwire.values import Value
 from ackwire.wire.openwire import commands
@@ -71,7 +72,7 @@ class StoreOnDisk:
         return self._store
 
     def __enter__(self) -> Self:
-        self._store = JournalStore(
+        self._store = JournalStore.open(
             OsFiles(),
             self.data,
             form=OpenWireStoredForm(),

@@ -297,6 +297,13 @@ class ToyStore:
             if on_failed is not None:
                 on_failed(failure)
 
+    @property
+    def failure(self) -> StoreFailed | None:
+        return self._failure
+
+    def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None:
+        """For the journal alone."""
+
     def close(self) -> None:
         if self._mistake is not Mistake.FORGETS_TO_CLOSE:
             self.when_durable(lambda: None)
@@ -359,8 +366,14 @@ class ToyStore:
     def on_room(self, callback: Callable[[], None]) -> None:
         """There always is."""
 
+    used_bytes = 0
+    bytes_max = 0
+
     def files(self) -> list[FileInfo]:
         return []
+
+    def checkpoint(self) -> None:
+        """There is nothing that could lag behind."""
 
 
 def _check(number: int, last: int) -> int:

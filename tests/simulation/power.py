@@ -17,8 +17,8 @@ from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.runs import sequences_of
 from ackwire.store.contract import DurableKey, Place, StagedRecord, Store
-from ackwire.store.engine import JournalStore
-from ackwire.store.journal.recovery import UnusableStore
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.recovery_report import UnusableStore
 from tests.helpers.simulated_disk import Stopped
 from tests.helpers.stores import Crash
 from tests.simulation.audit import Violation

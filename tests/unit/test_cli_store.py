@@ -13,8 +13,8 @@ from ackwire.cli.main import main
 from ackwire.destinations import parse_destination
 from ackwire.message import Message
 from ackwire.store.contract import CursorRecord, Place
-from ackwire.store.engine import JournalStore
 from ackwire.store.files import DataFile, OsFiles
+from ackwire.store.journal.journal_store import JournalStore
 from tests.helpers.store_on_disk import StoreOnDisk, where
 
 

@@ -93,7 +93,7 @@ def _offline(args: argparse.Namespace, new: Path | None = None) -> "Iterator[tup
     """The store, locked; or the directory *new*, made if need be, where one is to be."""
     # Imported here, so that the other commands start without loading a store.
     from ackwire.store.files import OsFiles
-    from ackwire.store.journal.recovery import UnusableStore
+    from ackwire.store.journal.recovery_report import UnusableStore
     from ackwire.store.offline import OfflineStore, locked
     from ackwire.wire.openwire.stored import OpenWireStoredForm
 

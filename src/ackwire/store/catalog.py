@@ -41,6 +41,9 @@ _BLOCKS_PER_PORTION: Final = 512
 BlockRow = tuple[bytes, bytes]
 """The key of a block and what stands there."""
 
+CRASH_KEY: Final = b"crash"
+"""Among the counts of producers, whose keys are longer: when the journal was opened after a crash, the last time."""
+
 _BLOCKS_REMEMBERED: Final = 16
 """Blocks of the index that are kept unpacked: who asks for a message soon asks for its neighbours."""
 

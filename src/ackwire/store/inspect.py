@@ -20,11 +20,13 @@ from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import Checkpoint, Position
 from ackwire.store.contract import Kept, StoredForm
 from ackwire.store.files import DataFile, Directory, Files, Identity, Lock
-from ackwire.store.index import DamagedIndex, Index, LmdbIndex, UnavailableIndex
+from ackwire.store.index import DamagedIndex, Index, UnavailableIndex
 from ackwire.store.journal.record import Damaged, read_record, seed_of, unpack_message
-from ackwire.store.journal.recovery import Recovery, UnusableStore
+from ackwire.store.journal.recovery import Recovery
+from ackwire.store.journal.recovery_report import UnusableStore
 from ackwire.store.journal.segment import segment_numbers, segment_path
 from ackwire.store.journal.state import read_message
+from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.probe import probe
 
 QUARANTINE: Final = "quarantine"

@@ -28,9 +28,12 @@ class MemoryStore:
     """Implements `Store` without a disk."""
 
     pages = False
+    failure: StoreFailed | None = None
     is_awaited = False
     is_syncing = False
     durable_sequence = 1 << 62
+    used_bytes = 0
+    bytes_max = 0
 
     def __init__(self) -> None:
         self._places: dict[Place, dict[int, Message]] = {}
@@ -138,6 +141,9 @@ class MemoryStore:
     def cancel(self, callback: Callable[[], None]) -> bool:  # noqa: ARG002
         return False
 
+    def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None:
+        """Nothing is ever written."""
+
     def close(self) -> None:
         self._places.clear()
         self._durables.clear()
@@ -202,3 +208,6 @@ class MemoryStore:
 
     def files(self) -> list[FileInfo]:
         return []
+
+    def checkpoint(self) -> None:
+        """There is nothing that could lag behind."""

@@ -14,11 +14,12 @@ from ackwire.clock import ManualClock
 from ackwire.errors import StoreFailed
 from ackwire.store.background import OnTheSpot
 from ackwire.store.contract import StoredForm
-from ackwire.store.engine import JournalOptions, JournalStore
 from ackwire.store.files import DataFile, Files, Lock, LockHeld
-from ackwire.store.index import LmdbIndex
 from ackwire.store.inspect import Progress, Rehearse, StoreInspection, no_progress
-from ackwire.store.journal.recovery import UnusableStore
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.options import JournalOptions
+from ackwire.store.journal.recovery_report import UnusableStore
+from ackwire.store.lmdb_index import LmdbIndex
 
 FREE_BYTES_MIN: Final = 64 << 20
 """A tool leaves this much of the disk to others."""
@@ -102,7 +103,7 @@ class OfflineStore:
         """The store, recovered as at a start; closed in good order at the end. Raises `UnusableStore`."""
         clock = ManualClock(self.now_ms())
         index = self.data / "index"
-        store = JournalStore(
+        store = JournalStore.open(
             _LockedFiles(self.files),
             self.data,
             form=self.form,

@@ -21,10 +21,10 @@ from ackwire.message import Message, Origin
 from ackwire.plurals import counted
 from ackwire.runs import Runs, runs_of, sequences_of
 from ackwire.store.blocks import Entry
-from ackwire.store.catalog import Catalog
+from ackwire.store.catalog import CRASH_KEY, Catalog
 from ackwire.store.contract import DurableKey, Place, StoredForm
-from ackwire.store.engine import CRASH, JournalStore
 from ackwire.store.inspect import StoreInspection
+from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.pending_records import PendingCounts
 from ackwire.store.journal.record import Damaged
 from ackwire.store.offline import OpenedStore
@@ -92,11 +92,11 @@ class Export:
         yield from self._messages()
         for rule in others:
             yield from self._state_rows(rule, state)
-        crash = self._catalog.counts.get(CRASH)
+        crash = self._catalog.counts.get(CRASH_KEY)
         if crash is not None:
             yield {"kind": "crash", "at_ms": crash[0]}
         for producer, (count, _) in self._catalog.counts.items():
-            if producer != CRASH:
+            if producer != CRASH_KEY:
                 yield {"kind": "producer", "producer": producer, "count": count}
         for transaction in self._catalog.commits:
             yield {"kind": "commit", "transaction": transaction}
@@ -269,7 +269,7 @@ class RowReader:
             case "producer":
                 return Given(kind, Counted(bytes_of(row, "producer"), number_of(row, "count")))
             case "crash":
-                return Given(kind, Counted(CRASH, number_of(row, "at_ms")))
+                return Given(kind, Counted(CRASH_KEY, number_of(row, "at_ms")))
             case "commit":
                 return Given(kind, bytes_of(row, "transaction"))
         raise BadRow(f"rows of kind {kind!r} are not known")
@@ -343,7 +343,7 @@ def refuse_what_is_there(store: JournalStore, given: Iterable[Given]) -> int:
 
 def is_empty(store: JournalStore) -> bool:
     """Whether nothing is kept here: what a producer once counted does not count, nor does an empty queue."""
-    has_messages = any(info.message_count for info in store.catalog.places.values())
+    has_messages = any(info.message_count for info in store.journal.catalog.places.values())
     return not has_messages and not any(rule.existing(store) for rule in RULES)
 
 
@@ -361,14 +361,14 @@ class Import:
         self._restamp = restamp
         self._new_sequences: dict[int, int] = {}
         self._unsettled_bytes = 0
-        self._counts = PendingCounts(opened.store.catalog)
+        self._counts = PendingCounts(opened.store.journal.catalog)
         self._last_sequence = 0
         self._last_imported = self._last_given = 0
         self._dispatched: dict[Place, int] = {}
         """As the rows tell it."""
         self._marks: dict[Place, int] = {}
         """The same for what was imported so far, by the sequences that the messages have here."""
-        places = opened.store.catalog.places.values()
+        places = opened.store.journal.catalog.places.values()
         self._shared = {info.place for info in places if info.message_count}
         """Places with messages of their own, which a mark would speak of too."""
         self.report = ImportReport()
@@ -386,17 +386,17 @@ class Import:
         if not self.report.reassigned:
             self._marks |= {place: mark for place, mark in self._dispatched.items() if place not in self._shared}
         if self._counts.counts:  # behind the messages, which may say less
-            self._store.record_again(self._counts)
+            self._store.buffer.add(self._counts)
         self._store.skip_to(self._last_sequence)
         self._settle()
 
     def _settle(self) -> None:
         for place, mark in self._marks.items():
-            if place in self._store.catalog.places:
+            if place in self._store.journal.catalog.places:
                 self._store.mark_dispatched(place, mark)
         self._opened.settle()
         self._unsettled_bytes = 0
-        self._store.check_space()
+        self._store.space.check()
         full = self._store.full()
         if full is not None:
             raise Full(full)
@@ -416,7 +416,7 @@ class Import:
             case Sequenced(sequence):
                 self._last_sequence = sequence
             case bytes() as transaction_bytes:
-                self._store.record_commit(transaction_bytes)
+                self._store.states.record_commit(transaction_bytes)
 
     def _append(self, message: Message, places: list[Place]) -> None:
         sequence = message.sequence

@@ -29,11 +29,11 @@ from ackwire.store.contract import (
     StagedRecord,
     StateRecord,
 )
-from ackwire.store.engine import JournalStore
 from ackwire.store.inspect import QUARANTINE, Judgement, MessageReader, StoreInspection
+from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.pending_records import PendingCounts, PendingPayload, PendingRemovals
 from ackwire.store.journal.record import Damaged, RecordKind, pack_place_gone, pack_text
-from ackwire.store.journal.recovery import Quarantine, Report
+from ackwire.store.journal.recovery_report import Quarantine, Report
 from ackwire.store.offline import OfflineStore, OpenedStore
 from ackwire.store.portable import numbered
 
@@ -136,7 +136,7 @@ class _Amending:
     def __init__(self, opened: OpenedStore, inspection: StoreInspection, report: RepairReport) -> None:
         self._opened = opened
         self._store: JournalStore = opened.store
-        self._catalog: Catalog = opened.store.catalog
+        self._catalog: Catalog = opened.store.journal.catalog
         self._alone: Judgement = inspection.alone()
         self._reader: MessageReader = inspection.reader
         self._report = report
@@ -163,7 +163,7 @@ class _Amending:
                 self._store.drop_state_record(kept.key)
             case _:
                 return
-        self._store.report_damage(f"removed by repair: {what}")
+        self._store.journal.report_damage(f"removed by repair: {what}")
         self._report.done.append(f"removed what stops a start: {what}")
 
     def tell_the_journal(self, found: CheckReport) -> None:
@@ -188,27 +188,27 @@ class _Amending:
         for lost in found.differences.places_lost:
             info = self._catalog.place_by_id.get(lost.place_id)
             if info is not None:
-                self._store.record_place(info)
+                self._store.states.record_place(info)
         for back in found.differences.places_back:
             if back.place_id not in self._catalog.place_by_id:
                 payload = pack_place_gone(back.place_id)
-                self._store.record_again(PendingPayload(RecordKind.PLACE_GONE, payload))
+                self._store.buffer.add(PendingPayload(RecordKind.PLACE_GONE, payload))
 
     def _tell_state(self, key: StateKey) -> None:
         item = self._catalog.state.get(key)
         if item is not None:
             payload = pack_state_payload(self._catalog, item.value)
-            self._store.record_again(PendingPayload(key[0], payload, item.moved_to))
+            self._store.buffer.add(PendingPayload(key[0], payload, item.moved_to))
             self._catalog.changed_state.add(key)
 
     def _tell_end_of_state(self, key: StateKey) -> None:
         item = self._alone.catalog.state.get(key)
         if key[0] == RecordKind.PREPARED:
-            self._store.record_again(PendingPayload(RecordKind.DECIDED, key[1]))
+            self._store.buffer.add(PendingPayload(RecordKind.DECIDED, key[1]))
         elif item is not None and isinstance(item.value, ScheduledJob):
-            self._store.record_again(PendingPayload(RecordKind.JOB_GONE, pack_text(item.value.job_id)))
+            self._store.buffer.add(PendingPayload(RecordKind.JOB_GONE, pack_text(item.value.job_id)))
         elif item is not None and isinstance(item.value, StateRecord):
-            self._store.record_again(PendingPayload(RecordKind.STATE_RECORD_GONE, pack_text(item.value.key)))
+            self._store.buffer.add(PendingPayload(RecordKind.STATE_RECORD_GONE, pack_text(item.value.key)))
 
     def _tell_removals(self, back: list[Located]) -> None:
         removals = PendingRemovals(self._catalog)
@@ -216,7 +216,7 @@ class _Amending:
             if located.place_id in self._catalog.place_by_id:
                 removals.add(located.place_id, located.sequence, located.entry.segment)
         if removals.payload_bytes:
-            self._store.record_again(removals)
+            self._store.buffer.add(removals)
 
     def _write_again(self, located: Located, *entries: Entry) -> None:
         """Where a message can be read and the journal does not say so, it says so anew."""
@@ -246,6 +246,6 @@ class _Amending:
             if producer not in known.counts or known.counts[producer][0] != count
         }
         if counts.counts:
-            self._store.record_again(counts)
+            self._store.buffer.add(counts)
         for transaction in [it for it in self._catalog.commits if it not in known.commits]:
-            self._store.record_commit(transaction)
+            self._store.states.record_commit(transaction)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ackwire.store.check import CheckReport, Finding, FindingKind
-from ackwire.store.index import Changes, LmdbIndex, Table
-from ackwire.store.journal.recovery import UnusableStore
+from ackwire.store.index import Changes, Table
+from ackwire.store.journal.recovery_report import UnusableStore
+from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.offline import OfflineStore
 from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, offline_store, snapshot, where
 

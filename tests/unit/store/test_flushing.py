@@ -4,7 +4,8 @@ import pytest
 
 from ackwire.clock import ManualClock
 from ackwire.errors import StoreFailed
-from ackwire.store.engine import JournalOptions, JournalStore
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.options import JournalOptions
 from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA, JournalFactory, make_journal
 from tests.helpers.memory_index import IndexMedium, MemoryIndex

@@ -153,4 +153,4 @@ def test_K7_whatever_bits_change_the_repaired_store_is_sound(tmp_path: Path, see
 
 
 def where_of(disk: StoreOnDisk, text: str) -> Place:
-    return next(place for place in disk.store.catalog.places if repr(place) == text)
+    return next(place for place in disk.store.journal.catalog.places if repr(place) == text)

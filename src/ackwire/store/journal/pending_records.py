@@ -1,4 +1,4 @@
-"""What waits to be written to the journal, and what becomes known when it is: where it stands."""
+"""Records that wait to be written to the journal. Once one is written, it tells the catalog where it stands."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,9 +16,33 @@ from ackwire.store.journal.record import (
     pack_removed,
     repack_message_head,
 )
-from ackwire.store.journal.writer import PendingRecord
 
 _REMOVED_BYTES = len(pack_removed(0, 0, 0))
+
+
+class PendingRecord:
+    """A record that waits to be written; afterwards it knows where it is."""
+
+    __slots__ = ("flags", "group", "kind", "offset", "segment")
+
+    def __init__(self, kind: RecordKind) -> None:
+        self.kind = kind
+        self.flags = 0
+        self.group = 0
+        """Records with the same number, if it is not 0, take effect together."""
+        self.segment = 0
+        self.offset = 0
+
+    @property
+    def payload_bytes(self) -> int:
+        raise NotImplementedError
+
+    def pieces(self) -> tuple[bytes | memoryview, ...]:
+        """The payload."""
+        raise NotImplementedError
+
+    def written(self) -> None:
+        """It is in the file now."""
 
 
 @final
