@@ -27,11 +27,12 @@ from ackwire.server.peer import Peer, wire_limits
 from ackwire.server.tls import server_context
 from ackwire.server.turn import Turn
 from ackwire.store.contract import Store
-from ackwire.store.engine import JournalOptions, JournalStore, SyncPolicy
 from ackwire.store.files import OsFiles
-from ackwire.store.index import LmdbIndex
-from ackwire.store.journal.recovery import UnusableStore
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.options import JournalOptions, SyncPolicy
+from ackwire.store.journal.recovery_report import UnusableStore
 from ackwire.store.leftovers import Leftovers
+from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.memory import MemoryStore
 from ackwire.store.temp import TempStore
 from ackwire.wire.openwire.editor import OpenWireEditor, producer_text, transaction_text
@@ -108,8 +109,7 @@ async def serve(
             broker.slices.others_wait = turn.others_wait
             if audit is not None:
                 audit.join(broker.flow.on_audit_full)
-                if isinstance(store, JournalStore):
-                    store.before_write, store.on_durable = audit.flush, audit.durable
+                store.observe_writes(audit.flush, audit.durable)
             broker.start()
             broker.answer_questions()
             http = _http(broker, settings, store, failure) if settings.http.listen else None
@@ -282,7 +282,7 @@ def _open_journal(
         )
     holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
     try:
-        store = JournalStore(
+        store = JournalStore.open(
             OsFiles(),
             data,
             form=OpenWireStoredForm(wire_limits(settings)),
@@ -344,8 +344,8 @@ def _http(broker: Broker, settings: Settings, store: Store, failure: asyncio.Fut
         token=load_token(token_path(settings)),
         store=StoreFacts(
             kind=settings.store.kind,
-            used_bytes=lambda: store.used_bytes if isinstance(store, JournalStore) else 0,
-            bytes_max=settings.limits.store_bytes_max if isinstance(store, JournalStore) else 0,
+            used_bytes=lambda: store.used_bytes,
+            bytes_max=store.bytes_max,
         ),
         wire_limits=wire_limits(settings),
         clock=SystemClock(),

@@ -6,7 +6,6 @@ import pytest
 
 from ackwire.errors import StoreFailed
 from ackwire.store.contract import PreparedTransaction, Store
-from ackwire.store.engine import JournalStore
 from tests.helpers.journal import JournalFactory
 from tests.helpers.reference import Reference
 from tests.helpers.store_history import no_failure
@@ -319,10 +318,9 @@ def test_K1_who_keeps_a_diary_knows_what_is_durable_before_anybody_is_answered(s
     """What was written after the last mark was promised to nobody."""
     factory = JournalFactory(seed)
     store = factory.open()
-    assert isinstance(store, JournalStore)
     diary: list[int] = []
     marks: list[int] = []
-    store.before_write, store.on_durable = lambda: len(diary), marks.append
+    store.observe_writes(lambda: len(diary), marks.append)
     for number in range(20):
         diary.append(number)
         store.append(messages.make(Q), [Q])

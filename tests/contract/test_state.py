@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ackwire.recent import COMMITS_REMEMBERED
-from ackwire.store.contract import CursorNote, DurableKey, Note, PreparedTransaction
+from ackwire.store.contract import CursorRecord, DurableKey, PreparedTransaction, StateRecord
 from tests.helpers.store_history import NOTES
 from tests.helpers.stored import (
     D,
@@ -297,35 +297,35 @@ def test_sequence_never_goes_back(factory: StoreFactory, messages: Messages) -> 
 
 
 @pytest.mark.parametrize("note", NOTES, ids=lambda note: note.key)
-def test_note_is_kept_as_it_is(factory: StoreFactory, note: Note) -> None:
+def test_note_is_kept_as_it_is(factory: StoreFactory, note: StateRecord) -> None:
     """K1."""
     store = factory.open()
     for each in NOTES:
-        store.put_note(each)
-    store.drop_note(NOTES[0].key if note is not NOTES[0] else NOTES[1].key)
-    assert note in list(factory.reopen().notes())
+        store.put_state_record(each)
+    store.drop_state_record(NOTES[0].key if note is not NOTES[0] else NOTES[1].key)
+    assert note in list(factory.reopen().state_records())
 
 
 def test_note_takes_the_place_of_the_one_before_it(factory: StoreFactory) -> None:
     """K1."""
     store = factory.open()
-    cursor = CursorNote("c", Q, Q, None, 0, 0, (), ())
-    store.put_note(cursor)
+    cursor = CursorRecord("c", Q, Q, None, 0, 0, (), ())
+    store.put_state_record(cursor)
     store = factory.reopen()
     later = replace(cursor, committed=10, held=(11, 200_000))
-    store.put_note(later)
-    assert list(factory.reopen().notes()) == [later]
+    store.put_state_record(later)
+    assert list(factory.reopen().state_records()) == [later]
 
 
 def test_dropped_note_is_gone(factory: StoreFactory) -> None:
     """K1."""
     store = factory.open()
     for note in NOTES:
-        store.put_note(note)
+        store.put_state_record(note)
     for note in NOTES[1:]:
-        store.drop_note(note.key)
-    store.drop_note("nobody's")
-    assert list(factory.reopen().notes()) == [NOTES[0]]
+        store.drop_state_record(note.key)
+    store.drop_state_record("nobody's")
+    assert list(factory.reopen().state_records()) == [NOTES[0]]
 
 
 def test_messages_are_removed_by_their_sequences(factory: StoreFactory, messages: Messages) -> None:

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from ackwire.store.engine import JournalStore
 from ackwire.store.index import Table
+from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.record import HEADER_BYTES, RecordKind
 from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, Damage, SegmentScan
 from tests.helpers.journal import DATA, JournalFactory
@@ -53,7 +53,7 @@ class Damaged:
         """Kind, offset and size of the records of one of the segments."""
         store = self.factory.open()
         assert isinstance(store, JournalStore)
-        seed = store._seed
+        seed = store.journal.writer.seed
         self.factory.close()
         file = self.disk.open(self.segments[segment], writable=False)
         scan = SegmentScan(file, segment, seed, last_number=0, last_epoch=0)

@@ -13,7 +13,7 @@ import pytest
 
 from ackwire.errors import StoreFailed
 from ackwire.store.contract import Store
-from ackwire.store.journal.recovery import UnusableStore
+from ackwire.store.journal.recovery_report import UnusableStore
 from tests.helpers.all_stores import SIMULATED_STORES
 from tests.helpers.simulated_disk import EIO, ENOSPC, Call, Effect
 from tests.helpers.store_history import KINDS, Happenings, History

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackwire.errors import StoreFailed
-from ackwire.store.engine import JournalOptions, SyncPolicy
+from ackwire.store.journal.options import JournalOptions, SyncPolicy
 from tests.helpers.store_on_disk import StoreOnDisk, where
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from ackwire.store.index import LmdbIndex, UnavailableIndex
-from ackwire.store.journal.recovery import UnusableStore
+from ackwire.store.index import UnavailableIndex
+from ackwire.store.journal.recovery_report import UnusableStore
+from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.probe import probe
-from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, snapshot, workshop
+from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, offline_store, snapshot
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_a_seal_of_an_older_version_is_believed(disk: StoreOnDisk) -> None:
     seal.write_bytes(seal.read_bytes()[:15] + b"\n")
     with disk:
         assert disk.store.report.damages == []
-        assert disk.store.catalog.index.is_vouched_for
+        assert disk.store.journal.catalog.index.is_vouched_for
 
 
 def test_a_changed_index_is_made_anew(disk: StoreOnDisk) -> None:
@@ -109,7 +110,7 @@ def test_K2_a_check_without_memory_calls_nothing_damaged(
 
     monkeypatch.setattr(lmdb, "open", refuse)
     with pytest.raises(UnusableStore, match="Cannot allocate memory"):
-        checked(workshop(disk.data, tmp_path / "scratch"))
+        checked(offline_store(disk.data, tmp_path / "scratch"))
 
 
 def test_K2_a_probe_that_gets_no_memory_says_nothing_about_the_index(

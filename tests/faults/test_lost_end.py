@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from tests.helpers.store_on_disk import StoreOnDisk, checked, where, workshop
+from tests.helpers.store_on_disk import StoreOnDisk, checked, offline_store, where
 
 SEGMENT_BYTES = 16_384
 
@@ -89,7 +89,7 @@ def test_K2_a_journal_that_ends_before_its_checkpoint_is_damaged(tmp_path: Path,
         segment.unlink()
     else:
         segment.write_bytes(older)
-    assert not checked(workshop(disk.data, tmp_path / "scratch")).is_sound
+    assert not checked(offline_store(disk.data, tmp_path / "scratch")).is_sound
     with disk:
         reported = "\n".join(disk.store.report.damages)
         assert "segment 1: " in reported

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.helpers.journal import JournalFactory, JournalOnFilesFactory
+from tests.helpers.sqlite_factories import SqliteFactory, SqliteOnFilesFactory
 from tests.helpers.stores import MemoryFactory, StoreFactory, toy_factory
 
 STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
@@ -14,15 +15,18 @@ STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
     "journal, slow disk": lambda _: JournalFactory(1),  # odd seeds are slow: a thread does the syncs
     "journal, real index": lambda folder: JournalFactory(index_folder=folder / "index"),
     "journal, real files": JournalOnFilesFactory,
+    "sqlite": lambda _: SqliteFactory(),
+    "sqlite, real files": SqliteOnFilesFactory,
 }
 """By name; each is given a folder of its own."""
 
-DURABLE_STORES: Final = ("toy", "journal", "journal, slow disk", "journal, real index")
+DURABLE_STORES: Final = ("toy", "journal", "journal, slow disk", "journal, real index", "sqlite")
 """Those whose disk can fail and lose power."""
 
 SIMULATED_STORES: Final[dict[str, Callable[[int], StoreFactory]]] = {
     "toy": lambda seed: toy_factory(seed=seed),
     "journal": lambda seed: JournalFactory(2 * seed),
     "journal, slow disk": lambda seed: JournalFactory(2 * seed + 1),
+    "sqlite": SqliteFactory,
 }
 """Those in which everything, also time and chance, comes from one seed."""

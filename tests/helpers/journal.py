@@ -8,9 +8,11 @@ from ackwire.clock import ManualClock
 from ackwire.errors import StoreFailed
 from ackwire.store.background import Background, OnTheSpot
 from ackwire.store.contract import Store
-from ackwire.store.engine import JournalOptions, JournalStore
 from ackwire.store.files import Files, OsFiles
-from ackwire.store.index import Index, LmdbIndex, Table
+from ackwire.store.index import Index, Table
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.options import JournalOptions
+from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.background import ControlledBackground
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
@@ -205,7 +207,7 @@ def make_journal(
     new_id: Callable[[], bytes],
     on_failed: Callable[[StoreFailed], None],
 ) -> JournalStore:
-    return JournalStore(
+    return JournalStore.open(
         files,
         data,
         form=OpenWireStoredForm(),

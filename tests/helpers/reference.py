@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from ackwire.destinations import Destination
 from ackwire.message import Message
-from ackwire.store.contract import DurableKey, DurableRecord, Note, Place, PreparedTransaction, ScheduledJob
-from tests.helpers.stored import MADE, Kept, facts, job_facts, only_handed_out, prepared_facts, waiting_facts
+from ackwire.store.contract import DurableKey, DurableRecord, Place, PreparedTransaction, ScheduledJob, StateRecord
+from tests.helpers.stored import MADE, Kept, facts, job_facts, only_dispatched, prepared_facts, waiting_facts
 
 
 class Reference:
@@ -20,8 +20,8 @@ class Reference:
         self.prepared: dict[Hashable, PreparedTransaction] = {}
         self.counts: dict[bytes, int] = {}
         self.commits: list[Hashable] = []
-        self.notes: dict[str, Note] = {}
-        self.handed_out: dict[Place, int] = {}
+        self.notes: dict[str, StateRecord] = {}
+        self.dispatched_up_to: dict[Place, int] = {}
         self.last_sequence = 0
 
     def copy(self) -> "Reference":
@@ -34,7 +34,7 @@ class Reference:
         twin.counts = dict(self.counts)
         twin.commits = list(self.commits)
         twin.notes = dict(self.notes)
-        twin.handed_out = dict(self.handed_out)
+        twin.dispatched_up_to = dict(self.dispatched_up_to)
         twin.last_sequence = self.last_sequence
         return twin
 
@@ -60,7 +60,7 @@ class Reference:
         self.messages.pop(place, None)
         if isinstance(place, Destination):
             self.destinations.discard(place)
-        self.handed_out.pop(place, None)
+        self.dispatched_up_to.pop(place, None)
         if isinstance(place, DurableKey):
             self.durables.pop(place, None)
 
@@ -89,18 +89,18 @@ class Reference:
             self.commits.remove(transaction_id)
         self.commits.append(transaction_id)
 
-    def put_note(self, note: Note) -> None:
+    def put_state_record(self, note: StateRecord) -> None:
         self.notes[note.key] = note
 
-    def drop_note(self, key: str) -> None:
+    def drop_state_record(self, key: str) -> None:
         self.notes.pop(key, None)
 
-    def hand_out(self, place: Place, sequence: int) -> None:
-        self.handed_out[place] = max(sequence, self.handed_out.get(place, 0))
+    def mark_dispatched(self, place: Place, sequence: int) -> None:
+        self.dispatched_up_to[place] = max(sequence, self.dispatched_up_to.get(place, 0))
         self.last_sequence = max(sequence, self.last_sequence)
 
-    def hand_out_no_further(self, place: Place, sequence: int) -> None:
-        self.handed_out[place] = min(sequence, self.handed_out.get(place, 0))
+    def unmark_dispatched(self, place: Place, sequence: int) -> None:
+        self.dispatched_up_to[place] = min(sequence, self.dispatched_up_to.get(place, 0))
 
     @contextmanager
     def atomically(self) -> Iterator[None]:
@@ -123,6 +123,6 @@ class Reference:
             last_counts=list(self.counts.items()),
             commits=list(self.commits),
             notes=dict(self.notes),
-            handed_out=only_handed_out(waiting, lambda place: self.handed_out.get(place, 0)),
+            dispatched_up_to=only_dispatched(waiting, lambda place: self.dispatched_up_to.get(place, 0)),
             last_sequence=self.last_sequence,
         )

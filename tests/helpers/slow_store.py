@@ -31,17 +31,17 @@ class SlowStore(MemoryStore):
         self._appended = max(self._appended, message.sequence)
         self._has_more = True
 
-    def hand_out(self, place: Place, sequence: int) -> None:
+    def mark_dispatched(self, place: Place, sequence: int) -> None:
         if self.failure is not None:
             raise self.failure
-        super().hand_out(place, sequence)
+        super().mark_dispatched(place, sequence)
         self.marks.append(sequence)
         self._has_more = True
 
     def expect(self) -> None:
         self.is_awaited = True
 
-    def forgo(self, callback: Callable[[], None]) -> bool:
+    def cancel(self, callback: Callable[[], None]) -> bool:
         if callback not in self._waiters:
             return False
         self._waiters.remove(callback)

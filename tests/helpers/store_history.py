@@ -16,13 +16,13 @@ from random import Random
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.store.contract import (
-    BatchNote,
-    CursorNote,
+    BatchRecord,
+    CursorRecord,
     DurableKey,
-    Note,
     Place,
     PreparedTransaction,
-    StagedNote,
+    StagedRecord,
+    StateRecord,
     Store,
 )
 from tests.helpers.reference import Reference
@@ -33,19 +33,19 @@ SIZES = (0, 10, 10, 200, 1000, 5000)
 
 KINDS = (
     *("append", "append", "append", "append", "remove", "remove", "remove", "move", "replace", "purge", "remove_place"),
-    *("add_durable", "add_job", "add_job", "remove_job", "prepare", "decide", "commit", "hand_out"),
-    *("note", "note", "drop_note"),
+    *("add_durable", "add_job", "add_job", "remove_job", "prepare", "decide", "commit", "mark_dispatched"),
+    *("note", "note", "drop_state_record"),
 )
 """The methods of `Happenings`, more of those that are more frequent."""
 
 ALL_KINDS = (*KINDS, "add_destination", "add_destination", "remove_destination")
 
 
-NOTES: tuple[Note, ...] = (
-    CursorNote("ä cursor", Q, Q, "n = 1", 0, 0, (), (7, 2)),
-    CursorNote("of a topic", D, T, None, 0, 0, (), ()),
-    StagedNote("spark", "part 1", 7, 1000, True, ((Q, (5, 3)), (D, (9, 1, 12, 4)))),
-    BatchNote("spark", 7, 2000),
+NOTES: tuple[StateRecord, ...] = (
+    CursorRecord("ä cursor", Q, Q, "n = 1", 0, 0, (), (7, 2)),
+    CursorRecord("of a topic", D, T, None, 0, 0, (), ()),
+    StagedRecord("spark", "part 1", 7, 1000, True, ((Q, (5, 3)), (D, (9, 1, 12, 4)))),
+    BatchRecord("spark", 7, 2000),
 )
 
 
@@ -127,7 +127,7 @@ class History:
         self.check()
         problems = []
         for index in range(len(self.states) - 1, self.promised - 1, -1):
-            state = self._without_unwritten(index, found)
+            state = self._without_pending(index, found)
             problem = difference(found, state.kept())
             if not problem:
                 break
@@ -138,7 +138,7 @@ class History:
         self.promised = self.asked = self.told = 0
         self._life += 1
 
-    def _without_unwritten(self, index: int, found: Kept) -> Reference:
+    def _without_pending(self, index: int, found: Kept) -> Reference:
         """A state, but without messages that need not have been written and were not found.
 
         What is remembered of producers and commits may be in another order: compaction writes old ones again.
@@ -281,7 +281,7 @@ class Happenings:
         transaction_id = local_id(random.randrange(6))
         return [lambda it: it.committed(transaction_id), *self.move(state, random)]
 
-    def hand_out(self, state: Reference, random: Random) -> list[Verb]:
+    def mark_dispatched(self, state: Reference, random: Random) -> list[Verb]:
         """Some of a place's messages may reach consumers; or it turns out that fewer have."""
         place = random.choice(PLACES)
         there = sorted(state.messages.get(place, {}))
@@ -289,21 +289,21 @@ class Happenings:
             return []
         sequence = random.choice(there)
         if random.random() < 0.2:
-            return [lambda it: it.hand_out_no_further(place, sequence)]
-        return [lambda it: it.hand_out(place, sequence)]
+            return [lambda it: it.unmark_dispatched(place, sequence)]
+        return [lambda it: it.mark_dispatched(place, sequence)]
 
     def note(self, state: Reference, random: Random) -> list[Verb]:  # noqa: ARG002
         note = random.choice(NOTES)
-        if isinstance(note, CursorNote):
+        if isinstance(note, CursorRecord):
             runs = [random.randrange(1, 2**60) for _ in range(2 * random.choice((0, 1, 3, 200)))]
             note = replace(note, committed=random.randrange(2**50), held=tuple(runs))
-        elif isinstance(note, BatchNote):
+        elif isinstance(note, BatchRecord):
             note = replace(note, batch=random.randrange(1000))
-        return [lambda it: it.put_note(note)]
+        return [lambda it: it.put_state_record(note)]
 
-    def drop_note(self, state: Reference, random: Random) -> list[Verb]:  # noqa: ARG002
+    def drop_state_record(self, state: Reference, random: Random) -> list[Verb]:  # noqa: ARG002
         key = random.choice(NOTES).key
-        return [lambda it: it.drop_note(key)]
+        return [lambda it: it.drop_state_record(key)]
 
     def _message(self, random: Random) -> Message:
         return self.messages.make(

@@ -28,11 +28,12 @@ from ackwire.store.contract import (
     PreparedTransaction,
     ScheduledJob,
 )
-from ackwire.store.engine import JournalOptions, JournalStore
 from ackwire.store.files import OsFiles
-from ackwire.store.index import LmdbIndex
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.record import HEADER, MARKER, record_bytes
-from ackwire.store.workshop import Workshop
+from ackwire.store.lmdb_index import LmdbIndex
+from ackwire.store.offline import OfflineStore
 from ackwire.values import Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_text
@@ -71,7 +72,7 @@ class StoreOnDisk:
         return self._store
 
     def __enter__(self) -> Self:
-        self._store = JournalStore(
+        self._store = JournalStore.open(
             OsFiles(),
             self.data,
             form=OpenWireStoredForm(),
@@ -219,10 +220,10 @@ def flip(path: Path, at: int, bit: int = 1) -> None:
         file.write(bytes((byte ^ bit,)))
 
 
-def workshop(data: Path, scratch: Path) -> Workshop:
+def offline_store(data: Path, scratch: Path) -> OfflineStore:
     """What tools use. Nobody else does while a test runs, so it is not locked."""
     scratch.mkdir(exist_ok=True)
-    return Workshop(
+    return OfflineStore(
         OsFiles(),
         data,
         form=OpenWireStoredForm(),
@@ -232,10 +233,10 @@ def workshop(data: Path, scratch: Path) -> Workshop:
     )
 
 
-def checked(shop: Workshop) -> CheckReport:
+def checked(offline: OfflineStore) -> CheckReport:
     """What the checker says."""
-    with shop.look() as look:
-        return check(look)
+    with offline.inspect() as inspection:
+        return check(inspection)
 
 
 def snapshot(directory: Path) -> dict[str, bytes]:

@@ -11,10 +11,10 @@ from ackwire.message import Message
 from ackwire.store.contract import (
     DurableKey,
     DurableRecord,
-    Note,
     Place,
     PreparedTransaction,
     ScheduledJob,
+    StateRecord,
     Store,
     WaitingMessage,
 )
@@ -139,8 +139,8 @@ class Kept:
     prepared: dict[Hashable, Facts]
     last_counts: list[tuple[bytes, int]]
     commits: list[Hashable]
-    notes: dict[str, Note]
-    handed_out: dict[Place, list[int]]
+    notes: dict[str, StateRecord]
+    dispatched_up_to: dict[Place, list[int]]
     """The sequences of those that may have reached consumers."""
     last_sequence: int
 
@@ -160,13 +160,13 @@ def kept(store: Store) -> Kept:
         prepared={it.transaction_id: prepared_facts(it, lambda *ack: ack in there) for it in store.prepared()},
         last_counts=list(store.last_counts()),
         commits=list(store.commits()),
-        notes={note.key: note for note in _each_once(store.notes())},
-        handed_out=only_handed_out(waiting, store.handed_out),
+        notes={note.key: note for note in _each_once(store.state_records())},
+        dispatched_up_to=only_dispatched(waiting, store.dispatched_up_to),
         last_sequence=store.last_sequence(),
     )
 
 
-def only_handed_out(
+def only_dispatched(
     waiting: dict[Place, list[WaitingMessage]], up_to: Callable[[Place], int]
 ) -> dict[Place, list[int]]:
     found = {
@@ -219,10 +219,10 @@ class Recorder(Protocol):
     def prepare(self, transaction: PreparedTransaction, /) -> None: ...
     def decide(self, transaction_id: Hashable, /) -> None: ...
     def committed(self, transaction_id: Hashable, /) -> None: ...
-    def put_note(self, note: Note, /) -> None: ...
-    def drop_note(self, key: str, /) -> None: ...
-    def hand_out(self, place: Place, sequence: int, /) -> None: ...
-    def hand_out_no_further(self, place: Place, sequence: int, /) -> None: ...
+    def put_state_record(self, note: StateRecord, /) -> None: ...
+    def drop_state_record(self, key: str, /) -> None: ...
+    def mark_dispatched(self, place: Place, sequence: int, /) -> None: ...
+    def unmark_dispatched(self, place: Place, sequence: int, /) -> None: ...
     def atomically(self) -> AbstractContextManager[None]: ...
 
 

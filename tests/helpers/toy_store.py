@@ -18,11 +18,11 @@ from ackwire.message import Message
 from ackwire.store.background import Background
 from ackwire.store.contract import (
     DurableRecord,
-    FileFacts,
-    Note,
+    FileInfo,
     Place,
     PreparedTransaction,
     ScheduledJob,
+    StateRecord,
     StoredFrame,
     WaitingMessage,
     WaitingMessages,
@@ -181,11 +181,11 @@ class ToyStore:
     def remember_count(self, producer_key: bytes, count: int) -> None:
         self._record(lambda memory: memory.remember_count(producer_key, count))
 
-    def put_note(self, note: Note) -> None:
-        self._record(lambda memory: memory.put_note(note))
+    def put_state_record(self, note: StateRecord) -> None:
+        self._record(lambda memory: memory.put_state_record(note))
 
-    def drop_note(self, key: str) -> None:
-        self._record(lambda memory: memory.drop_note(key))
+    def drop_state_record(self, key: str) -> None:
+        self._record(lambda memory: memory.drop_state_record(key))
 
     def prepare(self, transaction: PreparedTransaction) -> None:
         self._record(lambda memory: memory.prepare(transaction))
@@ -196,11 +196,11 @@ class ToyStore:
     def committed(self, transaction_id: Hashable) -> None:
         self._record(lambda memory: memory.committed(transaction_id))
 
-    def hand_out(self, place: Place, sequence: int) -> None:
-        self._record(lambda memory: memory.hand_out(place, sequence))
+    def mark_dispatched(self, place: Place, sequence: int) -> None:
+        self._record(lambda memory: memory.mark_dispatched(place, sequence))
 
-    def hand_out_no_further(self, place: Place, sequence: int) -> None:
-        self._record(lambda memory: memory.hand_out_no_further(place, sequence))
+    def unmark_dispatched(self, place: Place, sequence: int) -> None:
+        self._record(lambda memory: memory.unmark_dispatched(place, sequence))
 
     @contextmanager
     def atomically(self) -> Iterator[None]:
@@ -233,7 +233,7 @@ class ToyStore:
     def durable_sequence(self) -> int:
         return self._durable_sequence
 
-    def forgo(self, callback: Callable[[], None]) -> bool:
+    def cancel(self, callback: Callable[[], None]) -> bool:
         forgone = [it for it in self._waiters if it[1] is callback]
         for it in forgone:
             self._waiters.remove(it)
@@ -244,7 +244,7 @@ class ToyStore:
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,
         *,
-        may_be_forgone: bool = False,  # noqa: ARG002
+        is_cancellable: bool = False,  # noqa: ARG002
         can_wait: bool = False,  # noqa: ARG002
     ) -> None:
         self._is_expected = False
@@ -297,6 +297,13 @@ class ToyStore:
             if on_failed is not None:
                 on_failed(failure)
 
+    @property
+    def failure(self) -> StoreFailed | None:
+        return self._failure
+
+    def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None:
+        """For the journal alone."""
+
     def close(self) -> None:
         if self._mistake is not Mistake.FORGETS_TO_CLOSE:
             self.when_durable(lambda: None)
@@ -324,8 +331,8 @@ class ToyStore:
     def prepared(self) -> list[PreparedTransaction]:
         return self._memory.prepared()
 
-    def notes(self) -> list[Note]:
-        return self._memory.notes()
+    def state_records(self) -> list[StateRecord]:
+        return self._memory.state_records()
 
     def has_crashed(self, within_seconds: float) -> bool:  # noqa: ARG002  it does not know
         return False
@@ -336,8 +343,8 @@ class ToyStore:
     def commits(self) -> list[Hashable]:
         return self._memory.commits()
 
-    def handed_out(self, place: Place) -> int:
-        return self._memory.handed_out(place)
+    def dispatched_up_to(self, place: Place) -> int:
+        return self._memory.dispatched_up_to(place)
 
     def last_sequence(self) -> int:
         return self._memory.last_sequence()
@@ -359,8 +366,14 @@ class ToyStore:
     def on_room(self, callback: Callable[[], None]) -> None:
         """There always is."""
 
-    def files(self) -> list[FileFacts]:
+    used_bytes = 0
+    bytes_max = 0
+
+    def files(self) -> list[FileInfo]:
         return []
+
+    def checkpoint(self) -> None:
+        """There is nothing that could lag behind."""
 
 
 def _check(number: int, last: int) -> int:

@@ -32,7 +32,7 @@ from ackwire.wire.openwire.primitives import encode_map
 from ackwire.wire.openwire.structures import Structure
 from tests.helpers.bad_input import Line
 from tests.helpers.broker_rig import RIGS, BrokerRig
-from tests.helpers.store_on_disk import StoreOnDisk, checked, workshop
+from tests.helpers.store_on_disk import StoreOnDisk, checked, offline_store
 from tests.simulation.audit import Violation, audit
 
 _QUEUES: Final = (
@@ -183,7 +183,9 @@ class RestartFuzz:
             (self._disk.data / "index.sum").unlink(missing_ok=True)
         else:
             findings = [
-                it for it in checked(workshop(self._disk.data, self._folder / "scratch")).findings if not it.is_known
+                it
+                for it in checked(offline_store(self._disk.data, self._folder / "scratch")).findings
+                if not it.is_known
             ]
             shutil.rmtree(self._folder / "scratch")
             if findings:

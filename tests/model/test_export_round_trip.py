@@ -16,7 +16,7 @@ from ackwire.store.portable import Export, Import, RowReader, refuse_what_is_the
 from ackwire.wire.openwire.portrait import portrait, restamped
 from tests.helpers.reference import Reference
 from tests.helpers.store_history import KINDS, Happenings
-from tests.helpers.store_on_disk import StoreOnDisk, workshop
+from tests.helpers.store_on_disk import StoreOnDisk, offline_store
 from tests.helpers.stored import Kept, kept
 
 IN_MEMORY = Path("/dev/shm")
@@ -58,8 +58,8 @@ def filled(folder: Path, steps: list[str], seed: int) -> StoreOnDisk:
 def export(data: Path, scratch: Path, form: str) -> Path:
     """The file that an export of *data* writes."""
     path = data.with_suffix(f".{form}")
-    with workshop(data, scratch).look() as look:
-        export = Export(look, portrait)
+    with offline_store(data, scratch).inspect() as inspection:
+        export = Export(inspection, portrait)
         if form == "parquet":
             write_parquet(export.rows(), path)
         else:
@@ -71,12 +71,12 @@ def export(data: Path, scratch: Path, form: str) -> Path:
 
 def carried(path: Path, data: Path, scratch: Path) -> None:
     """Import *path* into a new store in *data*."""
-    shop = workshop(data, scratch)
+    offline = offline_store(data, scratch)
     read = read_parquet if path.suffix == ".parquet" else read_lines
-    with shop.opened() as opened:
-        refuse_what_is_there(opened.store, RowReader(shop.form).read(read(path)))
+    with offline.opened() as opened:
+        refuse_what_is_there(opened.store, RowReader(offline.form).read(read(path)))
         work = Import(opened, restamped)
-        work.run(RowReader(shop.form).read(read(path)))
+        work.run(RowReader(offline.form).read(read(path)))
     assert work.report.reassigned == 0
 
 

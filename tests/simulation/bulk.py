@@ -14,7 +14,7 @@ from typing import Final
 
 from ackwire.broker.acks import AckKind
 from ackwire.errors import BrokerError, StoreFailed
-from ackwire.store.engine import JournalStore
+from ackwire.store.journal.journal_store import JournalStore
 from tests.helpers.broker_rig import RIGS, BrokerRig, RigClient, RigConsumer, named, text_of
 from tests.helpers.journal import JournalFactory
 from tests.helpers.simulated_disk import Stopped

@@ -9,8 +9,9 @@ from random import Random
 
 from ackwire.clock import ManualClock, Timer
 from ackwire.errors import StoreFailed
-from ackwire.store.engine import JournalOptions, JournalStore
 from ackwire.store.index import Index
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.options import JournalOptions
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA
@@ -78,7 +79,7 @@ class Machine:
 
     def open(self) -> JournalStore:
         """Open the store in a new process. What goes wrong is raised, and the process is to be stopped."""
-        return JournalStore(
+        return JournalStore.open(
             self.disk,
             DATA,
             form=OpenWireStoredForm(),

@@ -16,9 +16,9 @@ from ackwire.destinations import parse_destination
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.runs import sequences_of
-from ackwire.store.contract import DurableKey, Place, StagedNote, Store
-from ackwire.store.engine import JournalStore
-from ackwire.store.journal.recovery import UnusableStore
+from ackwire.store.contract import DurableKey, Place, StagedRecord, Store
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.recovery_report import UnusableStore
 from tests.helpers.simulated_disk import Stopped
 from tests.helpers.stores import Crash
 from tests.simulation.audit import Violation
@@ -266,7 +266,7 @@ class JournalWorld(World):
 
 def _decided(store: JournalStore) -> set[int]:
     """What large transactions have set aside that have committed: the start is about to route it."""
-    parts = [it for it in store.notes() if isinstance(it, StagedNote) and it.committed]
+    parts = [it for it in store.state_records() if isinstance(it, StagedRecord) and it.committed]
     return {it for part in parts for place, runs in part.held if place == SET_ASIDE for it in sequences_of(runs)}
 
 

@@ -12,9 +12,9 @@ import pytest
 from ackwire.cli.main import main
 from ackwire.destinations import parse_destination
 from ackwire.message import Message
-from ackwire.store.contract import CursorNote, Place
-from ackwire.store.engine import JournalStore
+from ackwire.store.contract import CursorRecord, Place
 from ackwire.store.files import DataFile, OsFiles
+from ackwire.store.journal.journal_store import JournalStore
 from tests.helpers.store_on_disk import StoreOnDisk, where
 
 
@@ -123,7 +123,7 @@ def test_K2_check_finds_what_would_stop_a_start_and_repair_removes_it(
     with disk:
         disk.fill()
         nowhere = where("ackwire/lost")
-        disk.store.put_note(CursorNote("lost", nowhere, parse_destination("topic://t"), None, 0, 0, (), ()))
+        disk.store.put_state_record(CursorRecord("lost", nowhere, parse_destination("topic://t"), None, 0, 0, (), ()))
         disk.settle()
     assert main(["store", "check", str(disk.data)]) == 1
     assert "cursor lost cannot be brought back" in capsys.readouterr().out

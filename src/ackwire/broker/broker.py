@@ -58,7 +58,7 @@ from ackwire.errors import BrokerError, StoreFailed, UnknownResource
 from ackwire.message import Message
 from ackwire.policy import Policies
 from ackwire.selector import Reading, Selector
-from ackwire.store.contract import FileFacts, Spill, Store
+from ackwire.store.contract import FileInfo, Spill, Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
 
@@ -352,7 +352,7 @@ class Broker:
         """Call *callback* once all that has happened so far is durable: then it may be answered."""
         self._store.when_durable(callback, on_failed)
 
-    def files(self) -> list[FileFacts]:
+    def files(self) -> list[FileInfo]:
         """The store's files and what keeps each."""
         return self._store.files()
 

@@ -36,7 +36,7 @@ from ackwire.errors import (
 )
 from ackwire.runs import runs_of, sequences_of
 from ackwire.selector import Selector
-from ackwire.store.contract import CursorNote, DurableKey, DurableRecord, Place, Store, WaitingMessage
+from ackwire.store.contract import CursorRecord, DurableKey, DurableRecord, Place, Store, WaitingMessage
 
 ROWS_PER_TURN: Final = 256
 """What a reader should ask for at once, so that others get their turn."""
@@ -128,8 +128,8 @@ class Cursor:
         if self.queue.audit is not None:
             self.queue.audit.cursor(event, self.queue, self.held.sequences(start, end), self.name, cause)
 
-    def note(self) -> CursorNote:
-        return CursorNote(
+    def note(self) -> CursorRecord:
+        return CursorRecord(
             self.name,
             self.queue.place,
             self.destination,
@@ -178,7 +178,7 @@ class Cursors:
             wanted = self._wanted(destination, selector)
             cursor = Cursor(name, destination, selector, self._queue_of(name, destination, selector), wanted)
             self._add(cursor)
-            self._store.put_note(cursor.note())
+            self._store.put_state_record(cursor.note())
         return self._facts(cursor)
 
     def _wanted(self, destination: Destination, selector: str | None) -> Selector | None:
@@ -221,7 +221,7 @@ class Cursors:
                 cursor.tell(Event.DISCARDED, 0, cause=_CLOSED)
             cursor.queue.remove_reader(cursor.lane)
             del cursor.queue.holders[cursor]
-            self._store.drop_note(cursor.note().key)
+            self._store.drop_state_record(cursor.note().key)
             del self._cursors[name]
             durable = self._registry.durables.get(DurableKey(CURSOR_CLIENT_ID, name))
             if durable is not None:
@@ -284,12 +284,12 @@ class Cursors:
             if unstored:  # others see it again after a crash unless the note is there with it, so both or none
                 with self._store.atomically():
                     cursor.queue.store_held(unstored)
-                    self._store.put_note(cursor.note())
+                    self._store.put_state_record(cursor.note())
             if not is_done:
                 self._clock.call_later(0, partial(self._give, cursor, wanted, on_done, on_failed, after))
                 return
             if cursor.assigned > cursor.promised:
-                self._store.put_note(cursor.note())
+                self._store.put_state_record(cursor.note())
         except StoreFailed as error:
             on_failed(error)
             return
@@ -333,7 +333,7 @@ class Cursors:
             raise Conflict(f"{cursor!r} was given out up to {cursor.promised}: {to} cannot be committed")
         if to > cursor.committed:
             cursor.committed = to
-            self._store.put_note(cursor.note())
+            self._store.put_state_record(cursor.note())
             self._clock.call_later(0, partial(self._forget_on, cursor))
         committed = cursor.committed
         self._store.when_durable(lambda: on_done(committed), on_failed)
@@ -346,7 +346,7 @@ class Cursors:
         with suppress(StoreFailed):  # the next run goes on with it
             self._forget(cursor, count)
             if cursor.removed == cursor.committed:
-                self._store.put_note(cursor.note())
+                self._store.put_state_record(cursor.note())
             else:
                 self._clock.call_later(0, partial(self._forget_on, cursor))
 
@@ -357,7 +357,7 @@ class Cursors:
 
     # ---- after a restart ---------------------------------------------------------------------------------------
 
-    def restore(self, note: CursorNote, kept: Mapping[int, WaitingMessage], untold: str | None) -> None:
+    def restore(self, note: CursorRecord, kept: Mapping[int, WaitingMessage], untold: str | None) -> None:
         """A cursor of an earlier run; *kept* is what the store has of its messages, which may be *untold*."""
         try:
             wanted = self._wanted(note.destination, note.selector)

@@ -3,9 +3,10 @@
 A message that has reached a consumer, and comes again after a crash, must say so. And one that has reached a consumer
 must be there after a crash, if its sender, who was not answered, will repeat it: as a new one it would say nothing.
 
-So a queue tells the store ahead of time how far messages may go (`Store.hand_out`), a block of sequences at once, and
-nothing behind that leaves. And while a sender waits for the store, so do the consumers of what it sent: nobody waits
-for longer than the sync that is due anyway. What cannot leave yet waits at the `Desk`; it is in flight like any other.
+So a queue tells the store ahead of time how far messages may go (`Store.mark_dispatched`), a block of sequences at
+once, and nothing behind that leaves. And while a sender waits for the store, so do the consumers of what it sent:
+none waits for longer than the sync that is due anyway. What cannot leave yet waits at the `Desk`; it is in flight like
+any other.
 
 One message may leave ahead of its sync: that of a sender who waits alone, after a pause, or if its consumers are quick.
 After a crash it is what that sender repeats first, and it is called redelivered then (`repetitions.py`, ADR 12).
@@ -102,12 +103,12 @@ class Desk:
             answer()
 
         self._awaited = AwaitedAck(message, connection, answer, stored)
-        self._store.when_durable(stored, on_failed, may_be_forgone=True, can_wait=can_wait)
+        self._store.when_durable(stored, on_failed, is_cancellable=True, can_wait=can_wait)
 
     def acked(self, messages: list[Message]) -> None:
         """*messages* are consumed, and recorded as such: who waits for one of them need not wait for the disk."""
         awaited = self._awaited
-        if awaited is not None and any(it is awaited.message for it in messages) and self._store.forgo(awaited.stored):
+        if awaited is not None and any(it is awaited.message for it in messages) and self._store.cancel(awaited.stored):
             self._awaited = None
             awaited.connection.forgone_sequence = awaited.message.sequence
             awaited.connection.bets.won()
@@ -180,7 +181,7 @@ class Handover:
     def _announce(self, sequence: int) -> None:
         self._announced = sequence
         with suppress(StoreFailed):  # then nothing leaves any more
-            self._store.hand_out(self._place, sequence)
+            self._store.mark_dispatched(self._place, sequence)
             self._store.when_durable(partial(self._is_known, sequence))
 
     def _is_known(self, sequence: int) -> None:
@@ -191,4 +192,4 @@ class Handover:
         if not has_all:
             seen = max(seen, self._restored)
         if self._is_stored and seen < self._announced:
-            self._store.hand_out_no_further(self._place, seen)
+            self._store.unmark_dispatched(self._place, seen)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ackwire.runs import drop_first, pairs, runs_of
-from ackwire.store.contract import Place, StagedNote, WaitingMessage
+from ackwire.store.contract import Place, StagedRecord, WaitingMessage
 
 
 @dataclass(eq=False, slots=True)
@@ -55,6 +55,6 @@ class Part:
     def told_count(self, place: Place) -> int:
         return len(self.messages.get(place, ())) if self.is_committed else 0
 
-    def note(self) -> StagedNote:
+    def note(self) -> StagedRecord:
         held = tuple((place, tuple(runs)) for place, runs in self._runs.items())
-        return StagedNote(self.producer, self.name, self.batch, self.since_ms, self.is_committed, held)
+        return StagedRecord(self.producer, self.name, self.batch, self.since_ms, self.is_committed, held)

@@ -33,16 +33,16 @@ from ackwire.errors import ConfigError, StoreFailed
 from ackwire.message import Message
 from ackwire.runs import sequences_of
 from ackwire.store.contract import (
-    BatchNote,
-    CursorNote,
+    BatchRecord,
+    CursorRecord,
     DurableKey,
     DurableRecord,
     Kept,
-    Note,
     Place,
     PreparedTransaction,
     ScheduledJob,
-    StagedNote,
+    StagedRecord,
+    StateRecord,
     Store,
     WaitingMessage,
     WaitingMessages,
@@ -72,7 +72,7 @@ def describe(kept: Kept) -> str:
             return f"prepared transaction {kept.transaction_id}"
         case ScheduledJob():
             return f"scheduled job {kept.job_id}"
-        case CursorNote() | StagedNote() | BatchNote():
+        case CursorRecord() | StagedRecord() | BatchRecord():
             return kept.key
     return repr(kept)
 
@@ -123,7 +123,7 @@ class Restoring:
         self._publisher.restore()  # whatever gets a sequence has one behind all that are known
         self._repetitions.restore()
         self._transactor.transactions.restore_commits(store.commits())
-        places, prepared, notes = list(store.places()), list(store.prepared()), list(store.notes())
+        places, prepared, notes = list(store.places()), list(store.prepared()), list(store.state_records())
         for place, message in (ack for transaction in prepared for ack in transaction.acks):
             self._undecided.setdefault(place, set()).add(message.sequence)
         self._reserved = _reserved(notes)
@@ -159,7 +159,7 @@ class Restoring:
             deque(portions, maxlen=0)  # staged for a topic: nobody else waits there
             return
         queue = self._queue_at(place)
-        queue.restore_handed_out(store.handed_out(place))
+        queue.restore_handed_out(store.dispatched_up_to(place))
         for portion in portions:
             queue.restore(_without(portion, self._undecided.get(place)))
             if self._untold is not None:
@@ -168,13 +168,13 @@ class Restoring:
     def _restore_prepared(self, transaction: PreparedTransaction) -> None:
         self._transactor.restore(self._transaction(transaction))
 
-    def _restore_note(self, note: Note) -> None:
+    def _restore_note(self, note: StateRecord) -> None:
         match note:
-            case CursorNote():
+            case CursorRecord():
                 self._cursors.restore(note, self._kept.get(note.place, {}), self._untold)
-            case StagedNote():
+            case StagedRecord():
                 self._staging.restore_part(note, self._kept, self._untold)
-            case BatchNote():
+            case BatchRecord():
                 self._staging.restore_batch(note)
 
     def _queue_at(self, place: Place) -> Queue:
@@ -199,14 +199,14 @@ class Restoring:
         return transaction
 
 
-def _reserved(notes: list[Note]) -> dict[Place, set[int]]:
+def _reserved(notes: list[StateRecord]) -> dict[Place, set[int]]:
     """What is in a place and out of everybody's reach: cursors have it, or it is staged."""
     reserved: dict[Place, set[int]] = {}
     for note in notes:
         match note:
-            case CursorNote():
+            case CursorRecord():
                 reserved.setdefault(note.place, set()).update(sequences_of(note.held))
-            case StagedNote():
+            case StagedRecord():
                 for place, runs in note.held:
                     reserved.setdefault(place, set()).update(sequences_of(runs))
     return reserved

@@ -34,7 +34,7 @@ from ackwire.errors import BrokerError, Conflict, InvalidDestination, ResourceLi
 from ackwire.message import Message
 from ackwire.plurals import agree, counted
 from ackwire.runs import sequences_of
-from ackwire.store.contract import BatchNote, Place, StagedNote, Store, WaitingMessage
+from ackwire.store.contract import BatchRecord, Place, StagedRecord, Store, WaitingMessage
 
 PRODUCERS_MAX: Final = 10_000
 """Producers of batches that are remembered; the one that has been silent for longest is forgotten for a new one."""
@@ -85,7 +85,7 @@ class Staging:
         self._sends = sends
         registry.objections.append(self._why_needed)
         self._parts: dict[tuple[str, str], Part] = {}
-        self._last: dict[str, BatchNote] = {}
+        self._last: dict[str, BatchRecord] = {}
         """By producer, the longest silent first."""
         self.count = 0
         """Messages that are staged and not committed."""
@@ -129,7 +129,7 @@ class Staging:
                 staged = self._parts[producer, part] = Part(producer, part, batch, 0)
             staged.since_ms = self._clock.now_ms()
             self._keep(staged, messages)
-            self._store.put_note(staged.note())
+            self._store.put_state_record(staged.note())
         self._store.when_durable(on_done, on_failed)
 
     def _check(self, producer: str, part: str, batch: int, messages: list[Message]) -> None:
@@ -208,11 +208,14 @@ class Staging:
             return
         committed = [self._part_to_commit(producer, batch, name) for name in dict.fromkeys(parts)]
         with self._store.atomically():
-            self._remember(BatchNote(producer, batch, self._clock.now_ms()))
+            self._remember(BatchRecord(producer, batch, self._clock.now_ms()))
             for part in committed:
                 part.is_committed = True
                 self._tell_stored(part)
-                self._store.put_note(part.note()) if self._has_topics(part) else self._store.drop_note(part.note().key)
+                if self._has_topics(part):
+                    self._store.put_state_record(part.note())
+                else:
+                    self._store.drop_state_record(part.note().key)
             for part in [it for it in self._parts.values() if it.producer == producer and it.batch <= batch]:
                 if not part.is_committed:
                     self._drop(part)
@@ -240,13 +243,13 @@ class Staging:
     def _has_topics(self, part: Part) -> bool:
         return any(self._queue(place) is None for place in part.messages)
 
-    def _remember(self, note: BatchNote) -> None:
+    def _remember(self, note: BatchRecord) -> None:
         self._last.pop(note.producer, None)
         self._last[note.producer] = note
-        self._store.put_note(note)
+        self._store.put_state_record(note)
         if len(self._last) > PRODUCERS_MAX:
             forgotten = self._last.pop(next(iter(self._last)))
-            self._store.drop_note(forgotten.key)
+            self._store.drop_state_record(forgotten.key)
 
     def _show_all(self, parts: list[Part], on_done: Callable[[bool], None]) -> None:
         for part in parts:
@@ -289,9 +292,9 @@ class Staging:
 
     def _put_or_drop(self, part: Part) -> None:
         if part.messages:
-            self._store.put_note(part.note())
+            self._store.put_state_record(part.note())
         else:
-            self._store.drop_note(part.note().key)
+            self._store.drop_state_record(part.note().key)
 
     # ---- dropping ----------------------------------------------------------------------------------------------
 
@@ -309,7 +312,7 @@ class Staging:
             if queue is not None:
                 del queue.holders[part]
             self._let_go(place, messages)
-        self._store.drop_note(part.note().key)
+        self._store.drop_state_record(part.note().key)
         del self._parts[part.producer, part.name]
 
     def _let_go(self, place: Place, messages: list[WaitingMessage]) -> None:
@@ -336,13 +339,13 @@ class Staging:
             name = f"{messages[0].sequence} {_digest(transaction_id)}"
             part = self._parts[_TRANSACTIONS, name] = Part(_TRANSACTIONS, name, 0, self._clock.now_ms())
         self._hold(part, SET_ASIDE, messages)
-        self._store.put_note(part.note())
+        self._store.put_state_record(part.note())
         return part
 
     def decide(self, part: Part) -> None:
         """The transaction commits: what is in *part* will be routed, by the next start if by nobody else."""
         part.is_committed = True
-        self._store.put_note(part.note())
+        self._store.put_state_record(part.note())
 
     def finish(self, part: Part, count: int) -> None:
         """The first *count* messages in *part* are routed, or not needed any more."""
@@ -386,11 +389,11 @@ class Staging:
 
     # ---- after a restart ---------------------------------------------------------------------------------------
 
-    def restore_batch(self, note: BatchNote) -> None:
+    def restore_batch(self, note: BatchRecord) -> None:
         self._last[note.producer] = note
 
     def restore_part(
-        self, note: StagedNote, kept: Mapping[Place, Mapping[int, WaitingMessage]], untold: str | None
+        self, note: StagedRecord, kept: Mapping[Place, Mapping[int, WaitingMessage]], untold: str | None
     ) -> None:
         """A part of an earlier run; *kept* is what the store has of its messages, which may be *untold*."""
         part = Part(note.producer, note.part, note.batch, note.since_ms, note.committed)

@@ -27,11 +27,11 @@ from ackwire.plurals import counted
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
     from ackwire.store.check import CheckReport, Finding
-    from ackwire.store.contract import FileFacts, Kept, Place
-    from ackwire.store.look import StoreLook
+    from ackwire.store.contract import FileInfo, Kept, Place
+    from ackwire.store.inspect import StoreInspection
+    from ackwire.store.offline import OfflineStore
     from ackwire.store.portable import Export, Given, Row
     from ackwire.store.stats import StoreStats
-    from ackwire.store.workshop import Workshop
 
 _SHOWN_MAX: Final = 100
 """Findings that are listed for people; --json has all."""
@@ -78,23 +78,23 @@ def _add(
     return parser
 
 
-def _rehearse(look: "StoreLook") -> "list[tuple[Kept, str]]":
+def _rehearse(inspection: "StoreInspection") -> "list[tuple[Kept, str]]":
     """What a start would not bring back."""
     from ackwire.broker.rehearsal import rehearse
     from ackwire.store.rehearsal_store import RehearsalStore
     from ackwire.wire.openwire.editor import OpenWireEditor
 
     editor = OpenWireEditor("ID:rehearsal", "rehearsal", SystemClock())
-    return rehearse(RehearsalStore(look), editor, look.now_ms())
+    return rehearse(RehearsalStore(inspection), editor, inspection.now_ms())
 
 
 @contextmanager
-def _workshop(args: argparse.Namespace, new: Path | None = None) -> "Iterator[tuple[Workshop, ProgressLine]]":
+def _offline(args: argparse.Namespace, new: Path | None = None) -> "Iterator[tuple[OfflineStore, ProgressLine]]":
     """The store, locked; or the directory *new*, made if need be, where one is to be."""
     # Imported here, so that the other commands start without loading a store.
     from ackwire.store.files import OsFiles
-    from ackwire.store.journal.recovery import UnusableStore
-    from ackwire.store.workshop import Workshop, locked
+    from ackwire.store.journal.recovery_report import UnusableStore
+    from ackwire.store.offline import OfflineStore, locked
     from ackwire.wire.openwire.stored import OpenWireStoredForm
 
     data = new or Path(args.directory)
@@ -111,7 +111,7 @@ def _workshop(args: argparse.Namespace, new: Path | None = None) -> "Iterator[tu
             ProgressLine() as progress,
         ):
             yield (
-                Workshop(
+                OfflineStore(
                     files,
                     data,
                     form=OpenWireStoredForm(),
@@ -164,9 +164,9 @@ def _warn(text: str) -> None:
 def _run_check(args: argparse.Namespace) -> int:
     from ackwire.store.check import check
 
-    with _workshop(args) as (workshop, progress):
-        with workshop.look() as look:
-            report = check(look)
+    with _offline(args) as (offline, progress):
+        with offline.inspect() as inspection:
+            report = check(inspection)
         progress.clear()
         if args.json:
             print(json.dumps(_check_json(report), indent=2))
@@ -254,9 +254,9 @@ def _run_repair(args: argparse.Namespace) -> int:
     from ackwire.store.check import check
     from ackwire.store.repair import needs_new_index, repair
 
-    with _workshop(args) as (workshop, progress):
-        with workshop.look() as look:
-            before = check(look)
+    with _offline(args) as (offline, progress):
+        with offline.inspect() as inspection:
+            before = check(inspection)
         progress.clear()
         if before.is_sound:
             _say("the store is sound: there is nothing to repair")
@@ -267,7 +267,7 @@ def _run_repair(args: argparse.Namespace) -> int:
             _show_plan(before, anew=needs_new_index(before))
             return 1
         with _interrupts_wait():
-            report = repair(workshop, before)
+            report = repair(offline, before)
         progress.clear()
         for line in report.done:
             _say(f"done: {line}")
@@ -309,9 +309,9 @@ def _show_what_nobody_knows(before: "CheckReport") -> None:
 def _run_explain(args: argparse.Namespace) -> int:
     from ackwire.store.explain import explain
 
-    with _workshop(args) as (workshop, progress), workshop.look() as look:
-        recovery = look.started().recovery
-        reader = look.reader
+    with _offline(args) as (offline, progress), offline.inspect() as inspection:
+        recovery = inspection.started().recovery
+        reader = inspection.reader
         files = explain(
             recovery.catalog,
             active=recovery.segment,
@@ -329,7 +329,7 @@ def _run_explain(args: argparse.Namespace) -> int:
     return 0
 
 
-def _file_json(file: "FileFacts") -> dict[str, Any]:
+def _file_json(file: "FileInfo") -> dict[str, Any]:
     return {
         "number": file.number,
         "size_bytes": file.size_bytes,
@@ -346,8 +346,8 @@ def _file_json(file: "FileFacts") -> dict[str, Any]:
 def _run_stats(args: argparse.Namespace) -> int:
     from ackwire.store.stats import stats
 
-    with _workshop(args) as (workshop, progress), workshop.look() as look:
-        found = stats(look)
+    with _offline(args) as (offline, progress), offline.inspect() as inspection:
+        found = stats(inspection)
         progress.clear()
         if args.json:
             print(json.dumps(_stats_json(found), indent=2))
@@ -404,8 +404,8 @@ def _run_export(args: argparse.Namespace) -> int:
         raise ConfigError("Parquet cannot be written to standard output: name a file")
     if args.file != "-" and Path(args.file).exists():
         raise ConfigError(f"{args.file} exists already")
-    with _workshop(args) as (workshop, progress), workshop.look() as look:
-        export = Export(look, portrait)
+    with _offline(args) as (offline, progress), offline.inspect() as inspection:
+        export = Export(inspection, portrait)
         _write(export, args.file, form)
         progress.clear()
     for line in export.unreadable:
@@ -473,15 +473,15 @@ def _import(args: argparse.Namespace, path: Path, form: str) -> int:
     target = Path(args.directory)
     leftovers = Leftovers(target)
     if not leftovers.is_new:
-        with _workshop(args) as (workshop, progress):
-            return _told(_imported_into(workshop, progress, args, path, form), is_new=False)
+        with _offline(args) as (offline, progress):
+            return _told(_imported_into(offline, progress, args, path, form), is_new=False)
     # A directory that is there may be a mounted disk, which cannot be renamed.
     place = target if target.exists() else target.with_name(f".{target.name}.import-{os.getpid()}")
     is_done = False
     try:
-        with _workshop(args, place) as (workshop, progress):
+        with _offline(args, place) as (offline, progress):
             try:
-                outcome = _imported_into(workshop, progress, args, path, form)
+                outcome = _imported_into(offline, progress, args, path, form)
                 if outcome.failure is None and place != target:
                     OsFiles().rename(place, target)
                 is_done = outcome.failure is None
@@ -506,20 +506,20 @@ class _Outcome:
 
 
 def _imported_into(
-    workshop: "Workshop", progress: ProgressLine, args: argparse.Namespace, path: Path, form: str
+    offline: "OfflineStore", progress: ProgressLine, args: argparse.Namespace, path: Path, form: str
 ) -> _Outcome:
     from ackwire.store.portable import Full, Import, RowReader, is_empty, refuse_what_is_there
     from ackwire.wire.openwire.portrait import restamped
 
     def given() -> "Iterator[Given]":
-        for it in RowReader(workshop.form).read(_rows(path, form)):
+        for it in RowReader(offline.form).read(_rows(path, form)):
             check_interrupt()
             yield it
 
     with _interrupts_wait() as check_interrupt:
         for _ in given():  # a bad file changes nothing
             pass
-        with workshop.opened() as opened:
+        with offline.opened() as opened:
             if not args.append and not is_empty(opened.store):
                 raise ConfigError(f"{args.directory} holds messages or subscriptions: --append adds to them")
             all_bytes = refuse_what_is_there(opened.store, given())

@@ -29,7 +29,7 @@ from ackwire.store.blocks import (
     unsealed,
     waiting_of,
 )
-from ackwire.store.contract import DurableRecord, Note, Place, ScheduledJob, WaitingMessages
+from ackwire.store.contract import DurableRecord, Place, ScheduledJob, StateRecord, WaitingMessages
 from ackwire.store.index import Edit, Index, Table
 from ackwire.store.journal.record import RecordKind, pack_place
 from ackwire.store.journal.state import PreparedRecord
@@ -40,6 +40,9 @@ _BLOCKS_PER_PORTION: Final = 512
 
 BlockRow = tuple[bytes, bytes]
 """The key of a block and what stands there."""
+
+CRASH_KEY: Final = b"crash"
+"""Among the counts of producers, whose keys are longer: when the journal was opened after a crash, the last time."""
 
 _BLOCKS_REMEMBERED: Final = 16
 """Blocks of the index that are kept unpacked: who asks for a message soon asks for its neighbours."""
@@ -118,17 +121,17 @@ class Delta:
 
 
 @final
-class PlaceFacts:
+class PlaceInfo:
     """One place: what changed in it, and how much of each segment it holds alive."""
 
-    __slots__ = ("active", "frozen", "handed_out", "handed_out_before", "held", "place", "place_id", "segment")
+    __slots__ = ("active", "dispatched_before", "dispatched_up_to", "frozen", "held", "place", "place_id", "segment")
 
     def __init__(self, place_id: int, place: Place, segment: int) -> None:
         self.place_id = place_id
         self.place = place
-        self.handed_out = 0
+        self.dispatched_up_to = 0
         """Up to which sequence its messages may have reached consumers."""
-        self.handed_out_before = 0
+        self.dispatched_before = 0
         """The same, when the store was opened."""
         self.segment = segment
         """Which holds the record of the place itself."""
@@ -142,7 +145,7 @@ class PlaceFacts:
 
     def payload(self) -> bytes:
         """Of its own record."""
-        return pack_place(self.place_id, self.place, self.handed_out)
+        return pack_place(self.place_id, self.place, self.dispatched_up_to)
 
     @property
     def message_count(self) -> int:
@@ -150,7 +153,7 @@ class PlaceFacts:
 
 
 @final
-class SegmentFacts:
+class SegmentInfo:
     """One segment: what in it is alive, and what its removals speak of."""
 
     __slots__ = ("live_bytes", "live_messages", "number", "removals", "size_bytes")
@@ -165,7 +168,7 @@ class SegmentFacts:
         """For each other segment, how many messages of it this one says are gone."""
 
 
-StateValue = DurableRecord | ScheduledJob | PreparedRecord | Note | tuple[int, ...]
+StateValue = DurableRecord | ScheduledJob | PreparedRecord | StateRecord | tuple[int, ...]
 StateKey = tuple[RecordKind, bytes]
 
 
@@ -191,11 +194,11 @@ class Catalog:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.places: dict[Place, PlaceFacts] = {}
-        self.place_by_id: dict[int, PlaceFacts] = {}
+        self.places: dict[Place, PlaceInfo] = {}
+        self.place_by_id: dict[int, PlaceInfo] = {}
         self.place_records: Counter[int] = Counter()
         """For each segment how many places have their own record in it."""
-        self.segments: dict[int, SegmentFacts] = {}
+        self.segments: dict[int, SegmentInfo] = {}
         self.state: dict[StateKey, StateItem] = {}
         self.forgotten_counts: set[bytes] = set()
         self.forgotten_commits: set[bytes] = set()
@@ -234,54 +237,54 @@ class Catalog:
 
     # ---- places ------------------------------------------------------------------------------------------------
 
-    def add_place(self, place_id: int, place: Place, segment: int, handed_out: int = 0) -> PlaceFacts:
+    def add_place(self, place_id: int, place: Place, segment: int, dispatched_up_to: int = 0) -> PlaceInfo:
         """A place is known from now on, or more of it; *segment* holds its record."""
-        facts = self.place_by_id.get(place_id)
-        if facts is None:
-            facts = PlaceFacts(place_id, place, segment)
+        info = self.place_by_id.get(place_id)
+        if info is None:
+            info = PlaceInfo(place_id, place, segment)
         else:
-            self.place_records[facts.segment] -= 1
-            if self.places.get(facts.place) is facts:  # perhaps known under a name that was only guessed
-                del self.places[facts.place]
+            self.place_records[info.segment] -= 1
+            if self.places.get(info.place) is info:  # perhaps known under a name that was only guessed
+                del self.places[info.place]
         self.place_records[segment] += 1
-        facts.place, facts.segment, facts.handed_out = place, segment, handed_out
-        self.places[place] = self.place_by_id[place_id] = facts
+        info.place, info.segment, info.dispatched_up_to = place, segment, dispatched_up_to
+        self.places[place] = self.place_by_id[place_id] = info
         self.next_place_id = max(self.next_place_id, place_id + 1)
         self.changed_places.add(place_id)
-        return facts
+        return info
 
-    def add_nameless_place(self, place_id: int, place: Place, segment: int) -> PlaceFacts:
+    def add_nameless_place(self, place_id: int, place: Place, segment: int) -> PlaceInfo:
         """A place whose own record was not seen; *place* is only what its messages say."""
-        facts = self.place_by_id[place_id] = PlaceFacts(place_id, place, segment)
+        info = self.place_by_id[place_id] = PlaceInfo(place_id, place, segment)
         self.place_records[segment] += 1
-        return facts
+        return info
 
-    def place_moved(self, facts: PlaceFacts, segment: int) -> None:
+    def place_moved(self, info: PlaceInfo, segment: int) -> None:
         """The record of a place is in *segment* now; the place may have ended meanwhile."""
-        if self.place_by_id.get(facts.place_id) is facts:
-            self.place_records[facts.segment] -= 1
+        if self.place_by_id.get(info.place_id) is info:
+            self.place_records[info.segment] -= 1
             self.place_records[segment] += 1
-        facts.segment = segment
+        info.segment = segment
 
     def place_of(self, place_id: int) -> Place | None:
-        facts = self.place_by_id.get(place_id)
-        return None if facts is None else facts.place
+        info = self.place_by_id.get(place_id)
+        return None if info is None else info.place
 
     def end_place(self, place_id: int) -> None:
         """A place is gone with all that is in it."""
-        facts = self.place_by_id.pop(place_id, None)
-        if facts is None:
+        info = self.place_by_id.pop(place_id, None)
+        if info is None:
             return
-        self._release_all(facts)
-        self.place_records[facts.segment] -= 1
-        if self.places.get(facts.place) is facts:
-            del self.places[facts.place]
+        self._release_all(info)
+        self.place_records[info.segment] -= 1
+        if self.places.get(info.place) is info:
+            del self.places[info.place]
         self.ended_places.add(place_id)
 
-    def _release_all(self, facts: PlaceFacts) -> None:
-        for number, (count, size_bytes) in facts.held.items():
+    def _release_all(self, info: PlaceInfo) -> None:
+        for number, (count, size_bytes) in info.held.items():
             self._release(number, count, size_bytes)
-        facts.held.clear()
+        info.held.clear()
 
     def _release(self, number: int, count: int, size_bytes: int) -> None:
         segment = self.segments.get(number)
@@ -291,20 +294,20 @@ class Catalog:
 
     # ---- messages ----------------------------------------------------------------------------------------------
 
-    def find(self, facts: PlaceFacts, sequence: int) -> Entry | None:
+    def find(self, info: PlaceInfo, sequence: int) -> Entry | None:
         """Where a message is; None if it is not there, or not written yet."""
-        delta = facts.active
+        delta = info.active
         if sequence in delta.fresh:
             return delta.fresh[sequence]
         if delta.has_ended(sequence):
             return None
-        frozen = facts.frozen
+        frozen = info.frozen
         if frozen is not None:
             if sequence in frozen.fresh:
                 return frozen.fresh[sequence]
             if frozen.has_ended(sequence):
                 return None
-        return self._indexed_entry(facts.place_id, sequence)
+        return self._indexed_entry(info.place_id, sequence)
 
     def _indexed_entry(self, place_id: int, sequence: int) -> Entry | None:
         if sequence > self.indexed_to:
@@ -334,9 +337,9 @@ class Catalog:
         self._blocks.clear()
         self._asked_for = b""
 
-    def find_many(self, facts: PlaceFacts, sequences: Iterable[int]) -> list[tuple[int, Entry]]:
+    def find_many(self, info: PlaceInfo, sequences: Iterable[int]) -> list[tuple[int, Entry]]:
         """`find` for many, best asked for in order: those that are there, and written."""
-        active, frozen = facts.active, facts.frozen
+        active, frozen = info.active, info.frozen
         fresh, frozen_fresh = active.fresh, {} if frozen is None else frozen.fresh
         found: list[tuple[int, Entry]] = []
         number = -1
@@ -354,42 +357,42 @@ class Catalog:
             else:
                 if sequence >> BLOCK_BITS != number:
                     number = sequence >> BLOCK_BITS
-                    block = self._block(block_key(facts.place_id, sequence))
+                    block = self._block(block_key(info.place_id, sequence))
                 entry = block.get(sequence)
             if entry is not None:
                 found.append((sequence, entry))
         return found
 
-    def put(self, facts: PlaceFacts, sequence: int, entry: Entry) -> None:
+    def put(self, info: PlaceInfo, sequence: int, entry: Entry) -> None:
         """A message's record is at *entry*; no other is known of it here."""
-        facts.active.fresh[sequence] = entry
+        info.active.fresh[sequence] = entry
         share = share_bytes(entry)
-        held = facts.held.get(entry.segment)
+        held = info.held.get(entry.segment)
         if held is None:
-            facts.held[entry.segment] = [1, share]
+            info.held[entry.segment] = [1, share]
         else:
             held[0] += 1
             held[1] += share
         segment = self.segments[entry.segment]
         segment.live_messages += 1
         segment.live_bytes += share
-        self.changed_counters.add(facts.place_id)
+        self.changed_counters.add(info.place_id)
 
-    def take(self, facts: PlaceFacts, sequence: int) -> Entry | None:
+    def take(self, info: PlaceInfo, sequence: int) -> Entry | None:
         """Forget a written message; the answer is where it was, None if it was not there."""
-        entry = self.find(facts, sequence)
+        entry = self.find(info, sequence)
         if entry is None:
             return None
-        delta = facts.active
+        delta = info.active
         if delta.fresh.pop(sequence, None) is None or sequence in delta.moved:
             delta.gone.add(sequence)
-        self._let_go(facts, entry)
+        self._let_go(info, entry)
         return entry
 
-    def take_many(self, facts: PlaceFacts, sequences: Iterable[int]) -> list[tuple[int, Entry]]:
+    def take_many(self, info: PlaceInfo, sequences: Iterable[int]) -> list[tuple[int, Entry]]:
         """`take` for many; the answer is where those were that were there."""
-        taken = self.find_many(facts, sequences)
-        delta = facts.active
+        taken = self.find_many(info, sequences)
+        delta = info.active
         fresh, moved, gone = delta.fresh, delta.moved, delta.gone
         sums: dict[int, list[int]] = {}
         for sequence, entry in taken:
@@ -399,66 +402,64 @@ class Catalog:
             total[0] += 1
             total[1] += share_bytes(entry)
         for segment, (count, size_bytes) in sums.items():
-            held = facts.held.get(segment)
+            held = info.held.get(segment)
             if held is not None:
                 held[0] -= count
                 held[1] -= size_bytes
                 if not held[0]:
-                    del facts.held[segment]
+                    del info.held[segment]
             self._release(segment, count, size_bytes)
-        self.changed_counters.add(facts.place_id)
+        self.changed_counters.add(info.place_id)
         return taken
 
-    def _let_go(self, facts: PlaceFacts, entry: Entry) -> None:
-        held = facts.held.get(entry.segment)
+    def _let_go(self, info: PlaceInfo, entry: Entry) -> None:
+        held = info.held.get(entry.segment)
         share = share_bytes(entry)
         if held is not None:
             held[0] -= 1
             held[1] -= share
             if not held[0]:
-                del facts.held[entry.segment]
+                del info.held[entry.segment]
         self._release(entry.segment, 1, share)
-        self.changed_counters.add(facts.place_id)
+        self.changed_counters.add(info.place_id)
 
-    def move(self, facts: PlaceFacts, sequence: int, entry: Entry) -> None:
+    def move(self, info: PlaceInfo, sequence: int, entry: Entry) -> None:
         """A message's record is at *entry* now, and not where it was, if it was anywhere."""
-        old = self.find(facts, sequence)
+        old = self.find(info, sequence)
         if old is not None:
-            self._let_go(facts, old)
-            if sequence not in facts.active.fresh:
-                facts.active.moved.add(sequence)
-        self.put(facts, sequence, entry)
+            self._let_go(info, old)
+            if sequence not in info.active.fresh:
+                info.active.moved.add(sequence)
+        self.put(info, sequence, entry)
 
-    def purge(self, facts: PlaceFacts, last_sequence: int, kept: frozenset[int]) -> None:
+    def purge(self, info: PlaceInfo, last_sequence: int, kept: frozenset[int]) -> None:
         """All up to *last_sequence* are gone but for *kept*, and those that came later."""
-        stay = {it: entry for it in kept if (entry := self.find(facts, it)) is not None}
+        stay = {it: entry for it in kept if (entry := self.find(info, it)) is not None}
         later = {
             it: entry
-            for delta in (facts.frozen, facts.active)
+            for delta in (info.frozen, info.active)
             if delta is not None
             for it, entry in delta.fresh.items()
             if it > last_sequence
             and entry is not None
-            and (
-                delta is facts.active or not facts.active.has_ended(it)
-            )  # one that was replaced has ended, and is there
+            and (delta is info.active or not info.active.has_ended(it))  # one that was replaced has ended, and is there
         }
-        self._release_all(facts)
-        facts.active.purge(last_sequence, kept)
+        self._release_all(info)
+        info.active.purge(last_sequence, kept)
         unindexed = {**later, **stay}
-        indexed = {it: entry for it, entry in self._indexed_after(facts, last_sequence) if it not in unindexed}
+        indexed = {it: entry for it, entry in self._indexed_after(info, last_sequence) if it not in unindexed}
         for entry in (*unindexed.values(), *indexed.values()):
-            self._hold(facts, entry)
-        self.changed_counters.add(facts.place_id)
+            self._hold(info, entry)
+        self.changed_counters.add(info.place_id)
 
-    def _indexed_after(self, facts: PlaceFacts, sequence: int) -> Iterator[tuple[int, Entry]]:
+    def _indexed_after(self, info: PlaceInfo, sequence: int) -> Iterator[tuple[int, Entry]]:
         """What the index has behind *sequence* and is still there: nothing, unless a purge is replayed late."""
-        for it, entry in self.indexed(facts.place_id, sequence + 1):
-            if not facts.active.has_ended(it) and not (facts.frozen is not None and facts.frozen.has_ended(it)):
+        for it, entry in self.indexed(info.place_id, sequence + 1):
+            if not info.active.has_ended(it) and not (info.frozen is not None and info.frozen.has_ended(it)):
                 yield it, entry
 
-    def _hold(self, facts: PlaceFacts, entry: Entry) -> None:
-        held = facts.held.setdefault(entry.segment, [0, 0])
+    def _hold(self, info: PlaceInfo, entry: Entry) -> None:
+        held = info.held.setdefault(entry.segment, [0, 0])
         share = share_bytes(entry)
         held[0] += 1
         held[1] += share
@@ -491,22 +492,22 @@ class Catalog:
                 counts[segment] += count
         return dict(counts)
 
-    def waiting(self, facts: PlaceFacts) -> Iterator[tuple[int, Entry]]:
+    def waiting(self, info: PlaceInfo) -> Iterator[tuple[int, Entry]]:
         """All that waits in a place, in order of sequence. Asked while nothing changes: at the start, and by tools."""
-        return chain.from_iterable(map(_located, self._blocks_of(facts)))
+        return chain.from_iterable(map(_located, self._blocks_of(info)))
 
-    def waiting_messages(self, facts: PlaceFacts) -> Iterator[WaitingMessages]:
+    def waiting_messages(self, info: PlaceInfo) -> Iterator[WaitingMessages]:
         """The same without the places of the records, for a restart, which has millions."""
-        blocks = self._blocks_of(facts)
+        blocks = self._blocks_of(info)
         while portion := list(islice(blocks, _BLOCKS_PER_PORTION)):
             yield waiting_of(portion)
 
-    def _blocks_of(self, facts: PlaceFacts) -> Iterator[BlockRow]:
+    def _blocks_of(self, info: PlaceInfo) -> Iterator[BlockRow]:
         """The blocks of a place as they were if the index knew everything."""
-        blocks = self._indexed_blocks(facts.place_id)
-        for delta in (facts.frozen, facts.active):
+        blocks = self._indexed_blocks(info.place_id)
+        for delta in (info.frozen, info.active):
             if delta is not None and delta.has_changed:
-                blocks = delta.applied_to(blocks, facts.place_id)
+                blocks = delta.applied_to(blocks, info.place_id)
         return blocks
 
     # ---- everything else ---------------------------------------------------------------------------------------
@@ -537,7 +538,7 @@ class Catalog:
         self.changed_commits.add(transaction)
 
     def add_segment(self, number: int, size_bytes: int) -> None:
-        self.segments.setdefault(number, SegmentFacts(number, size_bytes))
+        self.segments.setdefault(number, SegmentInfo(number, size_bytes))
 
     def end_segment(self, number: int) -> None:
         """Its file goes: nobody needs to be told any more that something in it is gone."""
@@ -555,7 +556,7 @@ class Catalog:
         needed: Counter[int] = Counter()
         for item in self.state.values():
             needed.update(item.segments)
-        needed.update(facts.segment for facts in self.place_by_id.values())
+        needed.update(info.segment for info in self.place_by_id.values())
         return needed
 
     @property

@@ -18,6 +18,7 @@ from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
 from ackwire.store.compare import Differences, Located, compare, state_text
 from ackwire.store.contract import Kept, Place
+from ackwire.store.inspect import QUARANTINE, Judgement, StoreInspection, read_damages
 from ackwire.store.journal.record import Damaged, Record, RecordKind, seed_of, unpack_message
 from ackwire.store.journal.segment import (
     SEGMENT_HEADER_BYTES,
@@ -29,7 +30,6 @@ from ackwire.store.journal.segment import (
     segment_path,
 )
 from ackwire.store.journal.state import read_message
-from ackwire.store.look import QUARANTINE, Judgement, StoreLook, read_damages
 
 _TAIL: Final = "-tail.bin"
 _EXAMPLES_MAX: Final = 1000
@@ -109,37 +109,37 @@ class CheckReport:
         return Counter(it.place for it in self.findings if it.kind is FindingKind.MESSAGE and it.place is not None)
 
 
-def check(look: StoreLook) -> CheckReport:
+def check(inspection: StoreInspection) -> CheckReport:
     """Look at everything. Raises `UnusableStore` where nothing can be said."""
     report = CheckReport()
-    alone, started = look.alone(), look.started()
-    report.index_is_trusted = look.index_is_trusted
-    report.messages = {facts.place: facts.message_count for facts in started.catalog.places.values()}
+    alone, started = inspection.alone(), inspection.started()
+    report.index_is_trusted = inspection.index_is_trusted
+    report.messages = {info.place: info.message_count for info in started.catalog.places.values()}
     is_promised = report.index_is_trusted and started.recovery.number > alone.recovery.number
     report.findings += _journal_findings(alone, is_promised=is_promised)
     report.findings += _end_findings(alone, started, is_promised=is_promised)
-    report.findings += _Surveyor(look, alone, report).survey()
-    report.findings += _index_findings(look, started, report)
+    report.findings += _Surveyor(inspection, alone, report).survey()
+    report.findings += _index_findings(inspection, started, report)
     if report.index_is_trusted:
         report.differences = compare(alone.catalog, started.catalog)
-        report.findings += _difference_findings(look, report, alone.catalog, started.catalog)
-    report.findings += _start_findings(look)
-    report.notes += _notes(look, started)
-    _mark_known(look, report)
+        report.findings += _difference_findings(inspection, report, alone.catalog, started.catalog)
+    report.findings += _start_findings(inspection)
+    report.notes += _notes(inspection, started)
+    _mark_known(inspection, report)
     return report
 
 
-def _mark_known(look: StoreLook, report: CheckReport) -> None:
+def _mark_known(inspection: StoreInspection, report: CheckReport) -> None:
     """Damage that is in the quarantine already needs no one's attention."""
-    known = {damage.what for damage in read_damages(look.files, look.data / QUARANTINE)}
+    known = {damage.what for damage in read_damages(inspection.files, inspection.data / QUARANTINE)}
     report.findings = [
         replace(it, is_known=it.kind is FindingKind.JOURNAL and it.what in known) for it in report.findings
     ]
 
 
-def _start_findings(look: StoreLook) -> Iterator[Finding]:
+def _start_findings(inspection: StoreInspection) -> Iterator[Finding]:
     """What a start would fail on, by its own code."""
-    for kept, what in () if look.rehearse is None else look.rehearse(look):
+    for kept, what in () if inspection.rehearse is None else inspection.rehearse(inspection):
         plan = "leave it as it is" if isinstance(kept, Destination) else "note it in the quarantine and remove it"
         yield Finding(FindingKind.START, f"{what}; the broker would not start", plan, kept=kept)
 
@@ -184,8 +184,8 @@ def _end_findings(alone: Judgement, started: Judgement, *, is_promised: bool) ->
 class _Surveyor:
     """Reads all segments once more, record by record, now that it is known what is alive."""
 
-    def __init__(self, look: StoreLook, alone: Judgement, report: CheckReport) -> None:
-        self._look = look
+    def __init__(self, inspection: StoreInspection, alone: Judgement, report: CheckReport) -> None:
+        self._inspection = inspection
         self._catalog = alone.catalog
         self._end = (alone.recovery.segment, alone.recovery.offset)
         self._seed = seed_of(alone.recovery.store_id)
@@ -194,17 +194,17 @@ class _Surveyor:
         self._last_epoch = 0
 
     def survey(self) -> Iterator[Finding]:
-        done_bytes, size_bytes = 0, self._look.size_bytes
+        done_bytes, size_bytes = 0, self._inspection.size_bytes
         known: set[int] = set()
-        for number in self._look.segments:
-            self._look.progress("checking every record", done_bytes, size_bytes)
+        for number in self._inspection.segments:
+            self._inspection.progress("checking every record", done_bytes, size_bytes)
             yield from self._survey_segment(number, follows=number - 1 in known)
             known.add(number)
             done_bytes += self._report.segments[-1].size_bytes
-        self._look.progress("checking every record", size_bytes, size_bytes)
+        self._inspection.progress("checking every record", size_bytes, size_bytes)
 
     def _survey_segment(self, number: int, *, follows: bool) -> Iterator[Finding]:
-        file = self._look.files.open(segment_path(self._look.data / "journal", number), writable=False)
+        file = self._inspection.files.open(segment_path(self._inspection.data / "journal", number), writable=False)
         try:
             header = _header(file.read(0, SEGMENT_HEADER_BYTES))
             if header is not None:
@@ -249,14 +249,14 @@ class _Surveyor:
         except Damaged:
             return  # recovery has said so
         alive = [
-            facts.place
-            for facts in map(self._catalog.place_by_id.get, stored.place_ids)
-            if facts is not None and _is_at(self._catalog.find(facts, stored.sequence), record)
+            info.place
+            for info in map(self._catalog.place_by_id.get, stored.place_ids)
+            if info is not None and _is_at(self._catalog.find(info, stored.sequence), record)
         ]
         if not alive:
             return
         try:
-            message = read_message(self._look.form, bytes(stored.frame))
+            message = read_message(self._inspection.form, bytes(stored.frame))
             if message.sequence != stored.sequence:
                 raise Damaged(f"it calls itself message {message.sequence}")
         except Damaged as error:
@@ -294,34 +294,36 @@ def _is_at(entry: Entry | None, record: Record) -> bool:
 # ---- the index -------------------------------------------------------------------------------------------------
 
 
-def _index_findings(look: StoreLook, started: Judgement, report: CheckReport) -> Iterator[Finding]:
+def _index_findings(inspection: StoreInspection, started: Judgement, report: CheckReport) -> Iterator[Finding]:
     if report.index_is_trusted:
         return
     reasons = [it.what for it in started.damages if it.what.startswith("the index")]
-    if look.index_is_missing:
+    if inspection.index_is_missing:
         what = "the index is missing"
-    elif look.index_damage is not None:
-        what = f"the index cannot be used: {look.index_damage}"
+    elif inspection.index_damage is not None:
+        what = f"the index cannot be used: {inspection.index_damage}"
     else:
         what = reasons[0] if reasons else "the index is empty"
     report.findings = [it for it in report.findings if it.what not in reasons]
     yield Finding(FindingKind.INDEX, what, "make it anew from the journal")
 
 
-def _difference_findings(look: StoreLook, report: CheckReport, alone: Catalog, started: Catalog) -> Iterator[Finding]:
+def _difference_findings(
+    inspection: StoreInspection, report: CheckReport, alone: Catalog, started: Catalog
+) -> Iterator[Finding]:
     differences = report.differences
     is_damaged = report.journal_is_damaged
     anew = "go by the index, and tell the journal" if is_damaged else "make the index anew from the journal"
-    lost = _lost_findings(look, differences.lost, anew)
+    lost = _lost_findings(inspection, differences.lost, anew)
     yield from _some(lost, len(differences.lost), "messages are not in the journal")
     back = (_index_finding(f"{it}: the index does not have it", anew, it) for it in differences.back)
     yield from _some(back, len(differences.back), "messages are not in the index")
     moved = (_index_finding(f"{it}: the index has it at {_at(entry)}", anew, it) for it, entry in differences.moved)
     yield from _some(moved, len(differences.moved), "messages are elsewhere")
-    for facts in differences.places_lost:
-        yield _index_finding(f"{facts!r} is known to the index only", anew)
-    for facts in differences.places_back:
-        yield _index_finding(f"{facts!r} is known to the journal only", anew)
+    for info in differences.places_lost:
+        yield _index_finding(f"{info!r} is known to the index only", anew)
+    for info in differences.places_back:
+        yield _index_finding(f"{info!r} is known to the journal only", anew)
     for key in differences.state_lost:
         yield _index_finding(f"{state_text(started, key)} is known to the index only", anew)
     for key in differences.state_back:
@@ -332,12 +334,12 @@ def _difference_findings(look: StoreLook, report: CheckReport, alone: Catalog, s
         yield _index_finding(what, anew)
 
 
-def _lost_findings(look: StoreLook, lost: list[Located], anew: str) -> Iterator[Finding]:
+def _lost_findings(inspection: StoreInspection, lost: list[Located], anew: str) -> Iterator[Finding]:
     """What the index has and the journal has not: it is gone, or only not told of."""
     for it in lost:
         entry = it.entry
         try:
-            look.reader.read(entry, it.sequence)
+            inspection.reader.read(entry, it.sequence)
         except Damaged as error:
             what = f"{it}, cannot be read: {error}"
             yield Finding(FindingKind.MESSAGE, what, "give it up", entry.segment, entry.offset, it.place, it.sequence)
@@ -374,13 +376,13 @@ def _at(entry: Entry) -> str:
 # ---- notes -----------------------------------------------------------------------------------------------------
 
 
-def _notes(look: StoreLook, started: Judgement) -> Iterator[str]:
-    if look.index_is_trusted and not look.is_sealed and look.segments:
+def _notes(inspection: StoreInspection, started: Judgement) -> Iterator[str]:
+    if inspection.index_is_trusted and not inspection.is_sealed and inspection.segments:
         replayed = counted(started.recovery.report.replayed, "record")
         yield f"the last stop was not a clean one: a start replays {replayed}"
-    names = set(look.files.names(look.data / "journal"))
-    for name in sorted(names - {f"{number:010}.log" for number in look.segments} - {"spare"}):
+    names = set(inspection.files.names(inspection.data / "journal"))
+    for name in sorted(names - {f"{number:010}.log" for number in inspection.segments} - {"spare"}):
         yield f"journal/{name} is not a file of the journal"
-    lines = sum(1 for _ in read_damages(look.files, look.data / QUARANTINE))
+    lines = sum(1 for _ in read_damages(inspection.files, inspection.data / QUARANTINE))
     if lines:
         yield f"quarantine/report.jsonl has {counted(lines, 'line')} about earlier damage"

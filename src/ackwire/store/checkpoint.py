@@ -20,7 +20,15 @@ from ackwire.store.catalog import (
     StateKey,
     StateValue,
 )
-from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, Place, ScheduledJob, StagedNote, StoredForm
+from ackwire.store.contract import (
+    BatchRecord,
+    CursorRecord,
+    DurableRecord,
+    Place,
+    ScheduledJob,
+    StagedRecord,
+    StoredForm,
+)
 from ackwire.store.index import Changes, DamagedIndex, Edit, Table
 from ackwire.store.journal.record import (
     Damaged,
@@ -35,11 +43,11 @@ from ackwire.store.journal.record import (
 from ackwire.store.journal.state import (
     PreparedRecord,
     pack_job,
-    pack_note,
     pack_prepared,
+    pack_state_record,
     unpack_job,
-    unpack_note,
     unpack_prepared,
+    unpack_state_record,
 )
 
 _PLACE_ID: Final = Struct(">I")
@@ -95,10 +103,10 @@ class Checkpoint:
         }
         self._deltas: list[tuple[int, Delta]] = []
         for place_id in catalog.changed_counters | catalog.changed_places:
-            facts = catalog.place_by_id.get(place_id)
-            if facts is not None:
-                facts.frozen, facts.active = facts.active, Delta()
-                self._deltas.append((place_id, facts.frozen))
+            info = catalog.place_by_id.get(place_id)
+            if info is not None:
+                info.frozen, info.active = info.active, Delta()
+                self._deltas.append((place_id, info.frozen))
         self._state = [(key, catalog.state.get(key)) for key in catalog.changed_state]
         self._state_payloads = {key: pack_state(catalog, item) for key, item in self._state if item is not None}
         self._ended = set(catalog.ended_places)
@@ -117,8 +125,8 @@ class Checkpoint:
                 changes.ranges.append((Table.MESSAGES, first, last, kept))
         changes.edits[Table.MESSAGES] = self._block_edits()
         changes.puts[Table.PLACES] = [
-            (_PLACE_ID.pack(place_id), _NUMBER.pack(segment) + pack_place(place_id, place, handed_out))
-            for place_id, segment, place, handed_out in self._places
+            (_PLACE_ID.pack(place_id), _NUMBER.pack(segment) + pack_place(place_id, place, dispatched_up_to))
+            for place_id, segment, place, dispatched_up_to in self._places
         ]
         changes.deletes[Table.STATE] = [_state_key(key) for key, item in self._state if item is None]
         changes.puts[Table.STATE] = [(_state_key(key), data) for key, data in self._state_payloads.items()]
@@ -143,24 +151,24 @@ class Checkpoint:
         """The index has it: forget what it knows."""
         catalog.index_changed(self.position.last_sequence)
         for place_id, delta in self._deltas:
-            facts = catalog.place_by_id.get(place_id)
-            if facts is not None and facts.frozen is delta:
-                facts.frozen = None
+            info = catalog.place_by_id.get(place_id)
+            if info is not None and info.frozen is delta:
+                info.frozen = None
 
 
 def _places(catalog: Catalog) -> Iterator[tuple[int, int, Place, int]]:
     """Id, segment of the record, place, and how far it was handed out; packed beside the loop: there may be many."""
     for place_id in catalog.changed_places:
-        facts = catalog.place_by_id.get(place_id)
-        if facts is not None:
-            yield place_id, facts.segment, facts.place, facts.handed_out
+        info = catalog.place_by_id.get(place_id)
+        if info is not None:
+            yield place_id, info.segment, info.place, info.dispatched_up_to
 
 
 def _counters(catalog: Catalog) -> Iterator[tuple[bytes, bytes]]:
     for place_id in catalog.changed_counters:
-        facts = catalog.place_by_id.get(place_id)
-        if facts is not None:
-            held = (_TRIPLE.pack(number, *values) for number, values in facts.held.items())
+        info = catalog.place_by_id.get(place_id)
+        if info is not None:
+            held = (_TRIPLE.pack(number, *values) for number, values in info.held.items())
             yield _PLACE_ID.pack(place_id), b"".join(held)
 
 
@@ -213,8 +221,8 @@ def state_key(catalog: Catalog, value: object) -> StateKey:
             return job_key(value.job_id)
         case PreparedRecord():
             return prepared_key(value.transaction)
-        case CursorNote() | StagedNote() | BatchNote():
-            return note_key(value.key)
+        case CursorRecord() | StagedRecord() | BatchRecord():
+            return state_record_key(value.key)
     return GAPS_KEY
 
 
@@ -227,8 +235,8 @@ def pack_state_payload(catalog: Catalog, value: object) -> bytes:
             return pack_job(value, with_message=True)
         case PreparedRecord():
             return pack_prepared(value)
-        case CursorNote() | StagedNote() | BatchNote():
-            return pack_note(value)
+        case CursorRecord() | StagedRecord() | BatchRecord():
+            return pack_state_record(value)
         case tuple():
             return pack_numbers(value)
     raise AssertionError(f"{value!r} is no state")
@@ -249,8 +257,8 @@ def unpack_state(kind: int, payload: memoryview, form: StoredForm, known: object
             return unpack_job(payload, form, known if isinstance(known, ScheduledJob) else None)
         case RecordKind.PREPARED:
             return unpack_prepared(payload)
-        case RecordKind.NOTE:
-            return unpack_note(payload)
+        case RecordKind.STATE_RECORD:
+            return unpack_state_record(payload)
         case RecordKind.GAPS:
             return tuple(unpack_numbers(payload))
     raise Damaged(f"records of type {kind} tell no state")
@@ -288,12 +296,12 @@ def load(catalog: Catalog, form: StoredForm) -> None:
 def _load_places(catalog: Catalog) -> None:
     for _, data in catalog.rows(Table.PLACES):
         segment = _NUMBER.unpack_from(data)[0]
-        place_id, place, handed_out = unpack_place(memoryview(data)[_NUMBER.size :])
-        catalog.add_place(place_id, place, segment, handed_out)
+        place_id, place, dispatched_up_to = unpack_place(memoryview(data)[_NUMBER.size :])
+        catalog.add_place(place_id, place, segment, dispatched_up_to)
     for key, data in catalog.rows(Table.COUNTERS):
-        facts = catalog.place_by_id[_PLACE_ID.unpack(key)[0]]
+        info = catalog.place_by_id[_PLACE_ID.unpack(key)[0]]
         for number, messages, size_bytes in _TRIPLE.iter_unpack(data):
-            facts.held[number] = [messages, size_bytes]
+            info.held[number] = [messages, size_bytes]
             segment = catalog.segments.get(number)
             if segment is not None:  # otherwise replay will tell where its survivors are now
                 segment.live_messages += messages
@@ -338,8 +346,8 @@ def prepared_key(transaction: bytes) -> StateKey:
     return RecordKind.PREPARED, transaction
 
 
-def note_key(key: str) -> StateKey:
-    return RecordKind.NOTE, key.encode("utf-8", "surrogatepass")
+def state_record_key(key: str) -> StateKey:
+    return RecordKind.STATE_RECORD, key.encode("utf-8", "surrogatepass")
 
 
 GAPS_KEY: Final[StateKey] = (RecordKind.GAPS, b"")

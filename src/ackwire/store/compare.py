@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ackwire.plurals import agree, counted
 from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED
 from ackwire.store.blocks import Entry
-from ackwire.store.catalog import Catalog, PlaceFacts, StateKey, StateValue
-from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, Place, ScheduledJob, StagedNote
+from ackwire.store.catalog import Catalog, PlaceInfo, StateKey, StateValue
+from ackwire.store.contract import BatchRecord, CursorRecord, DurableRecord, Place, ScheduledJob, StagedRecord
 from ackwire.store.journal.record import RecordKind
 from ackwire.store.journal.state import PreparedRecord
 
@@ -39,8 +39,8 @@ class Differences:
     """The journal has it, the index says that it is gone, or does not know it."""
     moved: list[tuple[Located, Entry]] = field(default_factory=list)
     """Both have it, at different places: where the journal has it, and where the index says."""
-    places_lost: list[PlaceFacts] = field(default_factory=list)
-    places_back: list[PlaceFacts] = field(default_factory=list)
+    places_lost: list[PlaceInfo] = field(default_factory=list)
+    places_back: list[PlaceInfo] = field(default_factory=list)
     state_lost: list[StateKey] = field(default_factory=list)
     state_back: list[StateKey] = field(default_factory=list)
     state_changed: list[StateKey] = field(default_factory=list)
@@ -81,15 +81,17 @@ def _compare_place(place_id: int, alone: Catalog, started: Catalog, found: Diffe
         found.counters.append(
             f"the record of {here!r} is in segment {here.segment}, and the index says {there.segment}"
         )
-    if here is not None and there is not None and here.handed_out != there.handed_out:
-        found.counters.append(f"{here!r} was handed out up to {here.handed_out}, and the index says {there.handed_out}")
-    for facts, held, source in ((here, recounted[0], "journal"), (there, recounted[1], "index")):
-        if facts is not None and facts.held != held:
-            found.counters.append(_held_text(source, facts, held))
+    if here is not None and there is not None and here.dispatched_up_to != there.dispatched_up_to:
+        found.counters.append(
+            f"{here!r} was dispatched up to {here.dispatched_up_to}, and the index says {there.dispatched_up_to}"
+        )
+    for info, held, source in ((here, recounted[0], "journal"), (there, recounted[1], "index")):
+        if info is not None and info.held != held:
+            found.counters.append(_held_text(source, info, held))
 
 
-def _waiting(catalog: Catalog, facts: PlaceFacts | None) -> Iterator[tuple[int, Entry]]:
-    return iter(()) if facts is None else catalog.waiting(facts)
+def _waiting(catalog: Catalog, info: PlaceInfo | None) -> Iterator[tuple[int, Entry]]:
+    return iter(()) if info is None else catalog.waiting(info)
 
 
 def _side_by_side(
@@ -117,11 +119,11 @@ def _count(held: dict[int, list[int]], entry: Entry | None) -> None:
         counts[1] += entry.share_bytes
 
 
-def _held_text(source: str, facts: PlaceFacts, held: dict[int, list[int]]) -> str:
-    number = min(it for it in {*facts.held, *held} if facts.held.get(it) != held.get(it))
-    said, counted = facts.held.get(number, [0, 0]), held.get(number, [0, 0])
+def _held_text(source: str, info: PlaceInfo, held: dict[int, list[int]]) -> str:
+    number = min(it for it in {*info.held, *held} if info.held.get(it) != held.get(it))
+    said, counted = info.held.get(number, [0, 0]), held.get(number, [0, 0])
     return (
-        f"{facts.place!r} holds {counted[0]} messages ({counted[1]} bytes) of segment {number}, and the counter of the "
+        f"{info.place!r} holds {counted[0]} messages ({counted[1]} bytes) of segment {number}, and the counter of the "
         f"{source} says {said[0]} ({said[1]} bytes)"
     )
 
@@ -211,6 +213,6 @@ def state_text(catalog: Catalog, key: StateKey) -> str:
             return f"job {job_id}"
         case PreparedRecord(transaction=transaction):
             return f"prepared transaction {transaction.hex()}"
-        case CursorNote() | StagedNote() | BatchNote() as note:
+        case CursorRecord() | StagedRecord() | BatchRecord() as note:
             return note.key
     return "the list of removed segments" if key[0] == RecordKind.GAPS else f"a record of type {key[0]}"

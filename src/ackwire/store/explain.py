@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from ackwire.plurals import counted
 from ackwire.store.blocks import Entry
-from ackwire.store.catalog import Catalog, SegmentFacts
-from ackwire.store.contract import BatchNote, CursorNote, DurableRecord, FileFacts, Place, ScheduledJob, StagedNote
+from ackwire.store.catalog import Catalog, SegmentInfo
+from ackwire.store.contract import BatchRecord, CursorRecord, DurableRecord, FileInfo, Place, ScheduledJob, StagedRecord
 from ackwire.store.journal.state import PreparedRecord
 
 _NAMED_MAX: Final = 3
@@ -36,23 +36,23 @@ def oldest_messages(catalog: Catalog, examined_max: int | None = None) -> dict[i
     """For each segment its oldest message, as far as *examined_max* entries tell. Each place gets an equal share."""
     found: dict[int, Oldest] = {}
     share = None if examined_max is None else max(1, examined_max // max(1, len(catalog.places)))
-    for facts in list(catalog.places.values()):
-        for sequence, entry in islice(catalog.waiting(facts), share):
+    for info in list(catalog.places.values()):
+        for sequence, entry in islice(catalog.waiting(info), share):
             known = found.get(entry.segment)
             if known is None or sequence < known.sequence:
-                found[entry.segment] = Oldest(sequence, facts.place, entry)
+                found[entry.segment] = Oldest(sequence, info.place, entry)
     return found
 
 
 def explain(
     catalog: Catalog, *, active: int, sent_ms: SentMs, examined_max: int | None = None, is_running: bool = False
-) -> list[FileFacts]:
+) -> list[FileInfo]:
     """Each file of the journal, oldest first; *active* is the one that is written to."""
     oldest = oldest_messages(catalog, examined_max)
     held = _held_by_segment(catalog)
     state = _state_by_segment(catalog)
     return [
-        _facts(
+        _info(
             segment,
             tuple(held.get(number, ())),
             _tallied(state.get(number, [])),
@@ -65,9 +65,9 @@ def explain(
 
 def _held_by_segment(catalog: Catalog) -> dict[int, list[tuple[Place, int, int]]]:
     held: dict[int, list[tuple[Place, int, int]]] = {}
-    for facts in catalog.places.values():
-        for number, (messages, size_bytes) in facts.held.items():
-            held.setdefault(number, []).append((facts.place, messages, size_bytes))
+    for info in catalog.places.values():
+        for number, (messages, size_bytes) in info.held.items():
+            held.setdefault(number, []).append((info.place, messages, size_bytes))
     for places in held.values():
         places.sort(key=lambda it: -it[2])
     return held
@@ -78,8 +78,8 @@ def _state_by_segment(catalog: Catalog) -> dict[int, list[str]]:
     for item in catalog.state.values():
         for number in item.segments:
             state.setdefault(number, []).append(_noun(item.value))
-    for facts in catalog.places.values():
-        state.setdefault(facts.segment, []).append("place")
+    for info in catalog.places.values():
+        state.setdefault(info.segment, []).append("place")
     for _, number in catalog.counts.values():
         state.setdefault(number, []).append("producer")
     for number in catalog.commits.values():
@@ -95,11 +95,11 @@ def _noun(value: object) -> str:
             return "scheduled job"
         case PreparedRecord():
             return "prepared transaction"
-        case CursorNote():
+        case CursorRecord():
             return "cursor"
-        case StagedNote():
+        case StagedRecord():
             return "staged part of a batch"
-        case BatchNote():
+        case BatchRecord():
             return "producer of batches"
     return "list of removed files"
 
@@ -119,19 +119,19 @@ def _fate(number: int, active: int, *, is_running: bool) -> str:
     return "holds no message and goes soon" if is_running else "holds no message and goes after the next start"
 
 
-def _facts(
-    segment: SegmentFacts,
+def _info(
+    segment: SegmentInfo,
     places: tuple[tuple[Place, int, int], ...],
     state: tuple[tuple[str, int], ...],
     oldest_ms: int | None,
     fate: str,
-) -> FileFacts:
+) -> FileInfo:
     removals = tuple(sorted((about, count) for about, count in segment.removals.items()))
     kept = f"is kept by {_kept_by(places, segment, oldest_ms)}" if places else fate
     sizes = f"{size_text(segment.size_bytes)}, {size_text(segment.live_bytes)} alive"
     tells = "; ".join(_tells(state, removals))
     why = f"{file_name(segment.number)} ({sizes}) {kept}{'; ' if tells else ''}{tells}"
-    return FileFacts(
+    return FileInfo(
         segment.number,
         segment.size_bytes,
         segment.live_messages,
@@ -144,7 +144,7 @@ def _facts(
     )
 
 
-def _kept_by(places: tuple[tuple[Place, int, int], ...], segment: SegmentFacts, oldest_ms: int | None) -> str:
+def _kept_by(places: tuple[tuple[Place, int, int], ...], segment: SegmentInfo, oldest_ms: int | None) -> str:
     named = [f"{counted(messages, 'message')} of {place!r}" for place, messages, _ in places[:_NAMED_MAX]]
     if len(places) > _NAMED_MAX:
         more = sum(messages for _, messages, _ in places[_NAMED_MAX:])

@@ -174,8 +174,8 @@ class _OsDirectory:
         self._descriptor = descriptor
 
     def changed_ns(self) -> tuple[int, int]:
-        facts = os.fstat(self._descriptor)
-        return facts.st_mtime_ns, facts.st_ctime_ns
+        info = os.fstat(self._descriptor)
+        return info.st_mtime_ns, info.st_ctime_ns
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -252,10 +252,10 @@ class OsFiles:
 
     def identity(self, path: Path) -> Identity | None:
         try:
-            facts = os.stat(path)
+            info = os.stat(path)
         except OSError:
             return None
-        return Identity(facts.st_dev, facts.st_ino)
+        return Identity(info.st_dev, info.st_ino)
 
     def watch(self, directory: Path) -> Directory:
         return _OsDirectory(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
@@ -265,8 +265,8 @@ class OsFiles:
             return {entry.name: entry.inode() for entry in entries}
 
     def free_bytes(self, directory: Path) -> int:
-        facts = os.statvfs(directory)
-        return facts.f_bavail * facts.f_frsize
+        info = os.statvfs(directory)
+        return info.f_bavail * info.f_frsize
 
     def lock(self, path: Path, holder: str) -> Lock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)

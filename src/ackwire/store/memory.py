@@ -13,11 +13,11 @@ from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
 from ackwire.store.contract import (
     DurableKey,
     DurableRecord,
-    FileFacts,
-    Note,
+    FileInfo,
     Place,
     PreparedTransaction,
     ScheduledJob,
+    StateRecord,
     StoredFrame,
     WaitingMessage,
     WaitingMessages,
@@ -28,9 +28,12 @@ class MemoryStore:
     """Implements `Store` without a disk."""
 
     pages = False
+    failure: StoreFailed | None = None
     is_awaited = False
     is_syncing = False
     durable_sequence = 1 << 62
+    used_bytes = 0
+    bytes_max = 0
 
     def __init__(self) -> None:
         self._places: dict[Place, dict[int, Message]] = {}
@@ -38,7 +41,7 @@ class MemoryStore:
         self._durables: dict[DurableKey, DurableRecord] = {}
         self._jobs: dict[str, ScheduledJob] = {}
         self._prepared: dict[Hashable, PreparedTransaction] = {}
-        self._notes: dict[str, Note] = {}
+        self._notes: dict[str, StateRecord] = {}
         self._last_counts: Recent[bytes, int] = Recent(PRODUCERS_REMEMBERED)
         self._commits: Recent[Hashable, None] = Recent(COMMITS_REMEMBERED)
         self._handed_out: dict[Place, int] = {}
@@ -94,10 +97,10 @@ class MemoryStore:
         last = self._last_counts.get(producer_key)  # it may be an older one again
         self._last_counts[producer_key] = count if last is None else max(count, last)
 
-    def put_note(self, note: Note) -> None:
+    def put_state_record(self, note: StateRecord) -> None:
         self._notes[note.key] = note
 
-    def drop_note(self, key: str) -> None:
+    def drop_state_record(self, key: str) -> None:
         self._notes.pop(key, None)
 
     def prepare(self, transaction: PreparedTransaction) -> None:
@@ -109,11 +112,11 @@ class MemoryStore:
     def committed(self, transaction_id: Hashable) -> None:
         self._commits[transaction_id] = None
 
-    def hand_out(self, place: Place, sequence: int) -> None:
+    def mark_dispatched(self, place: Place, sequence: int) -> None:
         self._handed_out[place] = max(sequence, self._handed_out.get(place, 0))
         self._last_sequence = max(sequence, self._last_sequence)
 
-    def hand_out_no_further(self, place: Place, sequence: int) -> None:
+    def unmark_dispatched(self, place: Place, sequence: int) -> None:
         self._handed_out[place] = min(sequence, self._handed_out.get(place, 0))
 
     @contextmanager
@@ -130,13 +133,16 @@ class MemoryStore:
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,  # noqa: ARG002 - memory does not fail
         *,
-        may_be_forgone: bool = False,  # noqa: ARG002
+        is_cancellable: bool = False,  # noqa: ARG002
         can_wait: bool = False,  # noqa: ARG002
     ) -> None:
         callback()
 
-    def forgo(self, callback: Callable[[], None]) -> bool:  # noqa: ARG002
+    def cancel(self, callback: Callable[[], None]) -> bool:  # noqa: ARG002
         return False
+
+    def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None:
+        """Nothing is ever written."""
 
     def close(self) -> None:
         self._places.clear()
@@ -166,7 +172,7 @@ class MemoryStore:
     def prepared(self) -> list[PreparedTransaction]:
         return list(self._prepared.values())
 
-    def notes(self) -> list[Note]:
+    def state_records(self) -> list[StateRecord]:
         return list(self._notes.values())
 
     def has_crashed(self, within_seconds: float) -> bool:  # noqa: ARG002  what it knew would be gone
@@ -178,7 +184,7 @@ class MemoryStore:
     def commits(self) -> list[Hashable]:
         return list(self._commits)
 
-    def handed_out(self, place: Place) -> int:
+    def dispatched_up_to(self, place: Place) -> int:
         return self._handed_out.get(place, 0)
 
     def last_sequence(self) -> int:
@@ -200,5 +206,8 @@ class MemoryStore:
     def on_room(self, callback: Callable[[], None]) -> None:
         """There always is."""
 
-    def files(self) -> list[FileFacts]:
+    def files(self) -> list[FileInfo]:
         return []
+
+    def checkpoint(self) -> None:
+        """There is nothing that could lag behind."""

@@ -21,12 +21,13 @@ from ackwire.message import Message, Origin
 from ackwire.plurals import counted
 from ackwire.runs import Runs, runs_of, sequences_of
 from ackwire.store.blocks import Entry
-from ackwire.store.catalog import Catalog
+from ackwire.store.catalog import CRASH_KEY, Catalog
 from ackwire.store.contract import DurableKey, Place, StoredForm
-from ackwire.store.engine import CRASH, JournalStore
+from ackwire.store.inspect import StoreInspection
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.pending_records import PendingCounts
 from ackwire.store.journal.record import Damaged
-from ackwire.store.journal.unwritten import UnwrittenCounts
-from ackwire.store.look import StoreLook
+from ackwire.store.offline import OpenedStore
 from ackwire.store.portable_rows import (
     BadRow,
     Row,
@@ -39,7 +40,6 @@ from ackwire.store.portable_rows import (
     to_json,
 )
 from ackwire.store.portable_state import NOT_CARRIED, RULE_OF_KIND, RULE_OF_VALUE, RULES, StateRule
-from ackwire.store.workshop import OpenedStore
 
 HEADER_KIND: Final = "ackwire-export"
 END_KIND: Final = "end"
@@ -68,10 +68,10 @@ Restamp = Callable[[Message, int], Message]
 class Export:
     """The rows of a store, and what could not be read on the way."""
 
-    def __init__(self, look: StoreLook, portray: Portray) -> None:
-        self._look = look
+    def __init__(self, inspection: StoreInspection, portray: Portray) -> None:
+        self._inspection = inspection
         self.portray = portray
-        self._catalog: Catalog = look.started().catalog
+        self._catalog: Catalog = inspection.started().catalog
         self.unreadable: list[str] = []
         self.rows_written = 0
         self.messages = 0
@@ -92,11 +92,11 @@ class Export:
         yield from self._messages()
         for rule in others:
             yield from self._state_rows(rule, state)
-        crash = self._catalog.counts.get(CRASH)
+        crash = self._catalog.counts.get(CRASH_KEY)
         if crash is not None:
             yield {"kind": "crash", "at_ms": crash[0]}
         for producer, (count, _) in self._catalog.counts.items():
-            if producer != CRASH:
+            if producer != CRASH_KEY:
                 yield {"kind": "producer", "producer": producer, "count": count}
         for transaction in self._catalog.commits:
             yield {"kind": "commit", "transaction": transaction}
@@ -122,17 +122,17 @@ class Export:
 
     def _places(self) -> Iterator[Row]:
         """Destinations that exist, and how far messages may have reached consumers."""
-        for facts in sorted(self._catalog.places.values(), key=repr):
-            if facts.handed_out or not isinstance(facts.place, DurableKey):
-                yield {"kind": "place", **place_to_row(facts.place), "dispatched_to": facts.handed_out}
+        for info in sorted(self._catalog.places.values(), key=repr):
+            if info.dispatched_up_to or not isinstance(info.place, DurableKey):
+                yield {"kind": "place", **place_to_row(info.place), "dispatched_to": info.dispatched_up_to}
 
     def _messages(self) -> Iterator[Row]:
         done_bytes, all_bytes = 0, self._catalog.live_bytes
         for sequence, entry, places in self._located():
             done_bytes += entry.record_bytes
-            self._look.progress("exporting messages", min(done_bytes, all_bytes), all_bytes)
+            self._inspection.progress("exporting messages", min(done_bytes, all_bytes), all_bytes)
             try:
-                message = self._look.reader.read(entry, sequence)
+                message = self._inspection.reader.read(entry, sequence)
             except Damaged as error:
                 where = ", ".join(map(repr, places))
                 self.unreadable.append(
@@ -153,8 +153,8 @@ class Export:
         """Each record of a message once, in order of sequence."""
 
         def of_place(place: Place) -> Iterator[tuple[int, Entry, Place]]:
-            facts = self._catalog.places[place]
-            return ((sequence, entry, place) for sequence, entry in self._catalog.waiting(facts))
+            info = self._catalog.places[place]
+            return ((sequence, entry, place) for sequence, entry in self._catalog.waiting(info))
 
         merged = heapq.merge(*map(of_place, self._catalog.places), key=lambda it: it[:2])
         for (sequence, entry), group in groupby(merged, key=lambda it: it[:2]):
@@ -269,7 +269,7 @@ class RowReader:
             case "producer":
                 return Given(kind, Counted(bytes_of(row, "producer"), number_of(row, "count")))
             case "crash":
-                return Given(kind, Counted(CRASH, number_of(row, "at_ms")))
+                return Given(kind, Counted(CRASH_KEY, number_of(row, "at_ms")))
             case "commit":
                 return Given(kind, bytes_of(row, "transaction"))
         raise BadRow(f"rows of kind {kind!r} are not known")
@@ -343,7 +343,7 @@ def refuse_what_is_there(store: JournalStore, given: Iterable[Given]) -> int:
 
 def is_empty(store: JournalStore) -> bool:
     """Whether nothing is kept here: what a producer once counted does not count, nor does an empty queue."""
-    has_messages = any(facts.message_count for facts in store.catalog.places.values())
+    has_messages = any(info.message_count for info in store.journal.catalog.places.values())
     return not has_messages and not any(rule.existing(store) for rule in RULES)
 
 
@@ -361,15 +361,15 @@ class Import:
         self._restamp = restamp
         self._new_sequences: dict[int, int] = {}
         self._unsettled_bytes = 0
-        self._counts = UnwrittenCounts(opened.store.catalog)
+        self._counts = PendingCounts(opened.store.journal.catalog)
         self._last_sequence = 0
         self._last_imported = self._last_given = 0
         self._dispatched: dict[Place, int] = {}
         """As the rows tell it."""
         self._marks: dict[Place, int] = {}
         """The same for what was imported so far, by the sequences that the messages have here."""
-        places = opened.store.catalog.places.values()
-        self._shared = {facts.place for facts in places if facts.message_count}
+        places = opened.store.journal.catalog.places.values()
+        self._shared = {info.place for info in places if info.message_count}
         """Places with messages of their own, which a mark would speak of too."""
         self.report = ImportReport()
 
@@ -386,17 +386,17 @@ class Import:
         if not self.report.reassigned:
             self._marks |= {place: mark for place, mark in self._dispatched.items() if place not in self._shared}
         if self._counts.counts:  # behind the messages, which may say less
-            self._store.record_again(self._counts)
+            self._store.buffer.add(self._counts)
         self._store.skip_to(self._last_sequence)
         self._settle()
 
     def _settle(self) -> None:
         for place, mark in self._marks.items():
-            if place in self._store.catalog.places:
-                self._store.hand_out(place, mark)
+            if place in self._store.journal.catalog.places:
+                self._store.mark_dispatched(place, mark)
         self._opened.settle()
         self._unsettled_bytes = 0
-        self._store.check_space()
+        self._store.space.check()
         full = self._store.full()
         if full is not None:
             raise Full(full)
@@ -416,7 +416,7 @@ class Import:
             case Sequenced(sequence):
                 self._last_sequence = sequence
             case bytes() as transaction_bytes:
-                self._store.record_commit(transaction_bytes)
+                self._store.states.record_commit(transaction_bytes)
 
     def _append(self, message: Message, places: list[Place]) -> None:
         sequence = message.sequence

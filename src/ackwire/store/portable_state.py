@@ -12,14 +12,14 @@ from ackwire.errors import AckwireError
 from ackwire.message import Message
 from ackwire.runs import Runs
 from ackwire.store.contract import (
-    BatchNote,
-    CursorNote,
+    BatchRecord,
+    CursorRecord,
     DurableKey,
     DurableRecord,
     Place,
     PreparedTransaction,
     ScheduledJob,
-    StagedNote,
+    StagedRecord,
     Store,
     StoredForm,
 )
@@ -57,8 +57,8 @@ CARRIED: Final[Mapping[RecordKind, str]] = {
     RecordKind.COMMITTED: "rows of kind commit",
     RecordKind.COUNTS: "rows of kind producer, and of kind crash",
     RecordKind.GAPS: "nothing: the files of the new store are its own",
-    RecordKind.NOTE: "rows of kind cursor, staged and batch",
-    RecordKind.NOTE_GONE: "the note has no row",
+    RecordKind.STATE_RECORD: "rows of kind cursor, staged and batch",
+    RecordKind.STATE_RECORD_GONE: "the note has no row",
 }
 """In what way an export carries what each type of record tells."""
 
@@ -206,7 +206,7 @@ def _prepare(store: Store, renumbering: Renumbering, prepared: PreparedTransacti
 # ---- cursors and batches ---------------------------------------------------------------------------------------
 
 
-def _cursor_to_row(_: Exporting, note: CursorNote) -> Row:
+def _cursor_to_row(_: Exporting, note: CursorRecord) -> Row:
     return {
         "cursor": note.name,
         "places": [place_to_row(note.place)],
@@ -219,11 +219,11 @@ def _cursor_to_row(_: Exporting, note: CursorNote) -> Row:
     }
 
 
-def _cursor_from_row(_: Decoding, row: Row) -> CursorNote:
+def _cursor_from_row(_: Decoding, row: Row) -> CursorRecord:
     places = list_of(row, "places")
     if len(places) != 1:
         raise BadRow(f"a cursor is in one place, and not in {len(places)}")
-    return CursorNote(
+    return CursorRecord(
         text_of(row, "cursor"),
         place_from_row(places[0]),
         destination_of(row.get("destination")),
@@ -235,11 +235,13 @@ def _cursor_from_row(_: Decoding, row: Row) -> CursorNote:
     )
 
 
-def _put_cursor(store: Store, renumbering: Renumbering, note: CursorNote) -> None:
-    store.put_note(replace(note, held=renumbering.new_runs(note.held), unsafe=renumbering.new_runs(note.unsafe)))
+def _put_cursor(store: Store, renumbering: Renumbering, note: CursorRecord) -> None:
+    store.put_state_record(
+        replace(note, held=renumbering.new_runs(note.held), unsafe=renumbering.new_runs(note.unsafe))
+    )
 
 
-def _staged_to_row(_: Exporting, note: StagedNote) -> Row:
+def _staged_to_row(_: Exporting, note: StagedRecord) -> Row:
     return {
         "batch_producer": note.producer,
         "part": note.part,
@@ -250,8 +252,8 @@ def _staged_to_row(_: Exporting, note: StagedNote) -> Row:
     }
 
 
-def _staged_from_row(_: Decoding, row: Row) -> StagedNote:
-    return StagedNote(
+def _staged_from_row(_: Decoding, row: Row) -> StagedRecord:
+    return StagedRecord(
         text_of(row, "batch_producer"),
         text_of(row, "part"),
         number_of(row, "batch"),
@@ -261,20 +263,20 @@ def _staged_from_row(_: Decoding, row: Row) -> StagedNote:
     )
 
 
-def _put_staged(store: Store, renumbering: Renumbering, note: StagedNote) -> None:
-    store.put_note(replace(note, held=tuple((place, renumbering.new_runs(runs)) for place, runs in note.held)))
+def _put_staged(store: Store, renumbering: Renumbering, note: StagedRecord) -> None:
+    store.put_state_record(replace(note, held=tuple((place, renumbering.new_runs(runs)) for place, runs in note.held)))
 
 
-def _batch_to_row(_: Exporting, note: BatchNote) -> Row:
+def _batch_to_row(_: Exporting, note: BatchRecord) -> Row:
     return {"batch_producer": note.producer, "batch": note.batch, "committed_ms": note.committed_ms}
 
 
-def _batch_from_row(_: Decoding, row: Row) -> BatchNote:
-    return BatchNote(text_of(row, "batch_producer"), number_of(row, "batch"), number_of(row, "committed_ms"))
+def _batch_from_row(_: Decoding, row: Row) -> BatchRecord:
+    return BatchRecord(text_of(row, "batch_producer"), number_of(row, "batch"), number_of(row, "committed_ms"))
 
 
 def _notes(store: Store) -> Mapping[Hashable, Any]:
-    return {note.key: note for note in store.notes()}
+    return {note.key: note for note in store.state_records()}
 
 
 RULES: Final = (
@@ -311,7 +313,7 @@ RULES: Final = (
     ),
     StateRule(
         "cursor",
-        CursorNote,
+        CursorRecord,
         order=lambda it: it.key,
         to_row=_cursor_to_row,
         from_row=_cursor_from_row,
@@ -321,7 +323,7 @@ RULES: Final = (
     ),
     StateRule(
         "staged",
-        StagedNote,
+        StagedRecord,
         order=lambda it: it.key,
         to_row=_staged_to_row,
         from_row=_staged_from_row,
@@ -331,13 +333,13 @@ RULES: Final = (
     ),
     StateRule(
         "batch",
-        BatchNote,
+        BatchRecord,
         order=lambda it: it.key,
         to_row=_batch_to_row,
         from_row=_batch_from_row,
         identity=lambda it: it.key,
         existing=_notes,
-        record=lambda store, _, it: store.put_note(it),
+        record=lambda store, _, it: store.put_state_record(it),
     ),
 )
 

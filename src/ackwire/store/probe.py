@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ackwire.store.index import Changes, DamagedIndex, LmdbIndex, Table, UnavailableIndex
+from ackwire.store.index import Changes, DamagedIndex, Table, UnavailableIndex
+from ackwire.store.lmdb_index import LmdbIndex
 
 _UNAVAILABLE: Final = 75
 """Exit code: the index could not be tried, which says nothing about it."""

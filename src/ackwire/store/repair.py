@@ -18,24 +18,24 @@ from ackwire.store.check import CheckReport, Finding, FindingKind, check
 from ackwire.store.checkpoint import pack_state_payload
 from ackwire.store.compare import Located
 from ackwire.store.contract import (
-    BatchNote,
-    CursorNote,
+    BatchRecord,
+    CursorRecord,
     DurableKey,
     DurableRecord,
     Kept,
-    Note,
     Place,
     PreparedTransaction,
     ScheduledJob,
-    StagedNote,
+    StagedRecord,
+    StateRecord,
 )
-from ackwire.store.engine import JournalStore
+from ackwire.store.inspect import QUARANTINE, Judgement, MessageReader, StoreInspection
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.pending_records import PendingCounts, PendingPayload, PendingRemovals
 from ackwire.store.journal.record import Damaged, RecordKind, pack_place_gone, pack_text
-from ackwire.store.journal.recovery import Quarantine, Report
-from ackwire.store.journal.unwritten import UnwrittenCounts, UnwrittenPayload, UnwrittenRemovals
-from ackwire.store.look import QUARANTINE, Judgement, MessageReader, StoreLook
+from ackwire.store.journal.recovery_report import Quarantine, Report
+from ackwire.store.offline import OfflineStore, OpenedStore
 from ackwire.store.portable import numbered
-from ackwire.store.workshop import OpenedStore, Workshop
 
 
 @dataclass(slots=True)
@@ -56,59 +56,59 @@ def needs_new_index(report: CheckReport) -> bool:
     return not report.journal_is_damaged and bool(report.differences)
 
 
-def repair(workshop: Workshop, before: CheckReport) -> RepairReport:
+def repair(offline: OfflineStore, before: CheckReport) -> RepairReport:
     """Put in order what *before* found. Raises `UnusableStore` and `StoreFailed`; what was done until then stays."""
     report = RepairReport()
     if needs_new_index(before):
-        _start_with_new_index(workshop, report)
+        _start_with_new_index(offline, report)
     else:
-        with workshop.opened():
+        with offline.opened():
             report.done.append("recovered as at a start")
-    with workshop.look() as look:
-        found = check(look)
-        _quarantine(look, found)
+    with offline.inspect() as inspection:
+        found = check(inspection)
+        _quarantine(inspection, found)
         if any(not it.is_known for it in found.findings):
-            _amend(workshop, look, found, report)
-    with workshop.look() as look:
-        report.after = check(look)
+            _amend(offline, inspection, found, report)
+    with offline.inspect() as inspection:
+        report.after = check(inspection)
     if report.after.is_sound or not report.after.index_is_trusted:
         return report
-    _start_with_new_index(workshop, report)  # what could not be mended: the journal is the truth
-    with workshop.look() as look:
-        report.after = check(look)
+    _start_with_new_index(offline, report)  # what could not be mended: the journal is the truth
+    with offline.inspect() as inspection:
+        report.after = check(inspection)
     return report
 
 
-def _start_with_new_index(workshop: Workshop, report: RepairReport) -> None:
-    aside = _put_index_aside(workshop)
-    with workshop.opened(fresh_index=True):
+def _start_with_new_index(offline: OfflineStore, report: RepairReport) -> None:
+    aside = _put_index_aside(offline)
+    with offline.opened(fresh_index=True):
         report.done.append("made the index anew from the journal")
     if aside is not None:
         report.done.append(f"put the old index into quarantine/{aside}")
 
 
-def _put_index_aside(workshop: Workshop) -> str | None:
+def _put_index_aside(offline: OfflineStore) -> str | None:
     """The old index may know what the journal has lost: it is kept, for whoever wants to look."""
-    index, quarantine = workshop.data / "index", workshop.data / QUARANTINE
-    if not workshop.files.exists(index):
+    index, quarantine = offline.data / "index", offline.data / QUARANTINE
+    if not offline.files.exists(index):
         return None
-    workshop.files.make_directory(quarantine)
-    name = f"index-{workshop.now_ms()}"
-    workshop.files.rename(index, quarantine / name)
-    if workshop.files.exists(workshop.data / "index.sum"):
-        workshop.files.remove(workshop.data / "index.sum")
+    offline.files.make_directory(quarantine)
+    name = f"index-{offline.now_ms()}"
+    offline.files.rename(index, quarantine / name)
+    if offline.files.exists(offline.data / "index.sum"):
+        offline.files.remove(offline.data / "index.sum")
     return name
 
 
-def _quarantine(look: StoreLook, found: CheckReport) -> None:
+def _quarantine(inspection: StoreInspection, found: CheckReport) -> None:
     """A start that goes by its index does not see damage before its checkpoint: copy it now."""
-    quarantine = Quarantine(look.files, look.data / QUARANTINE, Report(), look.now_ms)
-    alone = look.alone()
+    quarantine = Quarantine(inspection.files, inspection.data / QUARANTINE, Report(), inspection.now_ms)
+    alone = inspection.alone()
     unknown = {it.what for it in found.findings if it.kind is FindingKind.JOURNAL and not it.is_known}
     for damage in alone.damages:
         if damage.what in unknown:
             unknown.discard(damage.what)
-            data = b"" if damage.file is None else look.files.read(alone.quarantine / damage.file)
+            data = b"" if damage.file is None else inspection.files.read(alone.quarantine / damage.file)
             quarantine.put(damage.what, damage.file or "", data)
     for what in sorted(unknown):
         quarantine.put(what, "")
@@ -117,9 +117,9 @@ def _quarantine(look: StoreLook, found: CheckReport) -> None:
 # ---- amending --------------------------------------------------------------------------------------------------
 
 
-def _amend(workshop: Workshop, look: StoreLook, found: CheckReport, report: RepairReport) -> None:
-    with workshop.opened() as opened:
-        amending = _Amending(opened, look, report)
+def _amend(offline: OfflineStore, inspection: StoreInspection, found: CheckReport, report: RepairReport) -> None:
+    with offline.opened() as opened:
+        amending = _Amending(opened, inspection, report)
         for finding in found.findings:
             if finding.kind is FindingKind.MESSAGE and finding.place is not None:
                 amending.give_up(finding)
@@ -133,12 +133,12 @@ def _amend(workshop: Workshop, look: StoreLook, found: CheckReport, report: Repa
 class _Amending:
     """Writes what the journal should have said."""
 
-    def __init__(self, opened: OpenedStore, look: StoreLook, report: RepairReport) -> None:
+    def __init__(self, opened: OpenedStore, inspection: StoreInspection, report: RepairReport) -> None:
         self._opened = opened
         self._store: JournalStore = opened.store
-        self._catalog: Catalog = opened.store.catalog
-        self._alone: Judgement = look.alone()
-        self._reader: MessageReader = look.reader
+        self._catalog: Catalog = opened.store.journal.catalog
+        self._alone: Judgement = inspection.alone()
+        self._reader: MessageReader = inspection.reader
         self._report = report
         self._given_up: set[tuple[Place, int]] = set()
 
@@ -159,11 +159,11 @@ class _Amending:
                 self._store.remove_job(job_id)
             case PreparedTransaction(transaction_id=transaction_id):
                 self._store.decide(transaction_id)
-            case CursorNote() | StagedNote() | BatchNote():
-                self._store.drop_note(kept.key)
+            case CursorRecord() | StagedRecord() | BatchRecord():
+                self._store.drop_state_record(kept.key)
             case _:
                 return
-        self._store.report_damage(f"removed by repair: {what}")
+        self._store.journal.report_damage(f"removed by repair: {what}")
         self._report.done.append(f"removed what stops a start: {what}")
 
     def tell_the_journal(self, found: CheckReport) -> None:
@@ -175,7 +175,7 @@ class _Amending:
         for key in differences.state_back:
             self._tell_end_of_state(key)
         self._tell_removals(differences.back)
-        lost_places = {facts.place_id for facts in differences.places_lost}
+        lost_places = {info.place_id for info in differences.places_lost}
         for located in differences.lost:
             if located.place_id not in lost_places:
                 self._write_again(located, located.entry)
@@ -186,37 +186,37 @@ class _Amending:
 
     def _tell_places(self, found: CheckReport) -> None:
         for lost in found.differences.places_lost:
-            facts = self._catalog.place_by_id.get(lost.place_id)
-            if facts is not None:
-                self._store.record_place(facts)
+            info = self._catalog.place_by_id.get(lost.place_id)
+            if info is not None:
+                self._store.states.record_place(info)
         for back in found.differences.places_back:
             if back.place_id not in self._catalog.place_by_id:
                 payload = pack_place_gone(back.place_id)
-                self._store.record_again(UnwrittenPayload(RecordKind.PLACE_GONE, payload))
+                self._store.buffer.add(PendingPayload(RecordKind.PLACE_GONE, payload))
 
     def _tell_state(self, key: StateKey) -> None:
         item = self._catalog.state.get(key)
         if item is not None:
             payload = pack_state_payload(self._catalog, item.value)
-            self._store.record_again(UnwrittenPayload(key[0], payload, item.moved_to))
+            self._store.buffer.add(PendingPayload(key[0], payload, item.moved_to))
             self._catalog.changed_state.add(key)
 
     def _tell_end_of_state(self, key: StateKey) -> None:
         item = self._alone.catalog.state.get(key)
         if key[0] == RecordKind.PREPARED:
-            self._store.record_again(UnwrittenPayload(RecordKind.DECIDED, key[1]))
+            self._store.buffer.add(PendingPayload(RecordKind.DECIDED, key[1]))
         elif item is not None and isinstance(item.value, ScheduledJob):
-            self._store.record_again(UnwrittenPayload(RecordKind.JOB_GONE, pack_text(item.value.job_id)))
-        elif item is not None and isinstance(item.value, Note):
-            self._store.record_again(UnwrittenPayload(RecordKind.NOTE_GONE, pack_text(item.value.key)))
+            self._store.buffer.add(PendingPayload(RecordKind.JOB_GONE, pack_text(item.value.job_id)))
+        elif item is not None and isinstance(item.value, StateRecord):
+            self._store.buffer.add(PendingPayload(RecordKind.STATE_RECORD_GONE, pack_text(item.value.key)))
 
     def _tell_removals(self, back: list[Located]) -> None:
-        removals = UnwrittenRemovals(self._catalog)
+        removals = PendingRemovals(self._catalog)
         for located in back:
             if located.place_id in self._catalog.place_by_id:
                 removals.add(located.place_id, located.sequence, located.entry.segment)
         if removals.payload_bytes:
-            self._store.record_again(removals)
+            self._store.buffer.add(removals)
 
     def _write_again(self, located: Located, *entries: Entry) -> None:
         """Where a message can be read and the journal does not say so, it says so anew."""
@@ -239,13 +239,13 @@ class _Amending:
 
     def _tell_recent(self) -> None:
         known = self._alone.catalog
-        counts = UnwrittenCounts(self._catalog)
+        counts = PendingCounts(self._catalog)
         counts.counts = {
             producer: count
             for producer, (count, _) in self._catalog.counts.items()
             if producer not in known.counts or known.counts[producer][0] != count
         }
         if counts.counts:
-            self._store.record_again(counts)
+            self._store.buffer.add(counts)
         for transaction in [it for it in self._catalog.commits if it not in known.commits]:
-            self._store.record_commit(transaction)
+            self._store.states.record_commit(transaction)

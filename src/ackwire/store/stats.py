@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ackwire.store.catalog import Catalog
 from ackwire.store.contract import DurableRecord, Place, ScheduledJob
 from ackwire.store.explain import oldest_messages
+from ackwire.store.inspect import QUARANTINE, StoreInspection, read_damages
 from ackwire.store.journal.state import PreparedRecord
-from ackwire.store.look import QUARANTINE, StoreLook, read_damages
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class StoreStats:
         return self.live_bytes / self.journal_bytes if self.journal_bytes else 0.0
 
 
-def stats(look: StoreLook) -> StoreStats:
+def stats(inspection: StoreInspection) -> StoreStats:
     """Totals of what a start would find. Raises `UnusableStore`."""
-    recovery = look.started().recovery
+    recovery = inspection.started().recovery
     catalog = recovery.catalog
     oldest = min(oldest_messages(catalog).values(), default=None, key=lambda it: it.sequence)
     places = tuple(_places(catalog))
@@ -65,25 +65,25 @@ def stats(look: StoreLook) -> StoreStats:
         last_sequence=catalog.last_sequence,
         segments=len(catalog.segments),
         journal_bytes=sum(it.size_bytes for it in catalog.segments.values()),
-        index_bytes=0 if look.index_is_missing else (look.data / "index" / "data.mdb").stat().st_size,
+        index_bytes=0 if inspection.index_is_missing else (inspection.data / "index" / "data.mdb").stat().st_size,
         messages=sum(it.messages for it in places),
         live_bytes=catalog.live_bytes,
         places=places,
-        oldest_ms=None if oldest is None else look.reader.sent_ms(oldest.entry, oldest.sequence),
+        oldest_ms=None if oldest is None else inspection.reader.sent_ms(oldest.entry, oldest.sequence),
         oldest_place=None if oldest is None else oldest.place,
         durables=_count(catalog, DurableRecord),
         jobs=_count(catalog, ScheduledJob),
         prepared=_count(catalog, PreparedRecord),
         producers=len(catalog.counts),
         commits=len(catalog.commits),
-        quarantined=sum(1 for _ in read_damages(look.files, look.data / QUARANTINE)),
+        quarantined=sum(1 for _ in read_damages(inspection.files, inspection.data / QUARANTINE)),
     )
 
 
 def _places(catalog: Catalog) -> list[PlaceStats]:
     found = [
-        PlaceStats(facts.place, facts.message_count, sum(size_bytes for _, size_bytes in facts.held.values()))
-        for facts in catalog.places.values()
+        PlaceStats(info.place, info.message_count, sum(size_bytes for _, size_bytes in info.held.values()))
+        for info in catalog.places.values()
     ]
     return sorted(found, key=lambda it: (-it.size_bytes, repr(it.place)))
 

@@ -282,7 +282,7 @@ def test_K1_nor_do_big_ones_however_slow_the_disk_is() -> None:
         consumer.ack()
         factory.clock.advance(0)
     assert (store.full(), store._writer.last_number) == (None, before)
-    assert len(store._buffer) == 1, "one record of counts"
+    assert len(store.buffer.records) == 1, "one record of counts"
     be_quick(ends, 1)
 
 
@@ -297,7 +297,7 @@ def test_a_checkpoint_beside_its_sync_does_not_make_a_sender_look_hasty() -> Non
     factory.clock.advance(0.001)
     assert store.is_syncing
     rig.connect().send("queue://other", "written by the checkpoint")
-    store._begin_checkpoint()
+    store.checkpoint()
     while producer.stored == before:
         factory.step()
     producer.send(Q, "next")

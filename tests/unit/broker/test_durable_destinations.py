@@ -9,7 +9,7 @@ from ackwire.errors import BrokerError
 from ackwire.policy import DestinationPolicy
 from tests.helpers.broker_rig import BrokerRig, named
 from tests.helpers.journal import JournalFactory
-from tests.helpers.store_on_disk import StoreOnDisk, checked, workshop
+from tests.helpers.store_on_disk import StoreOnDisk, checked, offline_store
 from tests.helpers.stores import Crash
 from tests.unit.broker.test_handover import journal_rig
 
@@ -83,7 +83,7 @@ def test_K2_an_empty_queue_outlives_its_file_and_a_lost_index(tmp_path: Path) ->
     (disk.data / "index.sum").unlink()
     with disk:
         assert {named("queue://empty"), named("topic://empty")} <= set(disk.store.places())
-    assert not checked(workshop(disk.data, tmp_path / "scratch")).findings
+    assert not checked(offline_store(disk.data, tmp_path / "scratch")).findings
 
 
 def test_an_empty_unused_destination_is_removed_only_where_a_policy_says_so() -> None:

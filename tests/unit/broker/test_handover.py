@@ -174,7 +174,7 @@ def test_a_clean_stop_says_how_far_messages_really_came(rig: BrokerRig, store: S
     store.sync()
     consumer.client.disconnect()
     rig.broker.stop()
-    assert [store.handed_out(place) for place in store.places()] == [2]
+    assert [store.dispatched_up_to(place) for place in store.places()] == [2]
 
 
 def test_D7_a_clean_stop_does_not_mark_what_was_given_back_unseen(rig: BrokerRig, store: SlowStore) -> None:
@@ -183,13 +183,13 @@ def test_D7_a_clean_stop_does_not_mark_what_was_given_back_unseen(rig: BrokerRig
     store.sync()
     consumer.close(last_delivered=sent[1].sequence)
     rig.broker.stop()
-    assert [store.handed_out(place) for place in store.places()] == [2]
+    assert [store.dispatched_up_to(place) for place in store.places()] == [2]
 
 
 def test_a_clean_stop_with_nothing_seen_leaves_no_mark(rig: BrokerRig, store: SlowStore) -> None:
     open_the_way(rig, store)[1].ack()
     rig.broker.stop()
-    assert [store.handed_out(place) for place in store.places()] == [0]
+    assert [store.dispatched_up_to(place) for place in store.places()] == [0]
 
 
 # ---- through the end of a broker -------------------------------------------------------------------------------

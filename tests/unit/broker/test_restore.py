@@ -5,7 +5,7 @@ import pytest
 from ackwire.broker.acks import AckKind
 from ackwire.broker.transactions import XA_OK
 from ackwire.errors import ConfigError
-from ackwire.store.contract import CursorNote, DurableKey, DurableRecord
+from ackwire.store.contract import CursorRecord, DurableKey, DurableRecord
 from ackwire.wire.openwire.commands import XATransactionId
 from tests.helpers.broker_rig import BrokerRig, named
 
@@ -126,6 +126,8 @@ def test_a_subscription_whose_selector_is_not_accepted_any_more_keeps_everything
 
 def test_what_cannot_be_brought_back_is_named_and_what_to_do() -> None:
     rig = BrokerRig()
-    rig.store.put_note(CursorNote("lost", DurableKey("ackwire", "lost"), named("topic://t"), None, 0, 0, (), ()))
+    rig.store.put_state_record(
+        CursorRecord("lost", DurableKey("ackwire", "lost"), named("topic://t"), None, 0, 0, (), ())
+    )
     with pytest.raises(ConfigError, match=r"cursor lost cannot be brought back .* `ackwire store repair`"):
         rig.restarted()

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ackwire.store.check import CheckReport, Finding, FindingKind
-from ackwire.store.index import Changes, LmdbIndex, Table
-from ackwire.store.journal.recovery import UnusableStore
-from ackwire.store.workshop import Workshop
-from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, snapshot, where, workshop
+from ackwire.store.index import Changes, Table
+from ackwire.store.journal.recovery_report import UnusableStore
+from ackwire.store.lmdb_index import LmdbIndex
+from ackwire.store.offline import OfflineStore
+from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, offline_store, snapshot, where
 
 
 @pytest.fixture
@@ -24,8 +25,8 @@ def disk(tmp_path: Path) -> StoreOnDisk:
 
 
 @pytest.fixture
-def shop(disk: StoreOnDisk, tmp_path: Path) -> Workshop:
-    return workshop(disk.data, tmp_path / "scratch")
+def offline(disk: StoreOnDisk, tmp_path: Path) -> OfflineStore:
+    return offline_store(disk.data, tmp_path / "scratch")
 
 
 def kinds(report: CheckReport) -> set[FindingKind]:
@@ -40,8 +41,8 @@ def the_finding(report: CheckReport, kind: FindingKind) -> Finding:
 # ---- sound stores ----------------------------------------------------------------------------------------------
 
 
-def test_K2_a_store_that_was_closed_is_sound(shop: Workshop) -> None:
-    report = checked(shop)
+def test_K2_a_store_that_was_closed_is_sound(offline: OfflineStore) -> None:
+    report = checked(offline)
     assert (report.findings, report.notes, report.is_sound) == ([], [], True)
     assert {repr(place): count for place, count in report.messages.items() if count} == {
         "queue://orders": 16,
@@ -53,11 +54,11 @@ def test_K2_a_store_that_was_closed_is_sound(shop: Workshop) -> None:
     assert sum(it.kinds["message"] for it in report.segments) == 27
 
 
-def test_K2_a_look_changes_nothing(shop: Workshop, disk: StoreOnDisk) -> None:
+def test_K2_a_look_changes_nothing(offline: OfflineStore, disk: StoreOnDisk) -> None:
     path, offset = disk.record_with(b"m004")
     flip(path, offset + 50)
     before = snapshot(disk.data)
-    checked(shop)
+    checked(offline)
     assert snapshot(disk.data) == before
 
 
@@ -66,7 +67,7 @@ def test_K2_a_store_whose_process_was_killed_is_sound(tmp_path: Path) -> None:
     with disk:
         disk.fill()
         disk.crash()
-    report = checked(workshop(disk.data, tmp_path / "scratch"))
+    report = checked(offline_store(disk.data, tmp_path / "scratch"))
     assert report.findings == []
     (note,) = report.notes
     assert "not a clean one" in note
@@ -75,7 +76,7 @@ def test_K2_a_store_whose_process_was_killed_is_sound(tmp_path: Path) -> None:
 
 def test_an_empty_store_is_sound(tmp_path: Path) -> None:
     (tmp_path / "data" / "journal").mkdir(parents=True)
-    report = checked(workshop(tmp_path / "data", tmp_path / "scratch"))
+    report = checked(offline_store(tmp_path / "data", tmp_path / "scratch"))
     assert (report.findings, report.segments) == ([], [])
 
 
@@ -100,7 +101,7 @@ def test_K2_whatever_happened_the_journal_alone_and_the_index_agree(tmp_path: Pa
                     waiting = [it for it in waiting if it[0] != "queue://a"]
                 case _:
                     disk.clock.advance(rng.choice((0, 1, 6)))
-    assert checked(workshop(disk.data, tmp_path / "scratch")).findings == []
+    assert checked(offline_store(disk.data, tmp_path / "scratch")).findings == []
 
 
 def test_K2_a_job_that_compaction_wrote_again_behind_its_own_changes_is_no_damage(tmp_path: Path) -> None:
@@ -118,17 +119,17 @@ def test_K2_a_job_that_compaction_wrote_again_behind_its_own_changes_is_no_damag
         disk.clock.advance(6)
     assert not disk.segment_path(1).exists()
     assert b"job-1" in disk.segment_path(2).read_bytes()
-    report = checked(workshop(disk.data, tmp_path / "scratch"))
+    report = checked(offline_store(disk.data, tmp_path / "scratch"))
     assert report.findings == []
 
 
 # ---- a damaged journal -----------------------------------------------------------------------------------------
 
 
-def test_K7_a_damaged_message_is_found_where_it_is(shop: Workshop, disk: StoreOnDisk) -> None:
+def test_K7_a_damaged_message_is_found_where_it_is(offline: OfflineStore, disk: StoreOnDisk) -> None:
     path, offset = disk.record_with(b"m004")
     flip(path, offset + 60)
-    report = checked(shop)
+    report = checked(offline)
     journal, message = the_finding(report, FindingKind.JOURNAL), the_finding(report, FindingKind.MESSAGE)
     assert (journal.segment, journal.offset) == (int(path.stem), offset)
     assert "damaged bytes" in journal.what
@@ -142,10 +143,10 @@ def test_K7_a_damaged_message_is_found_where_it_is(shop: Workshop, disk: StoreOn
     assert report.lost_by_place() == {where("queue://orders"): 1}
 
 
-def test_K7_a_damaged_message_that_was_consumed_loses_nobody_anything(shop: Workshop, disk: StoreOnDisk) -> None:
+def test_K7_a_damaged_message_that_was_consumed_loses_nobody_anything(offline: OfflineStore, disk: StoreOnDisk) -> None:
     path, offset = disk.record_with(b"m003")
     flip(path, offset + 60)
-    report = checked(shop)
+    report = checked(offline)
     assert kinds(report) == {FindingKind.JOURNAL}
 
 
@@ -157,15 +158,15 @@ def test_K7_a_damaged_removal_is_found_by_the_message_that_would_come_back(tmp_p
         disk.send("queue://orders", "behind it")
     path, offset = disk.record_with(b"behind it")
     flip(path, max(it for it in disk.records(path) if it < offset) + 33)  # the record before it is the removal
-    report = checked(workshop(disk.data, tmp_path / "scratch"))
+    report = checked(offline_store(disk.data, tmp_path / "scratch"))
     (back,) = report.differences.back
     assert (back.sequence, back.place) == (message.sequence, where("queue://orders"))
     assert "the index does not have it" in the_finding(report, FindingKind.INDEX).what
 
 
-def test_K7_a_damaged_header_is_found(shop: Workshop, disk: StoreOnDisk) -> None:
+def test_K7_a_damaged_header_is_found(offline: OfflineStore, disk: StoreOnDisk) -> None:
     flip(disk.segment_path(2), 20)
-    report = checked(shop)
+    report = checked(offline)
     assert (the_finding(report, FindingKind.JOURNAL).segment, kinds(report)) == (2, {FindingKind.JOURNAL})
 
 
@@ -174,27 +175,27 @@ def test_K7_the_damaged_header_of_the_only_segment_is_found(tmp_path: Path) -> N
     with disk:
         disk.fill()
     flip(disk.segment_path(1), 30)
-    report = checked(workshop(disk.data, tmp_path / "scratch"))
+    report = checked(offline_store(disk.data, tmp_path / "scratch"))
     assert kinds(report) == {FindingKind.JOURNAL}
 
 
-def test_K7_a_missing_segment_is_found_with_what_was_in_it(shop: Workshop, disk: StoreOnDisk) -> None:
+def test_K7_a_missing_segment_is_found_with_what_was_in_it(offline: OfflineStore, disk: StoreOnDisk) -> None:
     disk.segment_path(2).unlink()
-    report = checked(shop)
+    report = checked(offline)
     assert any("segment 2 is missing" in it.what for it in report.findings)
     assert not report.is_sound
 
 
-def test_K7_a_renamed_segment_is_found(shop: Workshop, disk: StoreOnDisk) -> None:
+def test_K7_a_renamed_segment_is_found(offline: OfflineStore, disk: StoreOnDisk) -> None:
     last = disk.segments()[-1]
     last.rename(last.with_name("0000000042.log"))
-    assert any("was the file renamed?" in it.what for it in checked(shop).findings)
+    assert any("was the file renamed?" in it.what for it in checked(offline).findings)
 
 
-def test_K7_damage_at_the_end_that_the_index_knows_of_is_no_torn_end(shop: Workshop, disk: StoreOnDisk) -> None:
+def test_K7_damage_at_the_end_that_the_index_knows_of_is_no_torn_end(offline: OfflineStore, disk: StoreOnDisk) -> None:
     path, offset = disk.record_with(b"and one more")
     flip(path, offset + 60)
-    report = checked(shop)
+    report = checked(offline)
     assert kinds(report) >= {FindingKind.JOURNAL, FindingKind.MESSAGE}
     assert FindingKind.TORN not in kinds(report)
     assert report.lost_by_place() == {where("queue://last"): 1}
@@ -208,7 +209,7 @@ def test_K7_a_message_that_cannot_be_decoded_is_found(tmp_path: Path) -> None:
         message.frame = message.frame[:-20]
         disk.store.append(message, [where("queue://orders")])
         disk.settle()
-    finding = the_finding(checked(workshop(disk.data, tmp_path / "scratch")), FindingKind.MESSAGE)
+    finding = the_finding(checked(offline_store(disk.data, tmp_path / "scratch")), FindingKind.MESSAGE)
     assert (finding.sequence, finding.place) == (message.sequence, where("queue://orders"))
 
 
@@ -221,7 +222,7 @@ def test_K2_the_torn_end_of_the_last_write_is_told_apart_from_damage(tmp_path: P
     data = path.read_bytes()
     start, end = disk.records(path)[-1], disk.end(path)
     path.write_bytes(data[:end] + data[start : start + 20] + data[end + 20 :])
-    report = checked(workshop(disk.data, tmp_path / "scratch"))
+    report = checked(offline_store(disk.data, tmp_path / "scratch"))
     assert kinds(report) == {FindingKind.TORN}
     assert the_finding(report, FindingKind.TORN).offset == end
     assert report.segments[-1].torn_bytes > 0
@@ -242,34 +243,34 @@ def test_files_of_two_stores_in_one_directory_cannot_be_judged(tmp_path: Path, d
     strange = header._replace(store_id=bytes(16)).pack() + data[SEGMENT_HEADER_BYTES:]
     disk.segment_path(90).write_bytes(strange)
     with pytest.raises(UnusableStore, match="2 different stores"):
-        checked(workshop(disk.data, tmp_path / "scratch"))
+        checked(offline_store(disk.data, tmp_path / "scratch"))
 
 
 # ---- a damaged index -------------------------------------------------------------------------------------------
 
 
-def test_K2_a_missing_index_is_found(shop: Workshop, disk: StoreOnDisk) -> None:
+def test_K2_a_missing_index_is_found(offline: OfflineStore, disk: StoreOnDisk) -> None:
     shutil.rmtree(disk.data / "index")
     (disk.data / "index.sum").unlink()
-    report = checked(shop)
+    report = checked(offline)
     assert the_finding(report, FindingKind.INDEX).what == "the index is missing"
     assert len(report.findings) == 1
 
 
-def test_K2_a_changed_index_is_found(shop: Workshop, disk: StoreOnDisk) -> None:
+def test_K2_a_changed_index_is_found(offline: OfflineStore, disk: StoreOnDisk) -> None:
     flip(disk.data / "index" / "data.mdb", 9000)
-    report = checked(shop)
+    report = checked(offline)
     assert "has changed since the last stop" in the_finding(report, FindingKind.INDEX).what
 
 
 @pytest.mark.parametrize("keep_bytes", [100, 5000, 9000, 30_000])
 def test_K2_an_index_that_was_cut_off_in_a_crash_is_found_and_ends_no_process(
-    shop: Workshop, disk: StoreOnDisk, keep_bytes: int
+    offline: OfflineStore, disk: StoreOnDisk, keep_bytes: int
 ) -> None:
     (disk.data / "index.sum").unlink()
     with (disk.data / "index" / "data.mdb").open("r+b") as file:
         file.truncate(keep_bytes)
-    assert kinds(checked(shop)) == {FindingKind.INDEX}
+    assert kinds(checked(offline)) == {FindingKind.INDEX}
 
 
 def test_K2_the_index_of_an_earlier_time_is_found(tmp_path: Path) -> None:
@@ -282,7 +283,7 @@ def test_K2_the_index_of_an_earlier_time_is_found(tmp_path: Path) -> None:
     # An index that is only old is brought up to date; one that claims to be new is not believed.
     (disk.data / "index" / "data.mdb").write_bytes(early["index/data.mdb"])
     (disk.data / "index.sum").write_bytes(early["index.sum"])
-    assert checked(workshop(disk.data, tmp_path / "scratch")).findings == []
+    assert checked(offline_store(disk.data, tmp_path / "scratch")).findings == []
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -294,7 +295,7 @@ def test_K2_no_change_of_an_unsealed_index_goes_unnoticed(disk: StoreOnDisk, tmp
     path = disk.data / "index" / "data.mdb"
     data = path.read_bytes()
     flip(path, rng.choice([at for at, byte in enumerate(data) if byte]), 1 << rng.randrange(8))
-    report = checked(workshop(disk.data, tmp_path / "scratch"))
+    report = checked(offline_store(disk.data, tmp_path / "scratch"))
     assert kinds(report) <= {FindingKind.INDEX}
     if report.is_sound:
         assert index_content(disk.data) == before
@@ -308,7 +309,7 @@ def test_K2_an_entry_under_a_wrong_key_is_found(disk: StoreOnDisk, tmp_path: Pat
     wrong = key[:-1] if table is Table.REMOVALS else key[:-1] + bytes((key[-1] ^ 0x40,))
     index.commit(Changes(puts={table: [(wrong, value)]}, deletes={table: [key]}))
     index.close()
-    assert kinds(checked(workshop(disk.data, tmp_path / "scratch"))) == {FindingKind.INDEX}
+    assert kinds(checked(offline_store(disk.data, tmp_path / "scratch"))) == {FindingKind.INDEX}
 
 
 def index_content(data: Path) -> dict[Table, dict[bytes, bytes]]:
@@ -319,6 +320,6 @@ def index_content(data: Path) -> dict[Table, dict[bytes, bytes]]:
         index.abandon()
 
 
-def test_strange_files_in_the_journal_are_noted(shop: Workshop, disk: StoreOnDisk) -> None:
+def test_strange_files_in_the_journal_are_noted(offline: OfflineStore, disk: StoreOnDisk) -> None:
     (disk.data / "journal" / "0000000001.log.bak").write_bytes(b"x")
-    assert checked(shop).notes == ["journal/0000000001.log.bak is not a file of the journal"]
+    assert checked(offline).notes == ["journal/0000000001.log.bak is not a file of the journal"]

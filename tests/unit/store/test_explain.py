@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ackwire.store.explain import size_text, time_text
 from ackwire.store.stats import stats
-from tests.helpers.store_on_disk import START_MS, StoreOnDisk, where, workshop
+from tests.helpers.store_on_disk import START_MS, StoreOnDisk, offline_store, where
 
 
 def test_K2_one_old_message_is_named_as_what_keeps_a_file(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_K2_stats_tell_everything_in_numbers(tmp_path: Path) -> None:
     disk = StoreOnDisk(tmp_path / "data")
     with disk:
         disk.fill()
-    with workshop(disk.data, tmp_path / "scratch").look() as look:
-        found = stats(look)
+    with offline_store(disk.data, tmp_path / "scratch").inspect() as inspection:
+        found = stats(inspection)
     assert (found.messages, found.durables, found.jobs, found.prepared) == (20, 2, 1, 1)
     assert (found.producers, found.commits, found.epoch, found.quarantined) == (1, 1, 1, 0)
     assert found.journal_bytes == sum(path.stat().st_size for path in disk.segments())

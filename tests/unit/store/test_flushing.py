@@ -4,7 +4,8 @@ import pytest
 
 from ackwire.clock import ManualClock
 from ackwire.errors import StoreFailed
-from ackwire.store.engine import JournalOptions, JournalStore
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.options import JournalOptions
 from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA, JournalFactory, make_journal
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
@@ -51,9 +52,9 @@ def test_one_who_can_only_be_answered_by_a_sync_is_enough_for_the_loop_to_do_it(
     factory, answered = JournalFactory(), list[bool]()
     store = factory.open()
     factory.settle()
-    for may_be_forgone in order:
+    for is_cancellable in order:
         store.append(Messages().make(), [Q])
-        store.when_durable(lambda: answered.append(True), may_be_forgone=may_be_forgone)
+        store.when_durable(lambda: answered.append(True), is_cancellable=is_cancellable)
     factory.clock.advance(0)
     assert (answered, factory.writing.is_idle) == ([True, True], True)
 
@@ -64,7 +65,7 @@ def test_who_forgoes_leaves_those_waiting_for_whom_the_thread_syncs() -> None:
     factory.settle()
     messages = Messages()
     store.append(messages.make(), [Q])
-    store.when_durable(lambda: answered.append("first"), may_be_forgone=True)
+    store.when_durable(lambda: answered.append("first"), is_cancellable=True)
     factory.clock.advance(0)
     assert not factory.writing.is_idle
 
@@ -72,8 +73,8 @@ def test_who_forgoes_leaves_those_waiting_for_whom_the_thread_syncs() -> None:
         answered.append("second")
 
     store.append(messages.make(), [Q])
-    store.when_durable(second, may_be_forgone=True)
-    assert store.forgo(second)
+    store.when_durable(second, is_cancellable=True)
+    assert store.cancel(second)
     assert store.is_awaited
     factory.settle()
     assert (answered, store.is_awaited) == (["first"], False)
@@ -88,14 +89,14 @@ class Patient:
         self.message = Messages().make()
         store.append(self.message, [Q])
         self._callback = self._answer  # one object for both calls
-        store.when_durable(self._callback, may_be_forgone=True, can_wait=True)
+        store.when_durable(self._callback, is_cancellable=True, can_wait=True)
 
     def _answer(self) -> None:
         self.is_answered = True
 
-    def forgo(self) -> None:
+    def cancel(self) -> None:
         self._store.remove(Q, self.message)
-        assert self._store.forgo(self._callback)
+        assert self._store.cancel(self._callback)
 
 
 @pytest.fixture
@@ -122,12 +123,12 @@ def test_nothing_is_done_for_a_moment_and_then_the_thread_syncs(factory: Journal
 def test_the_moment_of_one_who_forgoes_says_nothing_of_the_next(factory: JournalFactory) -> None:
     store = open_store(factory)
     before = store._writer.last_number
-    Patient(store).forgo()
+    Patient(store).cancel()
     factory.clock.advance(0.0006)
     second = Patient(store)
     factory.clock.advance(0.0006)
     assert store._writer.last_number == before
-    second.forgo()
+    second.cancel()
     factory.clock.advance(0.001)
     assert (store._writer.last_number, store.is_awaited) == (before, False)
     third = Patient(store)
@@ -156,7 +157,7 @@ def test_a_store_that_is_closed_within_the_moment_has_written_everything(factory
 def test_a_store_that_fails_within_the_moment_says_so(factory: JournalFactory) -> None:
     store, failed = open_store(factory), list[StoreFailed]()
     store.append(Messages().make(), [Q])
-    store.when_durable(lambda: None, failed.append, may_be_forgone=True, can_wait=True)
+    store.when_durable(lambda: None, failed.append, is_cancellable=True, can_wait=True)
     factory.break_disk()
     factory.clock.advance(0.001)
     factory.settle()

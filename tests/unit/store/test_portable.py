@@ -10,26 +10,26 @@ import pytest
 
 from ackwire.cli.rows import json_line, read_lines, read_parquet, write_lines, write_parquet
 from ackwire.store.catalog import StateValue
-from ackwire.store.contract import BatchNote, CursorNote, StagedNote
+from ackwire.store.contract import BatchRecord, CursorRecord, StagedRecord
 from ackwire.store.journal.record import RecordKind
+from ackwire.store.offline import OfflineStore
 from ackwire.store.portable import BadRow, Export, Import, Row, RowReader, is_empty, refuse_what_is_there
 from ackwire.store.portable_state import CARRIED, NOT_CARRIED, RULE_OF_VALUE
-from ackwire.store.workshop import Workshop
 from ackwire.values import Byte, Char, Float, Long, Short
 from ackwire.wire.openwire.portrait import portrait, restamped
-from tests.helpers.store_on_disk import StoreOnDisk, flip, where, workshop
+from tests.helpers.store_on_disk import StoreOnDisk, flip, offline_store, where
 
 
 def exported(data: Path, tmp_path: Path) -> list[Row]:
-    with workshop(data, tmp_path / "scratch").look() as look:
-        return list(Export(look, portrait).rows())
+    with offline_store(data, tmp_path / "scratch").inspect() as inspection:
+        return list(Export(inspection, portrait).rows())
 
 
-def imported(shop: Workshop, rows: Callable[[], Iterator[Row]]) -> Import:
-    with shop.opened() as opened:
-        refuse_what_is_there(opened.store, RowReader(shop.form).read(rows()))
+def imported(offline: OfflineStore, rows: Callable[[], Iterator[Row]]) -> Import:
+    with offline.opened() as opened:
+        refuse_what_is_there(opened.store, RowReader(offline.form).read(rows()))
         work = Import(opened, restamped)
-        work.run(RowReader(shop.form).read(rows()))
+        work.run(RowReader(offline.form).read(rows()))
         return work
 
 
@@ -51,14 +51,16 @@ def disk(tmp_path: Path) -> StoreOnDisk:
         redelivered.redelivery_counter = 5
         disk.store.append(redelivered, [redelivered.destination])
         disk.subscribe("odd \ud800", "name/with/slashes", "topic://t")
-        disk.store.hand_out(where("queue://orders"), 5)
-        disk.store.hand_out(where("c/s"), 25)
-        disk.store.put_note(
-            CursorNote("reader", where("queue://odd"), redelivered.destination, "n = 1", 3, 2, (7, 1), ())
+        disk.store.mark_dispatched(where("queue://orders"), 5)
+        disk.store.mark_dispatched(where("c/s"), 25)
+        disk.store.put_state_record(
+            CursorRecord("reader", where("queue://odd"), redelivered.destination, "n = 1", 3, 2, (7, 1), ())
         )
         staged = disk.send("queue://odd", "staged")
-        disk.store.put_note(StagedNote("p", "part", 4, 5, False, ((staged.destination, (staged.sequence, 1)),)))
-        disk.store.put_note(BatchNote("p", 3, 1000))
+        disk.store.put_state_record(
+            StagedRecord("p", "part", 4, 5, False, ((staged.destination, (staged.sequence, 1)),))
+        )
+        disk.store.put_state_record(BatchRecord("p", 3, 1000))
         disk.settle()
         disk.crash()
     with disk:
@@ -75,8 +77,8 @@ def test_K2_a_round_trip_is_exact(disk: StoreOnDisk, tmp_path: Path, form: str) 
     else:
         with path.open("w") as file:
             write_lines(rows, file)
-    shop = workshop(tmp_path / "new", tmp_path / "scratch")
-    work = imported(shop, lambda: read_parquet(path) if form == "parquet" else read_lines(path))
+    offline = offline_store(tmp_path / "new", tmp_path / "scratch")
+    work = imported(offline, lambda: read_parquet(path) if form == "parquet" else read_lines(path))
     assert work.report.reassigned == 0
     again = exported(tmp_path / "new", tmp_path)
     assert list(map(json_line, again)) == list(map(json_line, rows))
@@ -127,7 +129,7 @@ def test_K2_a_message_of_two_subscriptions_is_one_row(disk: StoreOnDisk, tmp_pat
 
 def test_K2_the_imported_store_serves_what_the_old_one_held(disk: StoreOnDisk, tmp_path: Path) -> None:
     rows = exported(disk.data, tmp_path)
-    imported(workshop(tmp_path / "new", tmp_path / "scratch"), lambda: iter(rows))
+    imported(offline_store(tmp_path / "new", tmp_path / "scratch"), lambda: iter(rows))
     new = StoreOnDisk(tmp_path / "new")
     with disk, new:
         assert new.texts() == disk.texts()
@@ -148,7 +150,7 @@ def test_K2_sequences_change_only_where_they_were_used(disk: StoreOnDisk, tmp_pa
     with other:
         for _ in range(10):
             other.send("queue://orders", "was here")
-    work = imported(workshop(other.data, tmp_path / "scratch"), lambda: iter(rows))
+    work = imported(offline_store(other.data, tmp_path / "scratch"), lambda: iter(rows))
     again = [row for row in exported(other.data, tmp_path) if row["kind"] == "message"]
     sequences = [row["sequence"] for row in again]
     assert 0 < work.report.reassigned < 22
@@ -165,7 +167,7 @@ def test_K2_a_prepared_transaction_follows_a_message_that_got_another_sequence(t
     with other:
         other.send("queue://orders", "was here")
     rows = exported(disk.data, tmp_path)
-    imported(workshop(other.data, tmp_path / "scratch"), lambda: iter(rows))
+    imported(offline_store(other.data, tmp_path / "scratch"), lambda: iter(rows))
     with other:
         ((_, acknowledged),) = other.store.prepared()[0].acks
         assert acknowledged.sequence == 2
@@ -179,7 +181,7 @@ def test_K2_nothing_is_overwritten(disk: StoreOnDisk, tmp_path: Path, kind: str)
             row["selector"] = "another = 1"
     rows.append({"kind": "end", "rows": len(rows) - 1})
     with pytest.raises(BadRow, match="is there already"):
-        imported(workshop(disk.data, tmp_path / "scratch"), lambda: iter(rows))
+        imported(offline_store(disk.data, tmp_path / "scratch"), lambda: iter(rows))
 
 
 def test_a_store_is_empty_before_and_not_after(disk: StoreOnDisk, tmp_path: Path) -> None:
@@ -197,8 +199,8 @@ def test_a_store_is_empty_before_and_not_after(disk: StoreOnDisk, tmp_path: Path
 def test_K7_a_message_that_cannot_be_read_is_left_out_and_told(disk: StoreOnDisk, tmp_path: Path) -> None:
     path, offset = disk.record_with(b"m004")
     flip(path, offset + 60)
-    with workshop(disk.data, tmp_path / "scratch").look() as look:
-        export = Export(look, portrait)
+    with offline_store(disk.data, tmp_path / "scratch").inspect() as inspection:
+        export = Export(inspection, portrait)
         texts = [row.get("text") for row in export.rows()]
     assert "m004" * 12 not in texts
     (line,) = export.unreadable
@@ -211,8 +213,8 @@ def test_K7_a_message_that_cannot_be_read_is_left_out_and_told(disk: StoreOnDisk
 def read(disk: StoreOnDisk, tmp_path: Path, lines: list[str]) -> None:
     path = tmp_path / "some.jsonl"
     path.write_text("\n".join(lines))
-    shop = workshop(disk.data, tmp_path / "scratch")
-    for _ in RowReader(shop.form).read(read_lines(path)):
+    offline = offline_store(disk.data, tmp_path / "scratch")
+    for _ in RowReader(offline.form).read(read_lines(path)):
         pass
 
 
@@ -297,10 +299,10 @@ def test_K2_what_may_have_reached_a_consumer_says_so_in_the_new_store(tmp_path: 
     with disk:
         seen = disk.send("queue://orders", "dispatched, and not consumed")
         disk.send("queue://orders", "waits")
-        disk.store.hand_out(where("queue://orders"), seen.sequence)
+        disk.store.mark_dispatched(where("queue://orders"), seen.sequence)
         disk.settle()
     rows = exported(disk.data, tmp_path)
-    imported(workshop(new.data, tmp_path / "scratch"), lambda: iter(rows))
+    imported(offline_store(new.data, tmp_path / "scratch"), lambda: iter(rows))
     with new:
         loaded = new.store.load(where("queue://orders"), [1, 2])
         assert [it.redelivery_counter for it in loaded if it is not None] == [1, 0]
@@ -312,12 +314,12 @@ def test_K2_marks_are_not_spread_to_messages_that_were_there(tmp_path: Path) -> 
     with disk:
         for number in range(3):
             disk.send("queue://orders", f"{number}")
-        disk.store.hand_out(where("queue://orders"), 2)
+        disk.store.mark_dispatched(where("queue://orders"), 2)
         disk.settle()
     with other:
         other.send("queue://orders", "was here")
     rows = exported(disk.data, tmp_path)
-    imported(workshop(other.data, tmp_path / "scratch"), lambda: iter(rows))
+    imported(offline_store(other.data, tmp_path / "scratch"), lambda: iter(rows))
     with other:
         loaded = other.store.load(where("queue://orders"), [1, 2, 3, 4])
         assert [it.redelivery_counter for it in loaded if it is not None] == [0, 1, 1, 0]
@@ -329,18 +331,18 @@ def test_K2_cursors_and_batches_follow_messages_that_got_other_sequences(tmp_pat
     with disk:
         message = disk.send("queue://orders", "read")
         disk.send("queue://orders", "staged")
-        disk.store.put_note(CursorNote("reader", queue, message.destination, None, 0, 0, (1, 1), (1, 1)))
-        disk.store.put_note(StagedNote("p", "part", 0, 0, False, ((queue, (2, 1)),)))
+        disk.store.put_state_record(CursorRecord("reader", queue, message.destination, None, 0, 0, (1, 1), (1, 1)))
+        disk.store.put_state_record(StagedRecord("p", "part", 0, 0, False, ((queue, (2, 1)),)))
         disk.settle()
     with other:
         for _ in range(3):
             other.send("queue://orders", "was here")
     rows = exported(disk.data, tmp_path)
-    imported(workshop(other.data, tmp_path / "scratch"), lambda: iter(rows))
+    imported(offline_store(other.data, tmp_path / "scratch"), lambda: iter(rows))
     with other:
-        notes = {type(note): note for note in other.store.notes()}
-        assert notes[CursorNote] == CursorNote("reader", queue, message.destination, None, 0, 0, (4, 1), (4, 1))
-        assert notes[StagedNote] == StagedNote("p", "part", 0, 0, False, ((queue, (5, 1)),))
+        notes = {type(note): note for note in other.store.state_records()}
+        assert notes[CursorRecord] == CursorRecord("reader", queue, message.destination, None, 0, 0, (4, 1), (4, 1))
+        assert notes[StagedRecord] == StagedRecord("p", "part", 0, 0, False, ((queue, (5, 1)),))
 
 
 def test_K2_a_message_that_was_changed_for_one_subscription_keeps_its_sequence(tmp_path: Path) -> None:
@@ -358,7 +360,7 @@ def test_K2_a_message_that_was_changed_for_one_subscription_keeps_its_sequence(t
         disk.settle()
     rows = exported(disk.data, tmp_path)
     assert [row["redelivery_count"] for row in rows if row["kind"] == "message"] == [0, 3]
-    imported(workshop(new.data, tmp_path / "scratch"), lambda: iter(rows))
+    imported(offline_store(new.data, tmp_path / "scratch"), lambda: iter(rows))
     assert exported(new.data, tmp_path) == rows
 
 
@@ -367,7 +369,7 @@ def test_K2_sequences_that_were_used_are_not_given_again(tmp_path: Path) -> None
     with disk:
         disk.remove("queue://orders", disk.send("queue://orders", "consumed"))
     rows = exported(disk.data, tmp_path)
-    imported(workshop(new.data, tmp_path / "scratch"), lambda: iter(rows))
+    imported(offline_store(new.data, tmp_path / "scratch"), lambda: iter(rows))
     with new:
         assert new.store.last_sequence() == 1
 
@@ -384,7 +386,7 @@ def test_K2_an_export_of_the_first_version_is_read(disk: StoreOnDisk, tmp_path: 
     rows = [{"kind": "ackwire-export", "version": 1}, *rows, {"kind": "end", "rows": len(rows)}]
     path = tmp_path / "old.jsonl"
     path.write_text("\n".join(map(json_line, rows)))
-    imported(workshop(tmp_path / "new", tmp_path / "scratch"), lambda: read_lines(path))
+    imported(offline_store(tmp_path / "new", tmp_path / "scratch"), lambda: read_lines(path))
     new = StoreOnDisk(tmp_path / "new")
     with new, disk:
         assert new.texts() == disk.texts()

@@ -9,12 +9,12 @@ import pytest
 
 from ackwire.store.contract import Place
 from ackwire.store.repair import RepairReport, repair
-from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, snapshot, where, workshop
+from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, offline_store, snapshot, where
 
 
 def repaired(disk: StoreOnDisk, tmp_path: Path) -> RepairReport:
-    shop = workshop(disk.data, tmp_path / "scratch")
-    report = repair(shop, checked(shop))
+    offline = offline_store(disk.data, tmp_path / "scratch")
+    report = repair(offline, checked(offline))
     assert [it.what for it in report.after.findings if not it.is_known] == []
     return report
 
@@ -52,7 +52,7 @@ def test_K2_what_was_damaged_is_in_the_quarantine_and_known_afterwards(tmp_path:
     copied = (disk.data / "quarantine" / f"{path.stem}-{offset}.bin").read_bytes()
     assert len(copied) >= 60
     assert copied[:60] == original[offset : offset + 60]
-    report = checked(workshop(disk.data, tmp_path / "scratch"))
+    report = checked(offline_store(disk.data, tmp_path / "scratch"))
     assert report.is_sound
     assert [it.is_known for it in report.findings] == [True]
 
@@ -139,10 +139,10 @@ def test_K7_whatever_bits_change_the_repaired_store_is_sound(tmp_path: Path, see
         shutil.rmtree(disk.data / "index")
         (disk.data / "index.sum").unlink()
     before = snapshot(disk.data)
-    shop = workshop(disk.data, tmp_path / "scratch")
-    found = checked(shop)
+    offline = offline_store(disk.data, tmp_path / "scratch")
+    found = checked(offline)
     assert snapshot(disk.data) == before
-    report = repair(shop, found)
+    report = repair(offline, found)
     assert report.after.is_sound, [it.what for it in report.after.findings]
     left = texts_of(disk)
     for place, kept in left.items():
@@ -153,4 +153,4 @@ def test_K7_whatever_bits_change_the_repaired_store_is_sound(tmp_path: Path, see
 
 
 def where_of(disk: StoreOnDisk, text: str) -> Place:
-    return next(place for place in disk.store.catalog.places if repr(place) == text)
+    return next(place for place in disk.store.journal.catalog.places if repr(place) == text)

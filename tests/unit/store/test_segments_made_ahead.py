@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ackwire.store.files import OsFiles
+from ackwire.store.journal.pending_records import PendingPayload
 from ackwire.store.journal.record import RecordKind
-from ackwire.store.journal.unwritten import UnwrittenPayload
 from ackwire.store.journal.writer import SPARE_NAME, JournalWriter
 from tests.helpers.journal import SMALL, JournalFactory
 from tests.helpers.simulated_disk import SimulatedDisk
@@ -55,12 +55,12 @@ def test_a_filled_segment_has_no_block_that_was_never_written(tmp_path: Path) ->
 def test_the_next_segment_is_filled_when_half_of_this_one_is(tmp_path: Path) -> None:
     writer = writer_in(tmp_path)
     sixth = bytes(SEGMENT_BYTES // 6)
-    writer.write([UnwrittenPayload(RecordKind.NOTE, sixth)])
+    writer.write([PendingPayload(RecordKind.STATE_RECORD, sixth)])
     writer.keep_spare(writer.make_spare())
     wanted: list[bool] = []
     for _ in range(4):
         wanted.append(writer.wants_zeros)
-        writer.write([UnwrittenPayload(RecordKind.NOTE, sixth)])
+        writer.write([PendingPayload(RecordKind.STATE_RECORD, sixth)])
     assert wanted == [False, False, True, True]
     writer.keep_spare(writer.take_spare(), is_filled=True)
     assert not writer.wants_zeros, "once is enough"

@@ -12,17 +12,22 @@ between leaves a segment in which nothing is alive, and the next run deletes it.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from ackwire.clock import Clock
 from ackwire.plurals import counted
 from ackwire.store.background import Background
-from ackwire.store.catalog import Catalog, PlaceFacts, SegmentFacts, StateValue
-from ackwire.store.checkpoint import GAPS_KEY, job_key, note_key, pack_state_payload, prepared_key
-from ackwire.store.contract import CursorNote, ScheduledJob
+from ackwire.store.catalog import PlaceInfo, SegmentInfo, StateValue
+from ackwire.store.checkpoint import GAPS_KEY, job_key, pack_state_payload, prepared_key, state_record_key
+from ackwire.store.contract import CursorRecord, ScheduledJob
+from ackwire.store.journal.checkpointing import Checkpointing
+from ackwire.store.journal.failure import FailureState
+from ackwire.store.journal.group_commit import GroupCommit
+from ackwire.store.journal.opening import OpenJournal
+from ackwire.store.journal.pending_records import MovedMessage, PendingCounts, PendingPayload, PendingRemovals
 from ackwire.store.journal.record import (
     Damaged,
     Record,
@@ -33,13 +38,10 @@ from ackwire.store.journal.record import (
     unpack_purged,
     unpack_removed,
 )
+from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.store.journal.segment import Damage, SegmentScan
-from ackwire.store.journal.state import PreparedRecord, job_id_of, note_key_of
-from ackwire.store.journal.unwritten import MovedMessage, UnwrittenCounts, UnwrittenPayload, UnwrittenRemovals
-from ackwire.store.journal.writer import JournalWriter
-
-if TYPE_CHECKING:
-    from ackwire.store.engine import JournalStore
+from ackwire.store.journal.state import PreparedRecord, job_id_of, state_record_key_of
+from ackwire.store.journal.state_recording import StateRecording
 
 _RECORDS_PER_TURN: Final = 500
 """Records looked at before others get their turn."""
@@ -61,14 +63,31 @@ class Compaction:
     """Chooses segments and makes them go."""
 
     def __init__(
-        self, store: "JournalStore", catalog: Catalog, writer: JournalWriter, background: Background, clock: Clock
+        self,
+        journal: OpenJournal,
+        buffer: RecordBuffer,
+        states: StateRecording,
+        commit: GroupCommit,
+        checkpointing: Checkpointing,
+        state: FailureState,
+        *,
+        on_freed: Callable[[], None],
+        background: Background,
+        clock: Clock,
     ) -> None:
-        self._store = store
-        self._catalog = catalog
-        self._writer = writer
+        self._journal = journal
+        self._catalog = journal.catalog
+        self._writer = journal.writer
+        self._buffer = buffer
+        self._states = states
+        self._commit = commit
+        self._checkpointing = checkpointing
+        self._state = state
+        self._on_freed = on_freed
+        """Called when a segment is gone."""
         self._background = background
         self._clock = clock
-        self._victim: SegmentFacts | None = None
+        self._victim: SegmentInfo | None = None
         self._is_stopped = False
         self._state_bytes: Counter[int] | None = None
         """For each segment what is alive in it besides messages, as of the last checkpoint or compaction."""
@@ -80,7 +99,7 @@ class Compaction:
 
     def begin(self) -> None:
         """Make the next segment go, if one should; then the next."""
-        if self._victim is not None or self._is_stopped or self._store.failure is not None:
+        if self._victim is not None or self._is_stopped or self._state.failure is not None:
             return
         victim = self._victim = self._choose()
         if victim is None:
@@ -105,7 +124,9 @@ class Compaction:
                 self._victim = None  # the next checkpoint tries again
                 return
             if damages:
-                self._store.report_damage(f"segment {victim.number} has {len(damages)} damaged places; they go with it")
+                self._journal.report_damage(
+                    f"segment {victim.number} has {len(damages)} damaged places; they go with it"
+                )
             self._move(victim, iter(found))
 
         self._background.submit(read, done)
@@ -113,17 +134,17 @@ class Compaction:
     def stop(self) -> None:
         self._is_stopped = True
 
-    def _tells_nothing(self, victim: SegmentFacts) -> bool:
+    def _tells_nothing(self, victim: SegmentInfo) -> bool:
         """Whether no record of it is needed, so that it need not be read: as where messages go in their order."""
         is_oldest = victim.number == min(self._catalog.segments)
         return is_oldest and not victim.live_messages and not any(victim.removals.values())
 
-    def _choose(self) -> SegmentFacts | None:
+    def _choose(self) -> SegmentInfo | None:
         """The segment that should go next."""
         closed = [
             segment
             for segment in self._catalog.segments.values()
-            if segment.number < self._store.checkpoint_segment and segment.number != self._writer.segment
+            if segment.number < self._checkpointing.segment and segment.number != self._writer.segment
         ]
         if self._state_bytes is None:
             self._state_bytes = self._count_state()
@@ -163,11 +184,11 @@ class Compaction:
 
     # ---- what must be written again ----------------------------------------------------------------------------
 
-    def _move(self, victim: SegmentFacts, records: Iterator[Record]) -> None:
+    def _move(self, victim: SegmentInfo, records: Iterator[Record]) -> None:
         """Look at some of the *records*, then let others have their turn."""
-        if self._is_stopped or self._store.failure is not None:
+        if self._is_stopped or self._state.failure is not None:
             return
-        removals = UnwrittenRemovals(self._catalog)
+        removals = PendingRemovals(self._catalog)
         looked_at = 0
         for record in records:
             self._move_record(victim, record, removals)
@@ -175,30 +196,30 @@ class Compaction:
             if looked_at == _RECORDS_PER_TURN:
                 break
         if removals.payload_bytes:
-            self._store.record_again(removals)
+            self._buffer.add(removals)
         if looked_at == _RECORDS_PER_TURN:
             self._clock.call_later(0, lambda: self._move(victim, records))
             return
         places = [it for it in self._catalog.place_by_id.values() if it.segment == victim.number]
         self._move_places(victim, iter(places))
 
-    def _move_places(self, victim: SegmentFacts, places: Iterator[PlaceFacts]) -> None:
+    def _move_places(self, victim: SegmentInfo, places: Iterator[PlaceInfo]) -> None:
         """Write places again, some in each turn: there may be as many as queues."""
-        if self._is_stopped or self._store.failure is not None:
+        if self._is_stopped or self._state.failure is not None:
             return
         looked_at = 0
-        for facts in islice(places, _RECORDS_PER_TURN):
+        for info in islice(places, _RECORDS_PER_TURN):
             looked_at += 1
-            if facts.segment == victim.number and self._catalog.place_by_id.get(facts.place_id) is facts:
-                self._store.record_place(facts)
+            if info.segment == victim.number and self._catalog.place_by_id.get(info.place_id) is info:
+                self._states.record_place(info)
         if looked_at == _RECORDS_PER_TURN:
             self._clock.call_later(0, lambda: self._move_places(victim, places))
             return
         self._move_state(victim.number)
         self._move_recent(victim.number)
-        self._store.when_synced(lambda: self._survivors_are_safe(victim))
+        self._commit.when_synced(lambda: self._survivors_are_safe(victim))
 
-    def _move_record(self, victim: SegmentFacts, record: Record, removals: UnwrittenRemovals) -> None:
+    def _move_record(self, victim: SegmentInfo, record: Record, removals: PendingRemovals) -> None:
         try:
             if record.kind == RecordKind.MESSAGE:
                 self._move_message(record)
@@ -207,25 +228,25 @@ class Compaction:
                     if segment != victim.number and segment in self._catalog.segments:
                         removals.add(place_id, sequence, segment)
             elif self._is_still_needed(victim, record):
-                self._store.record_again(UnwrittenPayload(RecordKind(record.kind), bytes(record.payload)))
+                self._buffer.add(PendingPayload(RecordKind(record.kind), bytes(record.payload)))
         except Damaged as error:
-            self._store.report_damage(f"segment {victim.number}: the record at {record.offset} is lost: {error}")
+            self._journal.report_damage(f"segment {victim.number}: the record at {record.offset} is lost: {error}")
 
     def _move_message(self, record: Record) -> None:
         stored = unpack_message(record.payload)
         places = [
-            facts
-            for facts in map(self._catalog.place_by_id.get, stored.place_ids)
-            if facts is not None and self._is_at(facts, stored.sequence, record)
+            info
+            for info in map(self._catalog.place_by_id.get, stored.place_ids)
+            if info is not None and self._is_at(info, stored.sequence, record)
         ]
         if places:
-            self._store.move(MovedMessage(self._catalog, record.payload, stored, places), stored.sequence)
+            self._buffer.add_moved(MovedMessage(self._catalog, record.payload, stored, places), stored.sequence)
 
-    def _is_at(self, facts: PlaceFacts, sequence: int, record: Record) -> bool:
-        entry = self._catalog.find(facts, sequence)
+    def _is_at(self, info: PlaceInfo, sequence: int, record: Record) -> bool:
+        entry = self._catalog.find(info, sequence)
         return entry is not None and (entry.segment, entry.offset) == (record.segment, record.offset)
 
-    def _is_still_needed(self, victim: SegmentFacts, record: Record) -> bool:
+    def _is_still_needed(self, victim: SegmentInfo, record: Record) -> bool:
         """Whether *record* says that something is gone which an older segment may still hold."""
         if not any(number < victim.number for number in self._catalog.segments):
             return False
@@ -238,32 +259,32 @@ class Compaction:
                 return job_key(job_id_of(record.payload)) not in self._catalog.state
             case RecordKind.DECIDED:
                 return prepared_key(bytes(record.payload)) not in self._catalog.state
-            case RecordKind.NOTE_GONE:
-                return note_key(note_key_of(record.payload)) not in self._catalog.state
+            case RecordKind.STATE_RECORD_GONE:
+                return state_record_key(state_record_key_of(record.payload)) not in self._catalog.state
         return False
 
     def _move_state(self, number: int) -> None:
         for key, item in list(self._catalog.state.items()):
             if number in item.segments:
                 kind, payload = key[0], pack_state_payload(self._catalog, item.value)
-                self._store.record_again(UnwrittenPayload(kind, payload, item.moved_to))
+                self._buffer.add(PendingPayload(kind, payload, item.moved_to))
                 self._catalog.changed_state.add(key)
 
     def _move_recent(self, number: int) -> None:
-        counts = UnwrittenCounts(self._catalog)
+        counts = PendingCounts(self._catalog)
         counts.counts = {producer: last for producer, (last, it) in self._catalog.counts.items() if it == number}
         if counts.counts:
-            self._store.record_again(counts)
+            self._buffer.add(counts)
         for transaction in [it for it, segment in self._catalog.commits.items() if segment == number]:
-            self._store.record_commit(transaction)
+            self._states.record_commit(transaction)
 
     # ---- the end of a segment ----------------------------------------------------------------------------------
 
-    def _survivors_are_safe(self, victim: SegmentFacts) -> None:
+    def _survivors_are_safe(self, victim: SegmentInfo) -> None:
         if self._is_stopped:
             return
         if victim.live_messages:
-            self._store.report_damage(
+            self._journal.report_damage(
                 f"segment {victim.number}: {counted(victim.live_messages, 'message')} in it cannot be read"
             )
         # True before the file is gone and afterwards: a start between the two may have no index.
@@ -271,10 +292,10 @@ class Compaction:
         gaps = tuple(it for it in range(min(there), max(there)) if it not in there or it == victim.number)
         known = self._catalog.state.get(GAPS_KEY)
         if gaps != (() if known is None else known.value):
-            self._store.set_state(GAPS_KEY, gaps, RecordKind.GAPS, pack_numbers(gaps))
-        self._store.when_synced(lambda: self._delete(victim))
+            self._states.set(GAPS_KEY, gaps, RecordKind.GAPS, pack_numbers(gaps))
+        self._commit.when_synced(lambda: self._delete(victim))
 
-    def _delete(self, victim: SegmentFacts) -> None:
+    def _delete(self, victim: SegmentInfo) -> None:
         if self._is_stopped:
             return
         self._catalog.end_segment(victim.number)
@@ -292,7 +313,7 @@ class Compaction:
             self._clock.call_later(_RETRY_SECONDS, lambda: self._remove_file(number))
             return
         self._victim = self._state_bytes = None
-        self._store.check_space()
+        self._on_freed()
         self.begin()
 
 
@@ -302,6 +323,6 @@ def _carried_bytes(value: StateValue) -> int:
             return len(value.message.frame)
         case PreparedRecord():
             return sum(map(len, value.frames))
-        case CursorNote():
+        case CursorRecord():
             return 8 * len(value.held)
     return 0

@@ -43,8 +43,8 @@ class RecordKind(IntEnum):
     COMMITTED = 14
     COUNTS = 15
     GAPS = 16
-    NOTE = 17
-    NOTE_GONE = 18
+    STATE_RECORD = 17
+    STATE_RECORD_GONE = 18
 
 
 class Flag(IntFlag):
@@ -117,8 +117,8 @@ def read_record(data: memoryview, base: int, offset: int, segment: int, seed: in
     checksum = crc32c(payload, crc32c(data[start : start + HEADER.size], seed))
     if checksum != CHECKSUM.unpack_from(data, start + HEADER.size)[0]:
         return None
-    facts = (kind, flags, epoch, number, synced, payload, segment, offset, record_bytes(length))
-    return tuple.__new__(Record, facts)  # a restart makes many
+    info = (kind, flags, epoch, number, synced, payload, segment, offset, record_bytes(length))
+    return tuple.__new__(Record, info)  # a restart makes many
 
 
 # ---- texts and bytes -------------------------------------------------------------------------------------------
@@ -250,8 +250,8 @@ def unpack_message(payload: memoryview) -> StoredMessage:
         raise Damaged("a message record names a key that is not in its frame")
     key = bytes(frame[key_end - key_bytes : key_end])
     count = int.from_bytes(key[-_I64.size :], signed=True)
-    facts = (sequence, expiration, redeliveries, key[: -_I64.size], count, priority, place_ids, frame)
-    return tuple.__new__(StoredMessage, facts)
+    info = (sequence, expiration, redeliveries, key[: -_I64.size], count, priority, place_ids, frame)
+    return tuple.__new__(StoredMessage, info)
 
 
 def message_at(data: memoryview, start: int, sequence: int, seed: int) -> tuple[bytes, int]:
@@ -318,8 +318,8 @@ def pack_place_name(place: Place) -> bytes:
     return bytes((kind,)) + pack_text(first) + pack_text(second)
 
 
-def pack_place(place_id: int, place: Place, handed_out: int) -> bytes:
-    return _U32.pack(place_id) + pack_place_name(place) + _U64.pack(handed_out)
+def pack_place(place_id: int, place: Place, dispatched_up_to: int) -> bytes:
+    return _U32.pack(place_id) + pack_place_name(place) + _U64.pack(dispatched_up_to)
 
 
 def unpack_place(payload: memoryview) -> tuple[int, Place, int]:

@@ -9,7 +9,7 @@ from ackwire.destinations import Destination
 from ackwire.errors import AckwireError
 from ackwire.message import Message
 from ackwire.runs import Runs
-from ackwire.store.contract import BatchNote, CursorNote, Note, ScheduledJob, StagedNote, StoredForm
+from ackwire.store.contract import BatchRecord, CursorRecord, ScheduledJob, StagedRecord, StateRecord, StoredForm
 from ackwire.store.journal.record import Damaged, Reader, pack_bytes, pack_place_name, pack_text
 
 _TIMES: Final = Struct(">qqqqq")
@@ -87,28 +87,28 @@ _CURSOR, _STAGED, _BATCH = 1, 2, 3
 _I64: Final = Struct(">q")
 
 
-def pack_note(note: Note) -> bytes:
+def pack_state_record(note: StateRecord) -> bytes:
     """A note with its key in front, so that it can be found without reading the rest."""
     return pack_text(note.key) + _pack_note(note)
 
 
-def _pack_note(note: Note) -> bytes:
+def _pack_note(note: StateRecord) -> bytes:
     match note:
-        case CursorNote():
+        case CursorRecord():
             selector = b"\0" if note.selector is None else b"\1" + pack_text(note.selector)
             terms = pack_text(note.name) + pack_place_name(note.place) + pack_place_name(note.destination) + selector
             numbers = _I64.pack(note.committed) + _I64.pack(note.removed)
             runs = pack_bytes(_pack_runs(note.held)) + pack_bytes(_pack_runs(note.unsafe))
             return bytes((_CURSOR,)) + terms + numbers + runs
-        case StagedNote():
+        case StagedRecord():
             head = pack_text(note.producer) + pack_text(note.part) + _I64.pack(note.batch) + _I64.pack(note.since_ms)
             held = (pack_place_name(place) + pack_bytes(_pack_runs(runs)) for place, runs in note.held)
             return bytes((_STAGED, *head, note.committed)) + _COUNT.pack(len(note.held)) + b"".join(held)
-        case BatchNote():
+        case BatchRecord():
             return bytes((_BATCH,)) + pack_text(note.producer) + _I64.pack(note.batch) + _I64.pack(note.committed_ms)
 
 
-def unpack_note(payload: memoryview) -> Note:
+def unpack_state_record(payload: memoryview) -> StateRecord:
     reader = Reader(payload)
     reader.text()
     match reader.u8():
@@ -119,19 +119,19 @@ def unpack_note(payload: memoryview) -> Note:
             selector = reader.text() if reader.u8() else None
             committed, removed = reader.i64(), reader.i64()
             held, unsafe = _unpack_runs(reader.bytes()), _unpack_runs(reader.bytes())
-            return CursorNote(name, place, destination, selector, committed, removed, held, unsafe)
+            return CursorRecord(name, place, destination, selector, committed, removed, held, unsafe)
         case 2:
             producer, part, batch, since_ms = reader.text(), reader.text(), reader.i64(), reader.i64()
             committed = bool(reader.u8())
             places = [(reader.place_name(), _unpack_runs(reader.bytes())) for _ in range(reader.u32())]
-            return StagedNote(producer, part, batch, since_ms, committed, tuple(places))
+            return StagedRecord(producer, part, batch, since_ms, committed, tuple(places))
         case 3:
-            return BatchNote(reader.text(), reader.i64(), reader.i64())
+            return BatchRecord(reader.text(), reader.i64(), reader.i64())
         case kind:
             raise Damaged(f"notes of kind {kind} are not known")
 
 
-def note_key_of(payload: memoryview) -> str:
+def state_record_key_of(payload: memoryview) -> str:
     return Reader(payload).text()
 
 

@@ -1,18 +1,18 @@
 """Writes records behind all others: into the active segment, and into the next one when it is full.
 
-It only writes; `engine.py` decides when to sync, and who may be told then. A segment is made ahead (`make_spare`), so
-that a full disk is noticed while there is still room for what must be recorded to make space.
+It only writes; `group_commit.py` decides when to sync and who is answered then. A segment is made ahead (`make_spare`),
+so that a full disk is noticed while there is still room for what must be recorded to make space.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, final
 
 from ackwire.store.files import DataFile, Files
-from ackwire.store.journal.record import Flag, RecordKind, pack_record, record_bytes
+from ackwire.store.journal.pending_records import PendingRecord
+from ackwire.store.journal.record import pack_record, record_bytes
 from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, ZEROS, SegmentHeader, segment_path
 
 SPARE_NAME: Final = "spare"
@@ -21,43 +21,6 @@ NEW_NAME: Final = "new"
 than its header says was cut off by something else."""
 _OPEN_FOR_READING: Final = 64
 """Segments that are kept open to read from."""
-
-
-class Unwritten:
-    """A record that waits to be written; afterwards it knows where it is."""
-
-    __slots__ = ("flags", "group", "kind", "offset", "segment")
-
-    def __init__(self, kind: RecordKind) -> None:
-        self.kind = kind
-        self.flags = 0
-        self.group = 0
-        """Records with the same number, if it is not 0, take effect together."""
-        self.segment = 0
-        self.offset = 0
-
-    @property
-    def payload_bytes(self) -> int:
-        raise NotImplementedError
-
-    def pieces(self) -> tuple[bytes | memoryview, ...]:
-        """The payload."""
-        raise NotImplementedError
-
-    def written(self) -> None:
-        """It is in the file now."""
-
-
-_GOES_ON: Final = int(Flag.GOES_ON)
-_CONTINUES: Final = int(Flag.CONTINUES)
-
-
-def mark_groups(records: list[Unwritten]) -> None:
-    """Set the flags of records that take effect together."""
-    for record, following in pairwise(records):
-        if record.group and record.group == following.group:
-            record.flags |= _GOES_ON
-            following.flags |= _CONTINUES
 
 
 @final
@@ -116,7 +79,7 @@ class JournalWriter:
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
-    def write(self, records: list[Unwritten]) -> None:
+    def write(self, records: list[PendingRecord]) -> None:
         """Write *records*; each knows its place when this returns."""
         pieces: list[bytes | memoryview] = []
         start = self.offset

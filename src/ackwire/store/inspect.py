@@ -1,8 +1,8 @@
-"""Looking at a store that nobody uses, without changing it (SEMANTICS K2): what a start would find, and what the
+"""Inspects a store that no broker uses, without changing it (SEMANTICS K2): what a start would find, and what the
 journal alone says.
 
-`StoreLook` runs the very recovery that a start runs, on files that swallow every change and on an index that is a copy,
-or new, in a directory for scratch. So a tool cannot judge otherwise than a start would. Whoever makes one holds the
+`StoreInspection` runs the very recovery that a start runs, on files that swallow every change and on an index that is
+a copy, or new, in a directory for scratch. So a tool cannot judge otherwise than a start would. The caller holds the
 store's lock.
 """
 
@@ -20,11 +20,13 @@ from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import Checkpoint, Position
 from ackwire.store.contract import Kept, StoredForm
 from ackwire.store.files import DataFile, Directory, Files, Identity, Lock
-from ackwire.store.index import DamagedIndex, Index, LmdbIndex, UnavailableIndex
+from ackwire.store.index import DamagedIndex, Index, UnavailableIndex
 from ackwire.store.journal.record import Damaged, read_record, seed_of, unpack_message
-from ackwire.store.journal.recovery import Recovery, UnusableStore
+from ackwire.store.journal.recovery import Recovery
+from ackwire.store.journal.recovery_report import UnusableStore
 from ackwire.store.journal.segment import segment_numbers, segment_path
 from ackwire.store.journal.state import read_message
+from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.probe import probe
 
 QUARANTINE: Final = "quarantine"
@@ -40,7 +42,7 @@ def no_progress(_what: str, _done: int, _all: int) -> None:
 
 
 @final
-class _LookOnlyFile:
+class _ReadOnlyFile:
     """Implements `DataFile` on a file that is open for reading: writes go nowhere."""
 
     def __init__(self, file: DataFile) -> None:
@@ -61,7 +63,7 @@ class _LookOnlyFile:
 
 
 @final
-class LookOnlyFiles:
+class ReadOnlyFiles:
     """Implements `Files`: what would go to the quarantine goes to *scratch*, every other change goes nowhere."""
 
     def __init__(self, files: Files, data: Path, scratch: Path) -> None:
@@ -79,11 +81,11 @@ class LookOnlyFiles:
         """Not done: the quarantine is elsewhere, and there."""
 
     def create(self, path: Path, size_bytes: int) -> DataFile:
-        raise AssertionError(f"nobody who looks makes a file of {size_bytes} bytes: {path}")
+        raise AssertionError(f"an inspection makes no file of {size_bytes} bytes: {path}")
 
     def open(self, path: Path, *, writable: bool = True) -> DataFile:
         file = self._files.open(self._there(path), writable=False)
-        return _LookOnlyFile(file) if writable else file
+        return _ReadOnlyFile(file) if writable else file
 
     def read(self, path: Path) -> bytes:
         return self._files.read(self._there(path))
@@ -162,14 +164,14 @@ def read_damages(files: Files, quarantine: Path) -> Iterator[Damage]:
             continue
 
 
-Rehearse = Callable[["StoreLook"], list[tuple[Kept, str]]]
+Rehearse = Callable[["StoreInspection"], list[tuple[Kept, str]]]
 """What a start would not bring back, and a sentence that says why."""
 
 
 @final
 @dataclass(slots=True)
-class StoreLook:
-    """A store in *data*, as it is. *scratch* is an empty directory that belongs to this look."""
+class StoreInspection:
+    """A store in *data*, as it is. *scratch* is an empty directory that belongs to this inspection."""
 
     files: Files
     data: Path
@@ -265,7 +267,7 @@ class StoreLook:
     def _judge(self, name: str, index: Index) -> Judgement:
         quarantine = self.scratch / f"{name}-{QUARANTINE}"
         self.files.make_directory(quarantine)
-        files = LookOnlyFiles(self.files, self.data, quarantine)
+        files = ReadOnlyFiles(self.files, self.data, quarantine)
         catalog, size_bytes = Catalog(index), self.size_bytes
 
         def progress(done: int, all_: int) -> None:
@@ -348,10 +350,10 @@ class MessageReader:
 __all__ = [
     "Damage",
     "Judgement",
-    "LookOnlyFiles",
     "MessageReader",
     "Progress",
-    "StoreLook",
+    "ReadOnlyFiles",
+    "StoreInspection",
     "UnusableStore",
     "no_progress",
     "read_damages",

@@ -1,7 +1,7 @@
-"""A store in the hands of a tool: locked as a whole, looked at, or opened and changed (SEMANTICS K2).
+"""A store in the hands of a tool: locked as a whole, inspected, or opened and changed (SEMANTICS K2).
 
-A tool takes the lock once and keeps it from the first look to the last change. What it opens works on the spot, without
-threads, on a clock that moves only when the tool says so: so nothing happens that the tool did not ask for.
+A tool takes the lock once and keeps it from the first inspection to the last change. What it opens works on the spot,
+without threads, on a clock that moves only when the tool says so: so nothing happens that the tool did not ask for.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,11 +14,12 @@ from ackwire.clock import ManualClock
 from ackwire.errors import StoreFailed
 from ackwire.store.background import OnTheSpot
 from ackwire.store.contract import StoredForm
-from ackwire.store.engine import JournalOptions, JournalStore
 from ackwire.store.files import DataFile, Files, Lock, LockHeld
-from ackwire.store.index import LmdbIndex
-from ackwire.store.journal.recovery import UnusableStore
-from ackwire.store.look import Progress, Rehearse, StoreLook, no_progress
+from ackwire.store.inspect import Progress, Rehearse, StoreInspection, no_progress
+from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.options import JournalOptions
+from ackwire.store.journal.recovery_report import UnusableStore
+from ackwire.store.lmdb_index import LmdbIndex
 
 FREE_BYTES_MIN: Final = 64 << 20
 """A tool leaves this much of the disk to others."""
@@ -27,7 +28,7 @@ FREE_BYTES_MIN: Final = 64 << 20
 @final
 class _NotReleased:
     def release(self) -> None:
-        """The workshop holds it on."""
+        """`OfflineStore` holds it on."""
 
 
 @final
@@ -59,7 +60,7 @@ class _LockedFiles:
 
 
 @final
-class Workshop:
+class OfflineStore:
     """One store, locked. *scratch* is a directory for what is needed meanwhile."""
 
     def __init__(
@@ -85,22 +86,24 @@ class Workshop:
         self._numbers = count(1)
 
     @contextmanager
-    def look(self) -> Iterator[StoreLook]:
+    def inspect(self) -> Iterator[StoreInspection]:
         """The store as it is; it does not change."""
-        scratch = self._scratch / f"look-{next(self._numbers)}"
+        scratch = self._scratch / f"inspection-{next(self._numbers)}"
         self.files.make_directory(scratch)
-        look = StoreLook(self.files, self.data, self.form, self.now_ms, scratch, self.progress, self._rehearse)
+        inspection = StoreInspection(
+            self.files, self.data, self.form, self.now_ms, scratch, self.progress, self._rehearse
+        )
         try:
-            yield look
+            yield inspection
         finally:
-            look.close()
+            inspection.close()
 
     @contextmanager
     def opened(self, *, fresh_index: bool = False) -> Iterator["OpenedStore"]:
         """The store, recovered as at a start; closed in good order at the end. Raises `UnusableStore`."""
         clock = ManualClock(self.now_ms())
         index = self.data / "index"
-        store = JournalStore(
+        store = JournalStore.open(
             _LockedFiles(self.files),
             self.data,
             form=self.form,

@@ -25,16 +25,16 @@ def counts(store: Store, sequences: list[int]) -> list[int]:
 def test_nothing_of_a_new_place_was_handed_out(factory: StoreFactory, messages: Messages) -> None:
     store = factory.open()
     store.append(messages.make(Q), [Q])
-    assert factory.reopen().handed_out(Q) == 0
+    assert factory.reopen().dispatched_up_to(Q) == 0
 
 
 def test_what_was_handed_out_is_known_after_a_stop(factory: StoreFactory, messages: Messages) -> None:
     store = factory.open()
     for _ in range(3):
         store.append(messages.make(Q), [Q, R])
-    store.hand_out(Q, 2)
+    store.mark_dispatched(Q, 2)
     store = factory.reopen()
-    assert (store.handed_out(Q), store.handed_out(R)) == (2, 0)
+    assert (store.dispatched_up_to(Q), store.dispatched_up_to(R)) == (2, 0)
 
 
 @pytest.mark.parametrize("crash", CRASHES)
@@ -43,45 +43,45 @@ def test_what_was_handed_out_is_known_after_a_crash(
 ) -> None:
     store = durable_factory.open()
     store.append(messages.make(Q), [Q])
-    store.hand_out(Q, 1000)
+    store.mark_dispatched(Q, 1000)
     promise(store, durable_factory)
-    assert durable_factory.crash(crash).handed_out(Q) == 1000
+    assert durable_factory.crash(crash).dispatched_up_to(Q) == 1000
 
 
 def test_no_new_message_gets_a_sequence_that_was_handed_out(factory: StoreFactory, messages: Messages) -> None:
     store = factory.open()
     store.append(messages.make(Q), [Q])
-    store.hand_out(Q, 1000)
-    store.hand_out_no_further(Q, 1)
+    store.mark_dispatched(Q, 1000)
+    store.unmark_dispatched(Q, 1)
     store = factory.reopen()
-    assert (store.handed_out(Q), store.last_sequence()) == (1, 1000)
+    assert (store.dispatched_up_to(Q), store.last_sequence()) == (1, 1000)
 
 
 def test_handing_out_less_than_before_changes_nothing(factory: StoreFactory, messages: Messages) -> None:
     store = factory.open()
     store.append(messages.make(Q), [Q])
-    store.hand_out(Q, 10)
-    store.hand_out(Q, 5)
-    store.hand_out_no_further(Q, 20)
-    assert factory.reopen().handed_out(Q) == 10
+    store.mark_dispatched(Q, 10)
+    store.mark_dispatched(Q, 5)
+    store.unmark_dispatched(Q, 20)
+    assert factory.reopen().dispatched_up_to(Q) == 10
 
 
 def test_a_deleted_place_takes_its_mark_along(factory: StoreFactory, messages: Messages) -> None:
     store = factory.open()
     store.append(messages.make(Q), [Q])
-    store.hand_out(Q, 10)
+    store.mark_dispatched(Q, 10)
     store.remove_place(Q)
     store.append(messages.make(Q), [Q])
-    assert factory.reopen().handed_out(Q) == 0
+    assert factory.reopen().dispatched_up_to(Q) == 0
 
 
 def test_durable_subscriptions_have_marks_of_their_own(factory: StoreFactory, messages: Messages) -> None:
     store = factory.open()
     store.add_durable(durable(D))
     store.append(messages.make(Q), [D, Q])
-    store.hand_out(D, 1)
+    store.mark_dispatched(D, 1)
     store = factory.reopen()
-    assert (store.handed_out(D), store.handed_out(Q)) == (1, 0)
+    assert (store.dispatched_up_to(D), store.dispatched_up_to(Q)) == (1, 0)
 
 
 def test_what_was_handed_out_before_is_loaded_as_redelivered(durable_factory: StoreFactory, messages: Messages) -> None:
@@ -90,7 +90,7 @@ def test_what_was_handed_out_before_is_loaded_as_redelivered(durable_factory: St
         pytest.skip("it loads what was appended, and not a copy")
     for _ in range(3):
         store.append(messages.make(Q), [Q])
-    store.hand_out(Q, 2)
+    store.mark_dispatched(Q, 2)
     promise(store, durable_factory)
     assert counts(store, [1, 2, 3]) == [0, 0, 0], "not in the same run: the broker knows better then"
     store = durable_factory.crash()
@@ -106,7 +106,7 @@ def test_a_count_that_was_stored_is_not_lowered(durable_factory: StoreFactory, m
     message = messages.make(Q)
     message.redelivery_counter = 3
     store.append(message, [Q])
-    store.hand_out(Q, 1)
+    store.mark_dispatched(Q, 1)
     promise(store, durable_factory)
     assert counts(durable_factory.crash(), [1]) == [3]
 
@@ -138,13 +138,13 @@ def test_who_forgoes_an_answer_does_not_get_it(durable_factory: StoreFactory, me
     callbacks: list[Callable[[], None]] = [lambda: answered.append("forgone"), lambda: answered.append("other")]
     store.append(messages.make(Q), [Q])
     for callback in callbacks:
-        store.when_durable(callback, may_be_forgone=True)
-    assert store.forgo(callbacks[0])
+        store.when_durable(callback, is_cancellable=True)
+    assert store.cancel(callbacks[0])
     assert store.is_awaited
-    assert not store.forgo(callbacks[0])
+    assert not store.cancel(callbacks[0])
     durable_factory.settle()
     assert answered == ["other"]
-    assert not store.forgo(callbacks[1])
+    assert not store.cancel(callbacks[1])
     assert not store.is_awaited
 
 
@@ -156,8 +156,8 @@ def test_nobody_waits_when_all_have_forgone(durable_factory: StoreFactory, messa
         raise AssertionError
 
     store.append(message, [Q])
-    store.when_durable(answer, may_be_forgone=True)
-    assert store.forgo(answer)
+    store.when_durable(answer, is_cancellable=True)
+    assert store.cancel(answer)
     assert not store.is_awaited
     durable_factory.settle()
     store.append(messages.make(Q), [Q])
@@ -169,7 +169,7 @@ def test_a_sequence_is_called_durable_when_it_is(durable_factory: StoreFactory, 
     store = durable_factory.open()
     first, second = messages.make(Q), messages.make(Q)
     store.append(first, [Q])
-    store.hand_out(Q, 1000)
+    store.mark_dispatched(Q, 1000)
     assert store.durable_sequence < first.sequence
     promise(store, durable_factory)
     store.append(second, [Q])

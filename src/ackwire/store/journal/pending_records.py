@@ -1,4 +1,4 @@
-"""What waits to be written to the journal, and what becomes known when it is: where it stands."""
+"""Records that wait to be written to the journal. Once one is written, it tells the catalog where it stands."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import final
 
 from ackwire.message import Message
 from ackwire.store.blocks import Entry
-from ackwire.store.catalog import Catalog, PlaceFacts
+from ackwire.store.catalog import Catalog, PlaceInfo
 from ackwire.store.journal.record import (
     RecordKind,
     StoredMessage,
@@ -16,18 +16,42 @@ from ackwire.store.journal.record import (
     pack_removed,
     repack_message_head,
 )
-from ackwire.store.journal.writer import Unwritten
 
 _REMOVED_BYTES = len(pack_removed(0, 0, 0))
 
 
+class PendingRecord:
+    """A record that waits to be written; afterwards it knows where it is."""
+
+    __slots__ = ("flags", "group", "kind", "offset", "segment")
+
+    def __init__(self, kind: RecordKind) -> None:
+        self.kind = kind
+        self.flags = 0
+        self.group = 0
+        """Records with the same number, if it is not 0, take effect together."""
+        self.segment = 0
+        self.offset = 0
+
+    @property
+    def payload_bytes(self) -> int:
+        raise NotImplementedError
+
+    def pieces(self) -> tuple[bytes | memoryview, ...]:
+        """The payload."""
+        raise NotImplementedError
+
+    def written(self) -> None:
+        """It is in the file now."""
+
+
 @final
-class UnwrittenMessage(Unwritten):
+class PendingMessage(PendingRecord):
     """A message for some places; those that it leaves before it is written are taken out again."""
 
     __slots__ = ("_catalog", "message", "places")
 
-    def __init__(self, catalog: Catalog, message: Message, places: list[PlaceFacts]) -> None:
+    def __init__(self, catalog: Catalog, message: Message, places: list[PlaceInfo]) -> None:
         super().__init__(RecordKind.MESSAGE)
         self._catalog = catalog
         self.message = message
@@ -46,20 +70,20 @@ class UnwrittenMessage(Unwritten):
 
     def written(self) -> None:
         message, catalog, places = self.message, self._catalog, self.places
-        facts = (self.segment, self.offset, len(message.frame), len(places), message.priority, message.expiration)
-        entry = tuple.__new__(Entry, facts)
+        info = (self.segment, self.offset, len(message.frame), len(places), message.priority, message.expiration)
+        entry = tuple.__new__(Entry, info)
         for place in places:
             catalog.put(place, message.sequence, entry)
         catalog.set_count(message.origin.producer_key, message.producer_count, self.segment)
 
 
 @final
-class MovedMessage(Unwritten):
+class MovedMessage(PendingRecord):
     """A message that is written again, because the segment that holds it goes."""
 
     __slots__ = ("_catalog", "_payload", "_stored", "places")
 
-    def __init__(self, catalog: Catalog, payload: memoryview, stored: StoredMessage, places: list[PlaceFacts]) -> None:
+    def __init__(self, catalog: Catalog, payload: memoryview, stored: StoredMessage, places: list[PlaceInfo]) -> None:
         super().__init__(RecordKind.MESSAGE)
         self._catalog = catalog
         self._payload = payload
@@ -82,13 +106,13 @@ class MovedMessage(Unwritten):
         entry = Entry(
             self.segment, self.offset, len(stored.frame), len(self.places), stored.priority, stored.expiration
         )
-        for facts in self.places:
-            self._catalog.move(facts, stored.sequence, entry)
+        for info in self.places:
+            self._catalog.move(info, stored.sequence, entry)
         self._catalog.set_count(stored.producer_key, stored.producer_count, self.segment)  # as a replay would have it
 
 
 @final
-class UnwrittenRemovals(Unwritten):
+class PendingRemovals(PendingRecord):
     """Messages that are gone from their places."""
 
     __slots__ = ("_catalog", "_counts", "_removed")
@@ -124,7 +148,7 @@ class UnwrittenRemovals(Unwritten):
 
 
 @final
-class UnwrittenCounts(Unwritten):
+class PendingCounts(PendingRecord):
     """What producers had counted to, of messages that are not written."""
 
     __slots__ = ("_catalog", "_packed", "counts")
@@ -151,7 +175,7 @@ class UnwrittenCounts(Unwritten):
 
 
 @final
-class UnwrittenPayload(Unwritten):
+class PendingPayload(PendingRecord):
     """Anything else; *on_written* is told the segment."""
 
     __slots__ = ("_on_written", "_payload")

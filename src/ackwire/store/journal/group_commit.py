@@ -1,0 +1,472 @@
+"""Group commit: one write, one sync, and then all who wait for it are answered (SEMANTICS K1, K7).
+
+At the end of the loop's turn the buffer is written and synced, and everyone who waits is called: one sync serves all
+that came in that turn, and a lone producer waits for no other. Where syncs are quick they are done on the loop, because
+going to a thread and back takes as long; where they are slow the thread does them, and what comes meanwhile is the next
+group. Records that no caller waits for are written a moment later, so that a message which is consumed by then is not
+written at all.
+
+What is on the local medium is durable, unless a `Quorum` has to confirm it: that is the seam for replication.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, Protocol, final
+
+from ackwire.clock import Clock, Timer
+from ackwire.errors import StoreFailed
+from ackwire.store.background import Background
+from ackwire.store.catalog import Catalog
+from ackwire.store.files import DataFile
+from ackwire.store.journal.failure import FailureState
+from ackwire.store.journal.options import SyncPolicy
+from ackwire.store.journal.pending_records import PendingPayload
+from ackwire.store.journal.presence import Misplaced, Presence
+from ackwire.store.journal.record import RecordKind, pack_numbers
+from ackwire.store.journal.record_buffer import BUFFER_BYTES_FULL, RecordBuffer
+from ackwire.store.journal.writer import JournalWriter
+
+_SOON_SECONDS: Final = 0.02
+"""How long a record may wait to be written that no caller waits for."""
+
+_MOMENT_SECONDS: Final = 0.001
+"""How long nothing is done for what will probably be cancelled. Loops have no shorter timers."""
+
+_QUICK_SYNC_SECONDS: Final = 0.0005
+"""Syncs that take less on average are done on the loop: a thread would not be faster."""
+
+_log = logging.getLogger(__name__)
+
+Waiter = tuple[Callable[[], None], Callable[[StoreFailed], None] | None]
+
+AtTurnEnd = Callable[[Callable[[], None]], Timer]
+
+
+class JournalEnd(NamedTuple):
+    """How far the journal goes: behind its last record."""
+
+    epoch: int
+    number: int
+    """Of the last record."""
+    segment: int
+    offset: int
+
+
+class Quorum(Protocol):
+    """Other copies of the journal, enough of which must have a record before it is durable."""
+
+    def confirm(self, end: JournalEnd, confirmed: Callable[[], None]) -> None:
+        """The local medium has everything up to *end*: call *confirmed*, on the loop, when enough others have it too.
+        Confirmations come in order. If one never comes, the callers of `when_durable` wait, and the store must be
+        failed by the one who knows (`JournalStore.fail`)."""
+        ...
+
+
+@final
+class GroupCommit:
+    """Writes the buffer, syncs, and answers."""
+
+    def __init__(
+        self,
+        buffer: RecordBuffer,
+        writer: JournalWriter,
+        catalog: Catalog,
+        state: FailureState,
+        presence: Presence,
+        *,
+        clock: Clock,
+        at_turn_end: AtTurnEnd | None,
+        policy: SyncPolicy,
+        background: Background,
+        quorum: Quorum | None,
+    ) -> None:
+        self._buffer = buffer
+        self._writer = writer
+        self._catalog = catalog
+        self._state = state
+        self._presence = presence
+        self._clock = clock
+        self._at_turn_end: AtTurnEnd = at_turn_end or partial(clock.call_later, 0)
+        self._always_syncs = policy is SyncPolicy.ALWAYS
+        self._background = background
+        self._quorum = quorum
+        self.before_write: Callable[[], int] | None = None
+        self.on_durable: Callable[[int], None] | None = None
+        self.on_written: Callable[[int], None] | None = None
+        """Told the bytes of each write, when it is done."""
+        self.on_drained: Callable[[], None] | None = None
+        """Called soon after a buffer was written that was full."""
+        self._waiters: list[Waiter] = []
+        self._syncing: list[Waiter] = []
+        """Those that the thread syncs for."""
+        self._unconfirmed: deque[tuple[int, list[Waiter]]] = deque()
+        """Last record and waiters of each sync that the quorum has not confirmed."""
+        self._is_urgent = False
+        """Whether some of the waiters can only be answered by a sync."""
+        self.is_awaited = False
+        self.durable_sequence = catalog.last_sequence
+        self.appended_sequence = catalog.last_sequence
+        self._written_sequence = 0
+        """The highest of a message appended before the last write."""
+        self._recorded_sequence = 0
+        """The highest that a record of this run tells."""
+        self._writes: deque[tuple[int, int, int | None]] = deque()
+        """Of each write that is not durable yet: its last record, the highest sequence of a message appended by then,
+        and what `before_write` returned."""
+        self._urgent_flush: Timer | None = None
+        self._flush_is_urgent = False
+        self._moment_timer: Timer | None = None
+        self._moment_ends_at = 0.0
+        self._flush_timer: Timer | None = None
+        """For records that no caller waits for. It is left alone when they are written sooner: setting one and taking
+        it back for each message costs more than what it does when it comes too early."""
+        self._flush_later_at = 0.0
+        """When they are to be written at the latest."""
+        self._is_syncing = False
+        self._is_checkpoint_syncing = False
+        self._sync_seconds = 0.0
+        buffer.on_first = self._records_wait
+        buffer.on_many = self._flush_now
+        state.tell_waiters = self._tell_all
+
+    # ---- promises ----------------------------------------------------------------------------------------------
+
+    def when_durable(
+        self,
+        callback: Callable[[], None],
+        on_failed: Callable[[StoreFailed], None] | None = None,
+        *,
+        is_cancellable: bool = False,
+        can_wait: bool = False,
+    ) -> None:
+        """See `Durability`."""
+        failure = self._state.failure
+        if failure is not None:
+            if on_failed is not None:
+                on_failed(failure)
+        elif self._is_durable:
+            self.is_awaited = False
+            callback()
+        else:
+            self._waiters.append((callback, on_failed))
+            self._is_urgent = self._is_urgent or not is_cancellable
+            self.is_awaited = True
+            if can_wait:
+                self._flush_in_a_moment()
+            else:
+                self._flush_now()
+
+    def cancel(self, callback: Callable[[], None]) -> bool:
+        """See `Durability`."""
+        for waiters in (self._waiters, self._syncing, *(it for _, it in self._unconfirmed)):
+            for waiter in waiters:
+                if waiter[0] is callback:
+                    waiters.remove(waiter)
+                    self.is_awaited = self._has_waiters
+                    return True
+        return False
+
+    @property
+    def _has_waiters(self) -> bool:
+        return bool(self._waiters or self._syncing or any(waiters for _, waiters in self._unconfirmed))
+
+    @property
+    def is_syncing(self) -> bool:
+        return self._is_syncing or self._is_checkpoint_syncing
+
+    @property
+    def _is_durable(self) -> bool:
+        if self._buffer.records or self._waiters:
+            return False
+        if self._quorum is not None and self._writes:
+            return False
+        return not self._always_syncs or (
+            not self._is_syncing and self._writer.synced_number == self._writer.last_number
+        )
+
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        """Call *callback* when everything is on the medium, whatever producers are promised: files may go then."""
+        if self._always_syncs:
+            self.when_durable(callback)
+        elif self._is_syncing:
+            self._clock.call_later(_SOON_SECONDS, lambda: self.when_synced(callback))
+        elif self._state.failure is None and self.write():
+            self._sync_beside([(callback, None)])
+
+    # ---- when to write -----------------------------------------------------------------------------------------
+
+    def _records_wait(self) -> None:
+        """The first record is in the buffer, and no caller waits for it yet."""
+        self._flush_later_at = self._clock.monotonic() + _SOON_SECONDS
+        self._flush_later()
+
+    def _flush_now(self) -> None:
+        """At the end of this turn, when all that the sockets had is recorded."""
+        if not self._flush_is_urgent:
+            self._flush_is_urgent = True
+            self._urgent_flush = self._at_turn_end(self._flush)
+
+    def _flush_in_a_moment(self) -> None:
+        """By then the caller will hardly wait any more; there is one at most, and others do not wait."""
+        self._moment_ends_at = self._clock.monotonic() + _MOMENT_SECONDS
+        if self._moment_timer is None:
+            self._moment_timer = self._clock.call_later(_MOMENT_SECONDS, self._end_moment)
+
+    def _end_moment(self) -> None:
+        self._moment_timer = None
+        remaining = self._moment_ends_at - self._clock.monotonic()
+        if self._waiters and remaining > 0:
+            self._moment_timer = self._clock.call_later(remaining, self._end_moment)
+        elif self._waiters:
+            self._flush_now()
+
+    def _flush_later(self) -> None:
+        if self._flush_timer is None:
+            self._flush_timer = self._clock.call_later(_SOON_SECONDS, self._flush_if_due)
+
+    def _flush_if_due(self) -> None:
+        """Unless all that was there when the timer was set is written, and what came later may wait a little more."""
+        self._flush_timer = None
+        if self._is_durable or self._flush_is_urgent:
+            return
+        remaining = self._flush_later_at - self._clock.monotonic()
+        if remaining > 0:
+            self._flush_timer = self._clock.call_later(remaining, self._flush_if_due)
+        else:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._urgent_flush = None
+        self._flush_is_urgent = False
+        if self._state.failure is not None or (self._is_syncing and self._always_syncs):
+            return  # what is in the buffer is the next group
+        if not self.write():
+            return
+        if self._always_syncs:
+            self._sync()
+        elif self.is_in_place():
+            self._medium_has(self._writer.last_number, self._take_waiters())
+
+    # ---- writing -----------------------------------------------------------------------------------------------
+
+    def write(self, first: int | None = None) -> bool:
+        """Write what is in the buffer, or the *first* so many records; False if that failed."""
+        mark = None if self.before_write is None else self.before_write()
+        self._record_sequence(first)
+        if first is None:
+            self._written_sequence = self.appended_sequence
+        if self._buffer.size_bytes > BUFFER_BYTES_FULL and self.on_drained is not None:
+            self._clock.call_later(0, self.on_drained)
+        records = self._buffer.take(first)
+        before = self._writer.last_number
+        try:
+            self._writer.write(records)
+            self._buffer.taken_is_written()
+            for record in records:
+                record.written()
+        except Exception as error:  # whatever it is: records are missing, and must not be answered for
+            self._state.fail("write to", error)
+            return False
+        self._writes.append((self._writer.last_number, self._written_sequence, mark))
+        if self._writer.last_number != before and self.on_written is not None:
+            self.on_written(sum([it.payload_bytes for it in records]))
+        return True
+
+    def _record_sequence(self, first: int | None) -> None:
+        """A message that is not written had a sequence all the same: no other may have it."""
+        buffer, last_sequence = self._buffer, self._catalog.last_sequence
+        self._recorded_sequence = max(self._recorded_sequence, buffer.last_message_sequence(first))
+        if first is None and buffer.records and self._recorded_sequence < last_sequence:
+            self._recorded_sequence = last_sequence
+            now_and_sequence = pack_numbers((self._clock.now_ms(), last_sequence))
+            buffer.records.append(PendingPayload(RecordKind.OPENED, now_and_sequence))
+
+    def write_before_removal(self) -> None:
+        """Write what the group that is being recorded is about to remove (`RecordBuffer.must_write_before_removal`)."""
+        buffer = self._buffer
+        self.write(buffer.group_started_at if buffer.depth else None)
+        buffer.group_started_at = 0
+        self._state.require_good()
+
+    # ---- syncing -----------------------------------------------------------------------------------------------
+
+    def _take_waiters(self) -> list[Waiter]:
+        waiters, self._waiters, self._is_urgent = self._waiters, [], False
+        return waiters
+
+    def _sync(self) -> None:
+        """Sync what is written, on the loop where that is quick and urgent, and answer.
+
+        Never beside a sync of the thread: if that one fails, its error is told once, the system drops what was to be
+        written, and a later sync of the same file succeeds. The thread's outcomes come in order.
+        """
+        if self._is_urgent and self._sync_seconds < _QUICK_SYNC_SECONDS and not self._is_checkpoint_syncing:
+            number = self._writer.last_number
+            try:
+                self._timed_sync(self._writer.unsynced())
+            except Exception as error:
+                self._state.fail("sync", error)
+                return
+            if self.is_in_place():
+                self._writer.synced_up_to(number)
+                self._medium_has(number, self._take_waiters())
+            return
+        waiters = self._syncing = self._take_waiters()
+        self._sync_beside(waiters)
+
+    def _sync_beside(self, waiters: list[Waiter]) -> None:
+        """Have the thread sync all that is written, for *waiters*."""
+        self._is_syncing = True
+        work = partial(self._timed_sync, self._writer.unsynced())
+        self._background.submit(work, partial(self._synced, waiters, self._writer.last_number))
+
+    def _timed_sync(self, files: list[DataFile]) -> None:
+        before = self._clock.monotonic()
+        for file in files:
+            file.sync()
+        self._sync_seconds += (self._clock.monotonic() - before - self._sync_seconds) / 8
+
+    def _synced(self, waiters: list[Waiter], number: int, error: Exception | None) -> None:
+        self._is_syncing = False
+        self._syncing = []
+        self.close_idle_files()
+        later, self._waiters = self._waiters, waiters + self._waiters  # a failure is told to all of them
+        if error is not None or self._state.failure is not None:
+            self._state.fail("sync", error or self._state.failure)
+            return
+        if not self.is_in_place():
+            return
+        self._waiters = later
+        self._writer.synced_up_to(number)
+        if not self._buffer.records and self._writer.synced_number == self._writer.last_number:
+            waiters += self._take_waiters()  # they came later, and nothing new came with them
+        self._medium_has(number, waiters)
+        if self._waiters:
+            self._flush_now()
+        elif self._buffer.records:
+            self._flush_later()
+
+    def sync_periodically(self) -> None:
+        """Sync what is written, for `SyncPolicy.PERIODIC`."""
+        if not self._is_syncing and self._writer.unsynced():
+            self._sync_beside([])
+
+    def sync_for_checkpoint(self, done: Callable[[Exception | None], None]) -> None:
+        """Have the thread sync all that is written, then call *done*: the index must never know more than the journal.
+        Answers wait for a sync of their own."""
+        files = self._writer.unsynced()
+
+        def sync() -> None:
+            for file in files:
+                file.sync()
+
+        def synced(error: Exception | None) -> None:
+            self._is_checkpoint_syncing = False
+            done(error)
+
+        self._is_checkpoint_syncing = True
+        self._background.submit(sync, synced)
+
+    def sync_on_the_spot(self) -> None:
+        """Sync and answer before anything else happens: at the start, and at the end."""
+        if self._state.failure is not None:
+            return
+        number = self._writer.last_number
+        try:
+            for file in self._writer.unsynced():
+                file.sync()
+        except Exception as error:
+            self._state.fail("sync", error)
+            return
+        if self.is_in_place():
+            self._writer.synced_up_to(number)
+            waiters = self._take_waiters()
+            if self._quorum is None:
+                self._is_durable_up_to(number)
+                self.is_awaited = False
+                _call_all([callback for callback, _ in waiters])
+            else:
+                self._medium_has(number, waiters)
+
+    def close_idle_files(self) -> None:
+        """Let go of files that are synced for good, unless a sync is under way."""
+        if not self.is_syncing:
+            self._writer.close_idle()
+
+    def is_in_place(self) -> bool:
+        """Whether the next start will find what was written: no caller is answered before that is known."""
+        try:
+            self._presence.check()
+        except Misplaced as error:
+            self._state.fail("find", error)
+            return False
+        return True
+
+    # ---- answering ---------------------------------------------------------------------------------------------
+
+    def _medium_has(self, number: int, waiters: list[Waiter]) -> None:
+        """The local medium has every record up to *number*, for which *waiters* wait."""
+        if self._quorum is None:
+            self._is_durable_up_to(number)
+            self._answer(waiters)
+            return
+        self._unconfirmed.append((number, waiters))
+        writer = self._writer
+        end = JournalEnd(writer.epoch, number, writer.segment, writer.offset)
+        self._quorum.confirm(end, partial(self._confirmed, number))
+
+    def _confirmed(self, number: int) -> None:
+        """Enough copies have every record up to *number*."""
+        while self._unconfirmed and self._unconfirmed[0][0] <= number and self._state.failure is None:
+            up_to, waiters = self._unconfirmed.popleft()
+            self._is_durable_up_to(up_to)
+            self._answer(waiters)
+
+    def _is_durable_up_to(self, number: int) -> None:
+        durable_mark = None
+        while self._writes and self._writes[0][0] <= number:
+            _, sequence, mark = self._writes.popleft()
+            self.durable_sequence = max(self.durable_sequence, sequence)
+            durable_mark = durable_mark if mark is None else mark
+        if durable_mark is not None and self.on_durable is not None:
+            self.on_durable(durable_mark)
+
+    def _answer(self, waiters: list[Waiter]) -> None:
+        """Those first who would be told of a failure: clients that do nothing until they are answered. The others at
+        the end of the turn, behind what is written to those."""
+        self.is_awaited = bool(self._waiters or self._unconfirmed)
+        _call_all([callback for callback, on_failed in waiters if on_failed is not None])
+        others = [callback for callback, on_failed in waiters if on_failed is None]
+        if others:
+            self._at_turn_end(partial(_call_all, others))
+
+    def _tell_all(self, failure: StoreFailed) -> None:
+        """Tell everyone who waits; for those that the thread syncs for, its outcome is still to come."""
+        unconfirmed = [waiter for _, waiters in self._unconfirmed for waiter in waiters]
+        self._unconfirmed.clear()
+        _tell_failure(unconfirmed + self._take_waiters(), failure)
+
+    def stop(self) -> None:
+        """Do nothing more on time."""
+        for timer in (self._flush_timer, self._urgent_flush, self._moment_timer):
+            if timer is not None:
+                timer.cancel()
+
+
+def _call_all(callbacks: list[Callable[[], None]]) -> None:
+    for callback in callbacks:
+        try:
+            callback()
+        except Exception:
+            _log.exception("an answer could not be given")
+
+
+def _tell_failure(waiters: list[Waiter], failure: StoreFailed) -> None:
+    for _, on_failed in waiters:
+        try:
+            if on_failed is not None:
+                on_failed(failure)
+        except Exception:
+            _log.exception("a failure could not be told")

@@ -1,0 +1,135 @@
+"""Messages back from the journal: from the buffer while they wait there, else from their segments."""
+
+import errno
+from collections.abc import Iterator, Sequence
+from typing import Final, final
+
+from ackwire.message import Message
+from ackwire.store.blocks import Entry
+from ackwire.store.catalog import PlaceInfo
+from ackwire.store.contract import Place, StoredFrame
+from ackwire.store.index import IndexTrouble
+from ackwire.store.journal.failure import FailureState
+from ackwire.store.journal.opening import OpenJournal
+from ackwire.store.journal.pending_records import PendingMessage
+from ackwire.store.journal.record import Damaged, message_at
+from ackwire.store.journal.record_buffer import RecordBuffer
+from ackwire.store.journal.state import read_message
+
+_GAP_BYTES_MAX: Final = 4096
+_READ_BYTES: Final = 1 << 20
+"""Neighbouring messages are read together, up to this size."""
+
+Located = tuple[Entry, int]
+"""Where a message is, and its sequence."""
+
+
+@final
+class Reads:
+    """Reads messages of any place."""
+
+    def __init__(self, journal: OpenJournal, buffer: RecordBuffer, state: FailureState) -> None:
+        self._journal = journal
+        self._catalog = journal.catalog
+        self._writer = journal.writer
+        self._form = journal.form
+        self._buffer = buffer
+        self._state = state
+
+    def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
+        """See `Reader`."""
+        stored = self.read(place, sequences)
+        return [self._message(place, it, frame) for it, frame in zip(sequences, stored, strict=True)]
+
+    def _message(self, place: Place, sequence: int, stored: StoredFrame | None) -> Message | None:
+        if stored is None:
+            return None
+        try:
+            message = read_message(self._form, stored[0])
+        except Damaged as error:
+            self._journal.report_damage(f"message {sequence} of {place!r} is lost: {error}")
+            return None
+        message.redelivery_counter = stored[1]
+        return message
+
+    def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
+        """See `Reader`."""
+        info = self._catalog.places.get(place)
+        if info is None:
+            return [None] * len(sequences)
+        found: dict[int, StoredFrame] = {}
+        written = sequences
+        if self._buffer.messages:
+            written = []
+            for sequence in sequences:
+                pending = self._buffer.message_in(info, sequence)
+                if isinstance(pending, PendingMessage):
+                    found[sequence] = (pending.message.frame, pending.message.redelivery_counter)
+                else:
+                    written.append(sequence)
+        for run in _runs(self._located(info, written)):
+            self._read_run(place, run, found, info.dispatched_before)
+        return [found.get(sequence) for sequence in sequences]
+
+    def _located(self, info: PlaceInfo, sequences: Sequence[int]) -> list[Located]:
+        """Where messages are, in the order of the journal."""
+        try:
+            return sorted([(entry, it) for it, entry in self._catalog.find_many(info, sequences)])
+        except IndexTrouble as error:
+            raise self._state.fail("trust the index of", error) from None
+
+    def _read_run(
+        self, place: Place, run: list[Located], found: dict[int, StoredFrame], dispatched_before: int
+    ) -> None:
+        """Read neighbouring messages at once."""
+        first, last = run[0][0], run[-1][0]
+        length = last.offset + last.record_bytes - first.offset
+        try:
+            file = self._writer.file(first.segment)
+            data = memoryview(file.read(first.offset, length))
+            file.expect_read(first.offset + length, _READ_BYTES)
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.ENOENT):
+                raise self._state.fail("read", error) from None  # they are there, and may be read after a new start
+            self._report_unreadable(place, run, str(error))
+            return
+        base, seed = first.offset, self._writer.seed
+        for entry, sequence in run:
+            try:
+                stored = message_at(data, entry[1] - base, sequence, seed)
+            except Damaged as damaged:
+                self._report_unreadable(place, [(entry, sequence)], str(damaged))
+                continue
+            if sequence <= dispatched_before and not stored[1]:
+                stored = (stored[0], 1)
+            found[sequence] = stored
+
+    def _report_unreadable(self, place: Place, run: list[Located], reason: str) -> None:
+        for entry, sequence in run:
+            self._journal.report_damage(
+                f"message {sequence} of {place!r}, at {entry.offset} of segment {entry.segment}, is lost: {reason}"
+            )
+
+    def sent_ms(self, place: Place, sequence: int, _: Entry) -> int | None:
+        """When a message was sent; None if it cannot be read."""
+        message = self.load(place, [sequence])[0]
+        return None if message is None else message.timestamp
+
+
+def _runs(entries: list[Located]) -> Iterator[list[Located]]:
+    """*entries*, sorted by their place, cut where they are not neighbours or there are too many bytes."""
+    run: list[Located] = []
+    segment = start = end = -1
+    for item in entries:
+        entry = item[0]
+        offset, size_bytes = entry[1], entry.record_bytes
+        is_neighbour = entry[0] == segment and offset - end <= _GAP_BYTES_MAX
+        if run and (not is_neighbour or offset + size_bytes - start > _READ_BYTES):
+            yield run
+            run = []
+        if not run:
+            segment, start = entry[0], offset
+        end = offset + size_bytes
+        run.append(item)
+    if run:
+        yield run
