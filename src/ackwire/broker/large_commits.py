@@ -307,7 +307,9 @@ class LargeCommits:
             return
         self._forget(work)
         reason = error
-        if not isinstance(error, StoreFailed) and not work.is_decided and not work.was_prepared:
+        if isinstance(error, StoreFailed):
+            self._leave_open(work)
+        elif not work.is_decided and not work.was_prepared:
             self._roll_back(work)
             reason = TransactionError(
                 f"transaction {work.transaction.transaction_id} was rolled back: {error}", XA_ROLLED_BACK
@@ -315,6 +317,12 @@ class LargeCommits:
         for _, on_failed in work.waiters:
             if on_failed is not None:
                 on_failed(reason)
+
+    def _leave_open(self, work: _Work) -> None:
+        """The store has failed: what is undecided is as open as before, and goes with its client. A new start drops
+        what was recorded of it."""
+        if not work.is_decided:
+            work.transaction.state = TransactionState.PREPARED if work.was_prepared else TransactionState.ACTIVE
 
     def _roll_back(self, work: _Work) -> None:
         work.transaction.state = TransactionState.ACTIVE
