@@ -72,6 +72,7 @@ def _attack(broker: Attacked, client: OpenWireClient, messages: int) -> None:
     work = _Work(client, 1)
     work.send(where, messages)
     _measured(broker, f"commit of {messages} sends", work.commit)
+    print(broker.loop())
     consumer = client.subscribe(where, prefetch_size=messages)
     work = _Work(client, 2)
     work.ack(where, consumer, messages)

@@ -56,8 +56,9 @@ _AT_ONCE_MAX: Final = 200
 _KEEP_UNITS: Final = 2
 """What it costs of a slice to record a message."""
 _ROUTE_UNITS: Final = 2
-_SLICES_PER_SYNC: Final = 8
-"""What the disk gets ahead of a wait for it."""
+_AHEAD_MESSAGES: Final = 4000
+_AHEAD_BYTES: Final = 4 * 1024 * 1024
+"""What the disk gets ahead of a wait for it: so much may be written in one turn."""
 _DROPPED_PER_TURN: Final = 2000
 
 Done: TypeAlias = Callable[[int], None]
@@ -76,7 +77,9 @@ class _Work:
     waiters: list[tuple[Done, Failed | None]] = field(default_factory=list)
     position: int = 0
     """How many sends the present step is through with."""
-    slices: int = 0
+    ahead_messages: int = 0
+    ahead_bytes: int = 0
+    """What was recorded, or routed, since the disk was waited for."""
     is_decided: bool = False
     has_ended: bool = False
 
@@ -86,8 +89,18 @@ class _Work:
 
     def may_go_on(self) -> bool:
         """Whether there is more to do, and the disk need not catch up first."""
-        self.slices += 1
-        return self.has_more and self.slices % _SLICES_PER_SYNC > 0
+        if self.has_more and self.ahead_messages < _AHEAD_MESSAGES and self.ahead_bytes < _AHEAD_BYTES:
+            return True
+        self.ahead_messages = self.ahead_bytes = 0
+        return False
+
+    def take(self) -> tuple[Connection | None, Message]:
+        """The next send."""
+        sent = self.transaction.sends[self.position]
+        self.position += 1
+        self.ahead_messages += 1
+        self.ahead_bytes += sent[1].size_bytes
+        return sent
 
 
 class Outcomes(Protocol):
@@ -228,11 +241,9 @@ class LargeCommits:
         return False
 
     def _keep_some(self, work: _Work, budget: Budget) -> None:
-        sends = work.transaction.sends
         kept: list[WaitingMessage] = []
-        while work.position < len(sends):
-            message = sends[work.position][1]
-            work.position += 1
+        while work.has_more:
+            _, message = work.take()
             if _is_kept(message):
                 copy = message.copy()  # what is routed later has another place in the order
                 self._publisher.stamp(copy)
@@ -266,13 +277,12 @@ class LargeCommits:
 
     def _route(self, work: _Work, budget: Budget) -> bool:
         """Route some messages. They leave for consumers when they are durable; that is waited for now and then."""
-        sends, part = work.transaction.sends, work.transaction.part
+        part = work.transaction.part
         kept = 0
         self._store.expect()
         with self._store.atomically():
-            while work.position < len(sends):
-                sender, message = sends[work.position]
-                work.position += 1
+            while work.has_more:
+                sender, message = work.take()
                 kept += _is_kept(message)
                 self._outcomes.uncount(message)
                 self._sends.route(sender, message)
