@@ -161,6 +161,8 @@ class SimulatedPeer:
 
     def __init__(self, ground: Ground, link: Link, wants: Preferences) -> None:
         self._ground = ground
+        self._clock = ground.broker.clock
+        """Of the broker's process: what is to happen later ends with it."""
         self._link = link
         self.is_ready = True
         self.is_closed = False
@@ -171,7 +173,7 @@ class SimulatedPeer:
             peer=cast(Any, self),
             protocol=self._protocol,
             broker=ground.broker,
-            clock=ground.broker.clock,
+            clock=self._clock,
             settings=ground.settings,
             address=link.name,
         )
@@ -184,7 +186,7 @@ class SimulatedPeer:
 
     def _go_on_later(self) -> None:
         """Carry out the rest of what was received in another turn of the loop."""
-        self._ground.clock.call_later(0, self._go_on)
+        self._clock.call_later(0, self._go_on)
 
     def _go_on(self) -> None:
         if not self.is_closed:
@@ -251,7 +253,7 @@ class SimulatedPeer:
 
     def challenge(self, on_verdict: Callable[[bool], None]) -> None:
         """The client's system answers if the client has this connection still."""
-        self._ground.clock.call_later(CHALLENGE_SECONDS, lambda: on_verdict(self._link.has_client))
+        self._clock.call_later(CHALLENGE_SECONDS, lambda: on_verdict(self._link.has_client))
 
     def output_waits(self) -> None:
         if self._protocol.waiting_bytes + len(self._link.down) >= self.PAUSE_BYTES:
@@ -271,7 +273,7 @@ class SimulatedPeer:
         self._close(reason)
 
     def close_later(self, seconds: float, reason: str) -> None:
-        self._ground.clock.call_later(seconds, lambda: self._close(reason))
+        self._clock.call_later(seconds, lambda: self._close(reason))
 
     def fail(self, reason: str) -> None:
         raise Violation(f"{self._link.name}: the server calls the client's bytes wrong: {reason}")
