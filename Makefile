@@ -69,13 +69,14 @@ pipeline: KILLS = 20
 pipeline: $(READY) ## kill -9 of Spark and the broker between two queues, and each message comes once; KILLS=20 SEED=1
 	@$(VENV)/bin/python tools/pipeline_kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
 
-check: $(READY) ## lint, format, types, import directions, forbidden calls
+check: $(READY) ## lint, format, types, import directions, forbidden calls, references
 	$(VENV)/bin/ruff check $(CODE)
 	$(VENV)/bin/ruff format --check $(CODE)
 	$(VENV)/bin/mypy $(CODE)
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/python tools/check_forbidden.py
 	$(VENV)/bin/python tools/semantics_table.py --check
+	$(VENV)/bin/python tools/check_references.py
 	$(VENV)/bin/python tools/client_options_table.py --check
 	$(VENV)/bin/python tools/async_to_sync.py --check
 

@@ -21,7 +21,7 @@ REPETITIONS = 7
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured quantity: all repetitions, and what DESIGN.md leads us to expect."""
+    """One measured quantity: all repetitions, and what was expected when the design was made."""
 
     name: str
     unit: str

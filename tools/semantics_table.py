@@ -1,9 +1,10 @@
-"""Which test shows which behaviour: writes docs/semantics.md from the names of the tests, or checks that it is current.
+"""The behaviours and the tests that show them: writes docs/semantics.md, or checks that it is current.
 
     python tools/semantics_table.py           write it
-    python tools/semantics_table.py --check   exit 1 if it is out of date, or if a number has no test
+    python tools/semantics_table.py --check   exit 1 if it is out of date, or if a code has no test
 
-A test cites the numbers of the specification at the front of its name: `test_D7_…`, `test_C4_D3_…`.
+A test cites codes at the front of its name: `test_D7_…`, `test_C4_D3_…`, or a whole section: `test_G_…`. That every
+code that is cited anywhere is in the table, tools/check_references.py finds out.
 """
 
 import ast
@@ -14,6 +15,22 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "semantics.md"
 SHOWN_MAX = 8
+
+SECTIONS = {
+    "A": "The model",
+    "B": "Sending",
+    "C": "Receiving",
+    "D": "Acknowledgement modes",
+    "E": "Acknowledgement types",
+    "F": "Redelivery and dead letters",
+    "G": "Transactions",
+    "H": "Order",
+    "I": "Scheduled delivery",
+    "J": "Transports",
+    "K": "Storage",
+    "M": "What applications build on top",
+    "N": "Known ways to lose messages, which must not exist here",
+}
 
 BEHAVIOURS = {
     "A1": "connection, session, producer, consumer, browser; delivery between start and stop",
@@ -61,6 +78,10 @@ BEHAVIOURS = {
     "J2": "negotiation settles version, encodings, frame size and times",
     "J3": "inactivity monitor",
     "J4": "failover: everything is restored, what was unanswered is repeated, nothing is stored twice",
+    "K1": "stored before the producer is answered; what is not acknowledged at a start is delivered again",
+    "K2": "journal store: recovery, compaction, the tools for a stopped broker's store",
+    "K6": "memory store",
+    "K7": "a write or sync that fails: nothing is answered any more, nothing is reported stored that is not",
     "M1": "pooled consumer",
     "M2": "buffered producer",
     "M9": "template and listener container",
@@ -80,7 +101,7 @@ def main() -> int:
     if sys.argv[1:] != ["--check"]:
         TABLE.write_text(table, encoding="utf-8")
         return 0
-    missing = [number for number, tests in collect().items() if not tests]
+    missing = [code for code, tests in collect().items() if not tests and code in BEHAVIOURS]
     if missing:
         print(f"no test cites {', '.join(missing)}")
     if not TABLE.exists() or TABLE.read_text(encoding="utf-8") != table:
@@ -90,13 +111,14 @@ def main() -> int:
 
 
 def collect() -> dict[str, list[str]]:
-    """For each number, the tests that cite it, as `file::name`."""
-    found: dict[str, list[str]] = {number: [] for number in BEHAVIOURS}
+    """For each code, the tests that cite it, as `file::name`."""
+    found: dict[str, list[str]] = {code: [] for code in BEHAVIOURS}
+    found |= {section: [] for section in SECTIONS if section not in found}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for name in _test_names(path):
-            for number in _cited(name):
-                if number in found:
-                    found[number].append(f"{path.relative_to(ROOT / 'tests')}::{name}")
+            for code in _cited(name):
+                if code in found:
+                    found[code].append(f"{path.relative_to(ROOT / 'tests')}::{name}")
     return found
 
 
@@ -107,7 +129,7 @@ def _test_names(path: Path) -> list[str]:
 
 
 def _cited(name: str) -> list[str]:
-    front = re.match(r"test_((?:[A-N]\d?_)+)", name)
+    front = re.match(r"test_((?:[A-N]\d*_)+)", name)
     return front.group(1).rstrip("_").split("_") if front else []
 
 
@@ -115,19 +137,28 @@ def render(found: dict[str, list[str]]) -> str:
     lines = [
         "# Behaviours and the tests that show them",
         "",
-        "Written by `tools/semantics_table.py` from the names of the tests; `make check` holds it up to date. The",
-        "numbers are those of the specification of behaviours. The last column is the Python client's suite, which",
+        "What a user of ActiveMQ and JMS relies on, with a code for each behaviour. Tests cite the codes in their",
+        "names (`test_D4_…`), comments and docs in parentheses: `(D4)`, `(SEMANTICS C2–C5)`.",
+        "",
+        "Written by `tools/semantics_table.py`, which has the behaviours, from the names of the tests; `make check`",
+        "holds it up to date and finds codes that are not here. The last column is the Python client's suite, which",
         "runs against our broker and against the real ActiveMQ; where the two differ:",
         "[client-differences.md](client-differences.md).",
-        "",
-        "| number | behaviour | tests | with the Python client, both brokers |",
-        "|---|---|---|---|",
     ]
-    for number, behaviour in BEHAVIOURS.items():
-        tests = [test for test in found[number] if not test.startswith(CLIENT)]
-        client = [test for test in found[number] if test.startswith(CLIENT)]
-        lines.append(f"| {number} | {behaviour} | {_cell(tests)} | {_cell(client)} |")
+    for section, title in SECTIONS.items():
+        rows = {code: text for code, text in BEHAVIOURS.items() if code[0] == section}
+        if found[section]:
+            rows = {section: "the section as a whole", **rows}
+        lines += ["", f"## {section}. {title}", ""]
+        lines += ["| code | behaviour | tests | with the Python client, both brokers |", "|---|---|---|---|"]
+        lines += [_row(code, behaviour, found[code]) for code, behaviour in rows.items()]
     return "\n".join(lines) + "\n"
+
+
+def _row(code: str, behaviour: str, found: list[str]) -> str:
+    tests = [test for test in found if not test.startswith(CLIENT)]
+    client = [test for test in found if test.startswith(CLIENT)]
+    return f"| {code} | {behaviour} | {_cell(tests)} | {_cell(client)} |"
 
 
 def _cell(tests: list[str]) -> str:

@@ -22,7 +22,7 @@ def test_new_store_is_empty(factory: StoreFactory) -> None:
     assert (found.last_counts, found.commits, found.last_sequence) == ([], [], 0)
 
 
-def test_message_waits_where_it_was_put(factory: StoreFactory, messages: Messages) -> None:
+def test_K1_K6_message_waits_where_it_was_put(factory: StoreFactory, messages: Messages) -> None:
     """K1: what is unacknowledged at start-up is there, byte for byte."""
     store = factory.open()
     message = messages.make(Q, "hello", priority=7, expiration=1_900_000_000_000, properties={"n": "1"}, group_id="g")

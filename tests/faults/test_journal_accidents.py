@@ -481,7 +481,7 @@ def test_K2_checkpoint_does_not_put_its_seal_on_what_is_damaged() -> None:
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_F6_purge_over_blocks_of_the_index_leaves_what_is_kept_and_what_came_later(is_late: bool) -> None:
+def test_K2_purge_over_blocks_of_the_index_leaves_what_is_kept_and_what_came_later(is_late: bool) -> None:
     factory, messages = JournalFactory(), Messages()
     store = factory.open()
     made = [append(store, messages.make(Q), Q) for _ in range(5 * BLOCK_MESSAGES)]

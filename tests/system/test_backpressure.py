@@ -1,4 +1,4 @@
-"""Clients that do not read: they cost a bounded amount of memory, and nobody else anything (DESIGN.md §7)."""
+"""Clients that do not read: they cost a bounded amount of memory, and nobody else anything."""
 
 import select
 import threading

@@ -1,4 +1,4 @@
-"""Work beside the loop: syncs and checkpoints block, so a thread does them (DESIGN: the store's writer).
+"""Work beside the loop: syncs and checkpoints block, so a thread does them.
 
 A store hands over a piece of work and gets its outcome back where all its state lives: on the loop. Simulations decide
 when that is, and tools wait for it on the spot.

@@ -231,7 +231,7 @@ def _text_body(data: bytes) -> _Body:
 
 
 def _is_different_in_java(data: bytes) -> bool:
-    """Whether the UTF-8 in *data* has a NUL, or a character of four bytes: those begin with F0 to F4."""
+    """Whether the UTF-8 in *data* has a NUL, or a character of four bytes: those begin with 0xF0 to 0xF4."""
     if b"\0" in data:
         return True
     if data.isascii():

@@ -75,7 +75,7 @@ def test_an_ack_in_a_transaction_decides_nothing(ends: Ends) -> None:
     assert producer.stored == 1
 
 
-def test_E1_a_dead_letter_has_to_be_on_disk(ends: Ends, store: SlowStore) -> None:
+def test_E_a_dead_letter_has_to_be_on_disk(ends: Ends, store: SlowStore) -> None:
     producer, consumer = ends
     consumer.ack(kind=AckKind.POISON, cause="bad")
     assert producer.stored == 1

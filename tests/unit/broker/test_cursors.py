@@ -1,4 +1,4 @@
-"""Cursors: numbers that stay, ranges that can be read again, and nothing that is lost or given to two (DESIGN 5, 8)."""
+"""Cursors: numbers that stay, ranges that can be read again, and nothing that is lost or given to two (ADR 6)."""
 
 import pytest
 

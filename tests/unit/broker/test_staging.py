@@ -1,4 +1,4 @@
-"""Staged batches: visible together, once, whatever is repeated (DESIGN 4, 5, 8)."""
+"""Staged batches: visible together, once, whatever is repeated (ADR 6)."""
 
 import pytest
 
