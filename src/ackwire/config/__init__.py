@@ -5,27 +5,30 @@ itself. What settings there are: `settings.py` and, for `[[policy]]`, `ackwire/p
 `ackwire/rules.py`.
 """
 
-from ackwire.config.reading import load, problems, with_setting
-from ackwire.config.reloading import Reload, plan_reload
-from ackwire.config.settings import (
-    AuditSettings,
-    BrokerSettings,
-    ClockSettings,
-    ConnectionSettings,
-    DestinationSettings,
-    HandshakeSettings,
-    HttpSettings,
-    LimitSettings,
-    ListenSettings,
-    LogSettings,
-    Settings,
-    ShutdownSettings,
-    StoreSettings,
-    WireSettings,
-)
-from ackwire.config.writing import render
-from ackwire.rules import GIB, KIB, MIB, Kind, Rule
-from ackwire.settings_file import Problem, read_text
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ackwire.config.reading import load, problems, with_setting
+    from ackwire.config.reloading import Reload, plan_reload
+    from ackwire.config.settings import (
+        AuditSettings,
+        BrokerSettings,
+        ClockSettings,
+        ConnectionSettings,
+        DestinationSettings,
+        HandshakeSettings,
+        HttpSettings,
+        LimitSettings,
+        ListenSettings,
+        LogSettings,
+        Settings,
+        ShutdownSettings,
+        StoreSettings,
+        WireSettings,
+    )
+    from ackwire.config.writing import render
+    from ackwire.rules import GIB, KIB, MIB, Kind, Rule
+    from ackwire.settings_file import Problem, read_text
 
 __all__ = [
     "GIB",
@@ -56,3 +59,15 @@ __all__ = [
     "render",
     "with_setting",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the broker's settings when one of them is first asked for: clients use this package, too."""
+    if name not in __all__:
+        raise AttributeError(f"module 'ackwire.config' has no attribute {name!r}")
+    from ackwire import rules, settings_file
+    from ackwire.config import reading, reloading, settings, writing
+
+    modules = (settings, reading, reloading, writing, rules, settings_file)
+    found = next(module for module in modules if hasattr(module, name))
+    return globals().setdefault(name, getattr(found, name))
