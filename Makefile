@@ -77,7 +77,7 @@ check: $(READY) ## lint, format, types, import directions, forbidden calls, refe
 	$(VENV)/bin/python tools/check_forbidden.py
 	$(VENV)/bin/python tools/semantics_table.py --check
 	$(VENV)/bin/python tools/check_references.py
-	$(VENV)/bin/python tools/client_options_table.py --check
+	$(VENV)/bin/python tools/option_tables.py --check
 	$(VENV)/bin/python tools/async_to_sync.py --check
 
 twin: $(READY) ## write the blocking client from the asynchronous one

@@ -9,8 +9,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, final
 
+from ackwire.config.fields import did_you_mean
 from ackwire.errors import InvalidDestination
-from ackwire.listener_uri import did_you_mean
 
 NAME_LENGTH_MAX: Final = 4096
 """Characters in one destination name, composites included: longer ones are mistakes or attacks."""

@@ -1,21 +1,22 @@
 """Listener URIs: `scheme://host:port?option=value&…`, read into a typed, frozen value (SEMANTICS J1).
 
-Only the grammar lives here: nothing is resolved, opened or bound. Every option is declared once, in
-`_OPTIONS`; an unknown scheme, an unknown option and an option that the scheme does not use are errors that
+Only the grammar lives here: nothing is resolved, opened or bound. Every option is a field of one of the classes below
+(`config/fields.py`); an unknown scheme, an unknown option and an option that the scheme does not use are errors that
 name it. An option that was not given is `None`: take the value from the settings.
 
 Error messages quote the URI up to its `?` only, because what follows may hold a password.
 """
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from ipaddress import AddressValueError, IPv6Address, ip_address
-from typing import Any, Final
+from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from ackwire.config.fields import Option, did_you_mean, option
+from ackwire.config.queries import Given, Known, Section, pairs_of, read_value
+from ackwire.config.types import Number, Own, Refused, Switch, Text, quoted, read_whole
 from ackwire.errors import ConfigError
 
 SCHEMES: Final = ("tcp", "nio", "ssl", "nio+ssl", "auto", "auto+nio", "auto+ssl", "auto+nio+ssl")
@@ -41,31 +42,116 @@ class ClientAuth(Enum):
     NEED = "need"
 
 
+def _switch(name: str, reason: str) -> bool | None:
+    return option(None, Option(Switch(), reason, name))
+
+
+def _number(name: str, lowest: int, highest: int, unit: str, reason: str, aliases: tuple[str, ...] = ()) -> int | None:
+    return option(None, Option(Number(lowest, highest, unit), reason, name, aliases))
+
+
+_TEXT: Final = Text(must_print=False)
+
+
+def _file(name: str, reason: str) -> str | None:
+    return option(None, Option(_TEXT, reason, name))
+
+
+def read_cache_size(text: str) -> int:
+    size = read_whole(text)
+    if size is None or not (size == 0 or CACHE_SIZE_LOWEST <= size <= CACHE_SIZE_HIGHEST):
+        raise Refused(
+            f"must be 0 or from {CACHE_SIZE_LOWEST} to {CACHE_SIZE_HIGHEST}, and is {quoted(text)}: with 1 to "
+            f"{CACHE_SIZE_LOWEST - 1} a Java client spins for ever on its first send"
+        )
+    return size
+
+
 @dataclass(frozen=True, slots=True)
 class WireFormatOptions:
-    """The `wireFormat.*` options: what this listener offers in its WireFormatInfo; None = not given."""
+    """What this listener offers in its WireFormatInfo; None = not given."""
 
-    tight_encoding_enabled: bool | None = None
-    cache_enabled: bool | None = None
-    cache_size: int | None = None
-    stack_trace_enabled: bool | None = None
-    size_prefix_disabled: bool | None = None
-    tcp_no_delay_enabled: bool | None = None
-    frame_bytes_max: int | None = None
-    max_inactivity_duration_ms: int | None = None
-    max_inactivity_initial_delay_ms: int | None = None
-    version: int | None = None
+    tight_encoding_enabled: bool | None = _switch(
+        "tightEncodingEnabled", "Smaller frames, and slower here; not given: false."
+    )
+    cache_enabled: bool | None = _switch("cacheEnabled", "Names are sent once and then by number; not given: true.")
+    cache_size: int | None = option(
+        None,
+        Option(
+            Own("number", read_cache_size), f"How many; 0 stands for {CACHE_SIZE_HIGHEST}; not given: 256.", "cacheSize"
+        ),
+    )
+    stack_trace_enabled: bool | None = _switch("stackTraceEnabled", "Exceptions carry stack traces; not given: false.")
+    size_prefix_disabled: bool | None = _switch(
+        "sizePrefixDisabled", "Frames do not begin with their size; not given: false."
+    )
+    tcp_no_delay_enabled: bool | None = _switch(
+        "tcpNoDelayEnabled", "Small packets are not held back; not given: true."
+    )
+    frame_bytes_max: int | None = _number(
+        "maxFrameSize",
+        FRAME_BYTES_LOWEST,
+        FRAME_BYTES_HIGHEST,
+        "bytes",
+        "The largest frame; not given: `wire.frame_bytes_max`.",
+    )
+    max_inactivity_duration_ms: int | None = _number(
+        "maxInactivityDuration",
+        0,
+        INACTIVITY_MS_HIGHEST,
+        "ms",
+        "A peer silent for longer is gone (J3); 0: no check; not given: `connection.max_inactivity_duration_seconds`.",
+    )
+    max_inactivity_initial_delay_ms: int | None = _number(
+        "maxInactivityDurationInitalDelay",  # ActiveMQ's own spelling
+        0,
+        INACTIVITY_MS_HIGHEST,
+        "ms",
+        "Before the first check; not given: `connection.max_inactivity_initial_delay_seconds`.",
+        aliases=("maxInactivityDurationInitialDelay",),
+    )
+    version: int | None = _number("version", 1, 12, "number", "The highest OpenWire version; not given: 12.")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerOptions:
+    """What holds for all connections of this listener together."""
+
+    connections_max: int | None = _number(
+        "maximumConnections", 1, 1_000_000, "number", "Connections at once; not given: `connection.connections_max`."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
     """Where a TLS listener finds its certificate, and whether clients must show one."""
 
-    cert_file: str
-    key_file: str | None = None
-    key_password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-    client_auth: ClientAuth = ClientAuth.NONE
+    cert_file: str = option("", Option(_TEXT, "The certificate (PEM); a TLS listener needs it.", "certFile"))
+    key_file: str | None = _file("keyFile", "Its key, if certFile does not hold it (PEM).")
+    key_password: str | None = option(
+        None, Option(_TEXT, "The password of the key; never shown.", "keyPassword", is_secret=True)
+    )
+    ca_file: str | None = _file("caFile", "Whose certificates clients may show (PEM).")
+    need_client_auth: bool | None = option(
+        None, Option(Switch(), "Clients must show a certificate.", "needClientAuth", ("transport.needClientAuth",))
+    )
+    want_client_auth: bool | None = option(
+        None, Option(Switch(), "Clients are asked for one.", "wantClientAuth", ("transport.wantClientAuth",))
+    )
+
+    @property
+    def client_auth(self) -> ClientAuth:
+        if self.need_client_auth:
+            return ClientAuth.NEED
+        return ClientAuth.WANT if self.want_client_auth else ClientAuth.NONE
+
+
+SECTIONS: Final = (
+    Section("Wire format", "wireFormat.", WireFormatOptions),
+    Section("Connections", "", ListenerOptions),
+    Section("TLS", "", TlsOptions),
+)
+_KNOWN: Final = Known.of(SECTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +219,16 @@ def mask_secrets(text: str) -> str:
     return re.sub(r"(?<=[?&]keyPassword=)[^&]*", "***", text)
 
 
-class Refused(Exception):
-    """What is wrong with a URI, client URIs included; the caller says which URI."""
-
-
 def _parse(text: str) -> ListenerUri:
     split = _split(text)
     given = _read_options(split)
-    listener = given.pop("listener", {})
     return ListenerUri(
         scheme=split.scheme,
         host=_host(split),
         port=_port(split),
-        wire_format=WireFormatOptions(**given.pop("wire_format", {})),
-        tls_options=_tls_options(given.pop("tls", {})) if _is_tls(split.scheme) else None,
-        connections_max=listener.get("connections_max"),
+        wire_format=WireFormatOptions(**given.get(WireFormatOptions, {})),
+        tls_options=_checked(TlsOptions(**given.get(TlsOptions, {}))) if _is_tls(split.scheme) else None,
+        connections_max=ListenerOptions(**given.get(ListenerOptions, {})).connections_max,
     )
 
 
@@ -207,124 +288,28 @@ def _port(split: SplitResult) -> int:
     return PORT_DEFAULT_TLS if _is_tls(split.scheme) else PORT_DEFAULT
 
 
-# --- options -------------------------------------------------------------------------------------------
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise Refused(f'must be true or false, and is "{text}"')
-    return text.lower() == "true"
-
-
-def _text(text: str) -> str:
-    if not text:
-        raise Refused("has no value")
-    return text
-
-
-def _number(lowest: int, highest: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        # The length is checked before int() because int() takes quadratic time and refuses long texts.
-        if re.fullmatch(r"-?[0-9]{1,19}", text) and lowest <= int(text) <= highest:
-            return int(text)
-        raise Refused(f'must be a number from {lowest} to {highest}, and is "{text}"')
-
-    return read
-
-
-def _cache_size(text: str) -> int:
-    size = _number(0, CACHE_SIZE_HIGHEST)(text)
-    if 0 < size < CACHE_SIZE_LOWEST:
-        raise Refused(
-            f"must be 0 or at least {CACHE_SIZE_LOWEST}, and is {size}: "
-            f"with 1 to {CACHE_SIZE_LOWEST - 1} a Java client spins for ever on its first send"
-        )
-    return size
-
-
-@dataclass(frozen=True, slots=True)
-class _Option:
-    group: str
-    field: str
-    read: Callable[[str], object]
-
-
-_INACTIVITY_MS: Final = _number(0, INACTIVITY_MS_HIGHEST)
-_INITIAL_DELAY: Final = _Option("wire_format", "max_inactivity_initial_delay_ms", _INACTIVITY_MS)
-_NEED_CLIENT_AUTH: Final = _Option("tls", "need_client_auth", _flag)
-_WANT_CLIENT_AUTH: Final = _Option("tls", "want_client_auth", _flag)
-
-_OPTIONS: Final[Mapping[str, _Option]] = {
-    "wireFormat.tightEncodingEnabled": _Option("wire_format", "tight_encoding_enabled", _flag),
-    "wireFormat.cacheEnabled": _Option("wire_format", "cache_enabled", _flag),
-    "wireFormat.cacheSize": _Option("wire_format", "cache_size", _cache_size),
-    "wireFormat.stackTraceEnabled": _Option("wire_format", "stack_trace_enabled", _flag),
-    "wireFormat.sizePrefixDisabled": _Option("wire_format", "size_prefix_disabled", _flag),
-    "wireFormat.tcpNoDelayEnabled": _Option("wire_format", "tcp_no_delay_enabled", _flag),
-    "wireFormat.maxFrameSize": _Option(
-        "wire_format", "frame_bytes_max", _number(FRAME_BYTES_LOWEST, FRAME_BYTES_HIGHEST)
-    ),
-    "wireFormat.maxInactivityDuration": _Option("wire_format", "max_inactivity_duration_ms", _INACTIVITY_MS),
-    # ActiveMQ's own spelling first; people who spell it right are understood too.
-    "wireFormat.maxInactivityDurationInitalDelay": _INITIAL_DELAY,
-    "wireFormat.maxInactivityDurationInitialDelay": _INITIAL_DELAY,
-    "wireFormat.version": _Option("wire_format", "version", _number(1, 12)),
-    "maximumConnections": _Option("listener", "connections_max", _number(1, 1_000_000)),
-    "certFile": _Option("tls", "cert_file", _text),
-    "keyFile": _Option("tls", "key_file", _text),
-    "keyPassword": _Option("tls", "key_password", _text),
-    "caFile": _Option("tls", "ca_file", _text),
-    "needClientAuth": _NEED_CLIENT_AUTH,
-    "wantClientAuth": _WANT_CLIENT_AUTH,
-    "transport.needClientAuth": _NEED_CLIENT_AUTH,
-    "transport.wantClientAuth": _WANT_CLIENT_AUTH,
-}
-
-
-def _read_options(split: SplitResult) -> dict[str, dict[str, Any]]:
+def _read_options(split: SplitResult) -> Given:
     """The values given, by group and field."""
-    groups: dict[str, dict[str, Any]] = {}
-    for pair in filter(None, split.query.split("&")):
-        name, separator, value = pair.partition("=")
-        option = _option(name, split.scheme)
-        if not separator:
-            raise Refused(f"option {name} has no value")
-        group = groups.setdefault(option.group, {})
-        if option.field in group:
+    given: Given = {}
+    # Only percent signs are decoded: "+" is common in file names and means itself.
+    for name, value in pairs_of(split.query, unquote):
+        found = _KNOWN.find(name)
+        assert found, "none is ignored"
+        if found.group is TlsOptions and not _is_tls(split.scheme):
+            users = ", ".join(filter(_is_tls, SCHEMES))
+            raise Refused(f"option {name} is not used by {split.scheme} listeners, only by {users}")
+        group = given.setdefault(found.group, {})
+        if found.key in group:
             raise Refused(f"option {name} is given twice")
-        try:
-            # Only percent signs are decoded: "+" is common in file names and means itself.
-            group[option.field] = option.read(unquote(value))
-        except Refused as refused:
-            raise Refused(f"option {name} {refused}") from None
-    return groups
+        group[found.key] = read_value(found, value)
+    return given
 
 
-def _option(name: str, scheme: str) -> _Option:
-    option = _OPTIONS.get(name)
-    if option is None:
-        hint = did_you_mean(name, _OPTIONS) or f"; known options: {', '.join(_OPTIONS)}"
-        raise Refused(f'unknown option "{name}"{hint}')
-    if option.group == "tls" and not _is_tls(scheme):
-        users = ", ".join(filter(_is_tls, SCHEMES))
-        raise Refused(f"option {name} is not used by {scheme} listeners, only by {users}")
-    return option
-
-
-def _tls_options(given: dict[str, Any]) -> TlsOptions:
-    if "cert_file" not in given:
+def _checked(tls: TlsOptions) -> TlsOptions:
+    if not tls.cert_file:
         raise Refused("a TLS listener needs the option certFile (and keyFile, unless it holds the key too)")
-    want, need = given.pop("want_client_auth", False), given.pop("need_client_auth", False)
-    auth = ClientAuth.NEED if need else ClientAuth.WANT if want else ClientAuth.NONE
-    if auth is ClientAuth.NONE and "ca_file" in given:
+    if tls.client_auth is ClientAuth.NONE and tls.ca_file is not None:
         raise Refused("option caFile is only used with needClientAuth=true or wantClientAuth=true")
-    if auth is not ClientAuth.NONE and "ca_file" not in given:
-        raise Refused(f"option {auth.value}ClientAuth needs caFile: whose certificates to accept")
-    return TlsOptions(client_auth=auth, **given)
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "…"?` for the known word nearest to *word*, or nothing when none is near."""
-    by_lower_case = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), by_lower_case, n=1)
-    return f'; did you mean "{by_lower_case[near[0]]}"?' if near else ""
+    if tls.client_auth is not ClientAuth.NONE and tls.ca_file is None:
+        raise Refused(f"option {tls.client_auth.value}ClientAuth needs caFile: whose certificates to accept")
+    return tls

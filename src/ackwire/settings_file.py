@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ackwire.config.fields import did_you_mean
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import did_you_mean
 from ackwire.toml_lines import KeyLocator
 from ackwire.toml_lines import Path as KeyPath
 

@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from ackwire.client.uri import VmUri
 from ackwire.clock import Clock, SystemClock
 from ackwire.config import ListenSettings, Settings, StoreSettings, load, with_setting
+from ackwire.config.fields import did_you_mean
 from ackwire.destinations import Destination
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import ListenerUri, did_you_mean
+from ackwire.listener_uri import ListenerUri
 from ackwire.message import Message
 from ackwire.server.listener import ConnectionGate
 from ackwire.wire.openwire import commands

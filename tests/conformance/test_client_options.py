@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from ackwire.client import options
-from ackwire.client.option_rules import Section, options_of
+from ackwire.config.fields import options_of
+from ackwire.config.queries import Section
+from ackwire.config.types import Switch
 from tests.helpers.java import CLIENT_JARS, JVM_OPTIONS, classpath, compiled
 
 SOURCES = Path(__file__).parent / "java" / "options"
@@ -61,7 +63,7 @@ def ours(section: Section) -> dict[str, str]:
     shown = {}
     for key, option in options_of(section.group).items():
         value = getattr(plain, key)
-        shown[option.name] = "null" if value in (None, ()) else option.write(value)
+        shown[option.name] = "null" if value in (None, ()) else option.type.show(value)
     return shown
 
 
@@ -93,6 +95,7 @@ def test_defaults_are_those_of_the_java_client(name: str, properties: dict[str, 
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_types_are_those_of_the_java_client(name: str, properties: dict[str, dict[str, Property]]) -> None:
-    switches = {option.name for option in options_of(SECTIONS[name].group).values() if option.takes == "true or false"}
+    options = options_of(SECTIONS[name].group).values()
+    switches = {option.name for option in options if isinstance(option.type, Switch)}
     theirs = {option for option, (kind, _) in properties[name].items() if kind.lower() == "boolean"}
     assert switches - NEWER - ELSEWHERE == theirs - set(SECTIONS[name].ignored)

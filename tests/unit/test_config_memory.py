@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ackwire.config import GIB, MIB, LimitSettings, Settings, load, problems, render, with_setting
-from ackwire.config.memory import Share, _cgroup_limits, memory_bytes
+from ackwire.config.memory import _cgroup_limits, memory_bytes
+from ackwire.config.types import Share
 from ackwire.config.wholes import disk_bytes, wholes_of_this_machine
 
 

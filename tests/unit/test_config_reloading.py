@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from ackwire.config import LimitSettings, LogSettings, Settings, StoreSettings, plan_reload
+from ackwire.config.fields import options_of
 from ackwire.config.reloading import RELOADABLE
 from ackwire.config.settings import TABLES
 from ackwire.policy import DestinationPolicy
-from ackwire.rules import rules_of
 
 
 def test_the_same_settings_change_nothing() -> None:
@@ -38,4 +38,4 @@ def test_policies_that_are_gone_are_gone() -> None:
 
 def test_the_list_names_settings_that_exist() -> None:
     for table, keys in RELOADABLE.items():
-        assert keys <= set(rules_of(TABLES[table])), table
+        assert keys <= set(options_of(TABLES[table])), table

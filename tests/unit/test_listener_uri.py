@@ -130,7 +130,7 @@ def test_what_is_no_uri_is_told_what_one_looks_like(text: str) -> None:
         ("zzz=1", "known options: wireFormat.tightEncodingEnabled, "),
         ("keyFile=k.pem", "keyFile is not used by tcp listeners, only by ssl, nio+ssl, "),
         ("transport.needClientAuth=true", "transport.needClientAuth is not used by tcp listeners"),
-        ("maximumConnections", "maximumConnections has no value"),
+        ("maximumConnections", 'option "maximumConnections" has no value'),
         ("maximumConnections=1&maximumConnections=2", "maximumConnections is given twice"),
         (
             "wireFormat.maxInactivityDurationInitalDelay=1&wireFormat.maxInactivityDurationInitialDelay=1",
@@ -162,7 +162,7 @@ def test_value_that_cannot_be_used_is_named_with_its_range(option: str, said: st
 @pytest.mark.parametrize("size", [1, 99])
 def test_cache_size_that_hangs_java_clients_is_refused_with_the_reason(size: int) -> None:
     message = refusal(f"tcp://localhost?wireFormat.cacheSize={size}")
-    assert "must be 0 or at least 100" in message
+    assert "must be 0 or from 100" in message
     assert "Java client spins for ever" in message
 
 

@@ -8,7 +8,7 @@ import math
 import re
 from typing import Final
 
-from ackwire.listener_uri import did_you_mean
+from ackwire.config.fields import did_you_mean
 from ackwire.plurals import counted
 
 _SECONDS_PER_UNIT: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

@@ -28,8 +28,8 @@ from ackwire.client.messages import (
     StreamMessage,
     TextMessage,
 )
+from ackwire.config.fields import did_you_mean
 from ackwire.errors import AckwireError
-from ackwire.listener_uri import did_you_mean
 from ackwire.values import Value
 from ackwire.wire.openwire.portrait import typed
 

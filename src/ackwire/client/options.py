@@ -7,26 +7,69 @@ None was not given: take the value of the level above, or leave the system's.
 What the options do is the business of whoever uses the groups; here they are only values.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from ackwire.client.option_rules import (
-    INT_HIGHEST,
-    LONG_HIGHEST,
-    Option,
-    Section,
-    fraction,
-    milliseconds,
-    number,
-    read_whole,
-    secret,
-    shown,
-    special,
-    switch,
-    text,
-    texts,
-)
-from ackwire.listener_uri import CACHE_SIZE_HIGHEST, CACHE_SIZE_LOWEST, FRAME_BYTES_LOWEST, Refused
+from ackwire.config.fields import Option, option
+from ackwire.config.queries import Section
+from ackwire.config.types import Factor, Number, Own, Refused, Switch, Text, Texts, quoted, read_whole
+from ackwire.listener_uri import CACHE_SIZE_HIGHEST, FRAME_BYTES_LOWEST, read_cache_size
+
+INT_LOWEST: Final = -(2**31)
+INT_HIGHEST: Final = 2**31 - 1
+LONG_HIGHEST: Final = 2**63 - 1
+TEXT: Final = Text(4096, must_print=False)
+"""The wire format takes 32 767 bytes, and nobody types that many."""
+
+_Switch = TypeVar("_Switch", bool, bool | None)
+_Number = TypeVar("_Number", int, int | None)
+
+
+def switch(name: str, default: _Switch, reason: str, *, aliases: tuple[str, ...] = ()) -> _Switch:
+    return option(default, Option(Switch(), reason, name, aliases))
+
+
+def number(
+    name: str,
+    default: _Number,
+    reason: str,
+    *,
+    unit: str = "number",
+    lowest: int = INT_LOWEST,
+    highest: int = INT_HIGHEST,
+    clamped: bool = False,
+    aliases: tuple[str, ...] = (),
+) -> _Number:
+    """A whole number; one above *highest* is an error, or taken for *highest* with a warning if *clamped*."""
+    return option(default, Option(Number(lowest, highest, unit, name if clamped else ""), reason, name, aliases))
+
+
+def milliseconds(name: str, default: int, reason: str, *, lowest: int = -1, aliases: tuple[str, ...] = ()) -> int:
+    return number(name, default, reason, unit="ms", lowest=lowest, highest=LONG_HIGHEST, aliases=aliases)
+
+
+def fraction(name: str, default: float, reason: str, *, aliases: tuple[str, ...] = ()) -> float:
+    return option(default, Option(Factor(), reason, name, aliases))
+
+
+def text(name: str, reason: str) -> str | None:
+    return option(None, Option(TEXT, reason, name))
+
+
+def secret(name: str, reason: str) -> str | None:
+    """A text that neither messages nor `repr` show."""
+    return option(None, Option(TEXT, reason, name, is_secret=True))
+
+
+def texts(name: str, reason: str, *, aliases: tuple[str, ...] = ()) -> tuple[str, ...]:
+    return option((), Option(Texts(TEXT), reason, name, aliases))
+
+
+def special(name: str, default: int, takes: str, read: Callable[[str], int], reason: str) -> int:
+    """A number with rules of its own."""
+    return option(default, Option(Own(takes, read), reason, name))
+
 
 PREFETCH_HIGHEST: Final = 32_767
 """ActiveMQ's ceiling for the prefetch policy: more is taken for this much."""
@@ -42,15 +85,8 @@ DSCP_NAMES: Final = {
 def _read_dscp(value: str) -> int:
     code = DSCP_NAMES.get(value.upper(), read_whole(value))
     if code is None or not 0 <= code <= 63:
-        raise Refused(f"must be a number from 0 to 63 or a name such as EF, CS1 or AF11, and is {shown(value)}")
+        raise Refused(f"must be a number from 0 to 63 or a name such as EF, CS1 or AF11, and is {quoted(value)}")
     return code
-
-
-def _read_cache_size(value: str) -> int:
-    size = read_whole(value)
-    if size is None or not (size == 0 or CACHE_SIZE_LOWEST <= size <= CACHE_SIZE_HIGHEST):
-        raise Refused(f"must be 0 or from {CACHE_SIZE_LOWEST} to {CACHE_SIZE_HIGHEST}, and is {shown(value)}")
-    return size
 
 
 # ---- the connection: jms. --------------------------------------------------------------------------------------
@@ -231,7 +267,7 @@ class WireFormatOptions:
     tight_encoding_enabled: bool = switch("tightEncodingEnabled", False, "Smaller frames, and slower here.")
     cache_enabled: bool = switch("cacheEnabled", False, "Names are sent once and then by number; slower here.")
     cache_size: int = special(
-        Option("cacheSize", "number", f"How many; 0 stands for {CACHE_SIZE_HIGHEST}.", _read_cache_size), 1024
+        "cacheSize", 1024, "number", read_cache_size, f"How many; 0 stands for {CACHE_SIZE_HIGHEST}."
     )
     stack_trace_enabled: bool = switch("stackTraceEnabled", False, "Exceptions carry their stack traces.")
     tcp_no_delay_enabled: bool = switch("tcpNoDelayEnabled", True, "Small packets are not held back.")
@@ -281,10 +317,7 @@ class TransportOptions:
         "socketBufferSize", 65_536, "Buffers of the system, for each direction.", unit="bytes", lowest=1
     )
     diff_serv: int = special(
-        Option(
-            "diffServ", "0 to 63, or a name", "Differentiated services of the packets: EF, CS1, AF11, …", _read_dscp
-        ),
-        0,
+        "diffServ", 0, "0 to 63, or a name", _read_dscp, "Differentiated services of the packets: EF, CS1, AF11, …"
     )
     type_of_service: int = number("typeOfService", 0, "The older way to say that.", lowest=0, highest=255)
     use_inactivity_monitor: bool = switch("useInactivityMonitor", True, "Check that the broker is alive (J3).")

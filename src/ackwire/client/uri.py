@@ -3,7 +3,9 @@
 Only the grammar lives here: nothing is resolved or opened. What the options are is in `options.py`. As in ActiveMQ,
 scheme names are in lower case; in `failover:(…)?…` the options behind the parentheses are those of failover and of
 the connection (`jms.`), those inside belong to one URI, and `nested.` ones to all of them, over their own. Without
-parentheses a query belongs to the last URI, but for its `jms.` options.
+parentheses a query belongs to the last URI, but for its `jms.` options. Names of options are case-sensitive but for the
+first letter of the last part; values are form-encoded, so `%2B` is a plus and `+` is a space; given twice, the last one
+counts. A value of the wrong type is an error here; ActiveMQ takes `yes` for false.
 
 Differences, all to the safe side: a missing port is 61616 (61617 with TLS); percent signs are decoded once, where
 ActiveMQ decodes the query of a URI that is no composite twice.
@@ -11,26 +13,15 @@ ActiveMQ decodes the query of a URI that is no composite twice.
 Messages quote the URL up to its `?` only, because what follows may hold a password.
 """
 
+import logging
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, quote, unquote_plus, urlsplit
 
 from ackwire.client import options
-from ackwire.client.option_rules import (
-    MASK,
-    Given,
-    Known,
-    Pair,
-    Section,
-    normalised,
-    pairs_of,
-    read,
-    shown,
-    warn_of_repetitions,
-    write,
-)
 from ackwire.client.options import (
     ConnectionOptions,
     ConsumerOptions,
@@ -45,10 +36,15 @@ from ackwire.client.options import (
     VmOptions,
     WireFormatOptions,
 )
+from ackwire.config.fields import did_you_mean
+from ackwire.config.queries import MASK, Known, Pair, Section, pairs_of, read, write
+from ackwire.config.types import Refused, quoted
 from ackwire.destinations import Destination, Kind, parse_written_destination
 from ackwire.errors import ConfigError, InvalidDestination
-from ackwire.listener_uri import PORT_DEFAULT, PORT_DEFAULT_TLS, Refused, checked_host, did_you_mean
+from ackwire.listener_uri import PORT_DEFAULT, PORT_DEFAULT_TLS, checked_host
 from ackwire.listener_uri import SCHEMES as TCP_SCHEMES
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_BROKER_URL: Final = "failover://tcp://localhost:61616"
 URL_LENGTH_MAX: Final = 65_536
@@ -73,14 +69,21 @@ _REFUSED_SCHEMES: Final = {
     "mqtt": "mqtt: is another protocol; this client speaks OpenWire, over tcp: or ssl:",
 }
 
+
+def normalised(name: str) -> str:
+    """*name* with its last part beginning in lower case: ActiveMQ takes jms.UseAsyncSend for jms.useAsyncSend."""
+    before, dot, last = name.rpartition(".")
+    return f"{before}{dot}{last[:1].lower()}{last[1:]}"
+
+
 _JMS: Final = (options.CONNECTION, options.PREFETCH, options.PREFETCH_FOR_ALL, options.REDELIVERY)
 _TCP: Final = (options.TRANSPORT, options.SOCKET, options.WIRE_FORMAT)
-_KNOWN_JMS: Final = Known.of(_JMS)
-_KNOWN_TCP: Final = Known.of(_TCP)
-_KNOWN_TLS: Final = Known.of((*_TCP, options.TLS))
-_KNOWN_VM: Final = Known.of((options.VM, options.WIRE_FORMAT))
-_KNOWN_FAILOVER: Final = Known.of((options.FAILOVER,))
-_KNOWN_DESTINATION: Final = Known.of((options.CONSUMER, options.PRODUCER))
+_KNOWN_JMS: Final = Known.of(_JMS, normalised)
+_KNOWN_TCP: Final = Known.of(_TCP, normalised)
+_KNOWN_TLS: Final = Known.of((*_TCP, options.TLS), normalised)
+_KNOWN_VM: Final = Known.of((options.VM, options.WIRE_FORMAT), normalised)
+_KNOWN_FAILOVER: Final = Known.of((options.FAILOVER,), normalised)
+_KNOWN_DESTINATION: Final = Known.of((options.CONSUMER, options.PRODUCER), normalised)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,7 @@ def parse_destination_uri(text: str, *, default: Kind = Kind.QUEUE) -> Destinati
     """Read a destination's name with its options, `orders?consumer.prefetchSize=1`. Raises `ConfigError`."""
     name, _, query = text.partition("?")
     try:
-        given = _read(query, _KNOWN_DESTINATION)
+        given = read(_pairs_of(query), _KNOWN_DESTINATION)
         return DestinationUri(
             parse_written_destination(name, default=default),
             ConsumerOptions(**given.get(ConsumerOptions, {})),
@@ -214,7 +217,7 @@ def mask_secrets(text: str) -> str:
 
 
 def _heading(text: str) -> str:
-    return shown(mask_secrets(text[:URL_LENGTH_MAX].partition("?")[0]))
+    return quoted(mask_secrets(text[:URL_LENGTH_MAX].partition("?")[0]))
 
 
 # ---- grammar ---------------------------------------------------------------------------------------------------
@@ -287,7 +290,7 @@ def _list(inner: str, nested: Sequence[Pair]) -> tuple[TcpUri | VmUri, ...]:
         if texts and not any(name in _known_for(scheme) for scheme in schemes):
             names = [known for scheme in dict.fromkeys(schemes) for known in _known_for(scheme).names()]
             hint = did_you_mean(f"nested.{name}", [f"nested.{known}" for known in names])
-            raise Refused(f"unknown option {shown(f'nested.{name}')}{hint}")
+            raise Refused(f"unknown option {quoted(f'nested.{name}')}{hint}")
     return tuple(_listed(text, nested) for text in texts)
 
 
@@ -302,15 +305,14 @@ def _listed(text: str, nested: Sequence[Pair]) -> TcpUri | VmUri:
     base, _, query = text.partition("?")
     jms, own = _split_pairs(query, "jms.")
     if jms:
-        raise Refused(f"option {shown(jms[0][0])} is one of the connection: put it behind the closing parenthesis")
+        raise Refused(f"option {quoted(jms[0][0])} is one of the connection: put it behind the closing parenthesis")
     known = _known_for(base.partition(":")[0])
     return _uri(base, [*own, *(pair for pair in nested if pair[0] in known)])
 
 
 def _split_pairs(query: str, prefix: str) -> tuple[list[Pair], list[Pair]]:
     """The pairs whose names begin with *prefix*, and the others."""
-    pairs = pairs_of(query)
-    warn_of_repetitions(pairs)
+    pairs = _pairs_of(query)
     return [pair for pair in pairs if pair[0].startswith(prefix)], [p for p in pairs if not p[0].startswith(prefix)]
 
 
@@ -361,7 +363,7 @@ def _check_scheme(scheme: str, rest: str) -> None:
     known = (*TCP_SCHEMES, "vm", "failover")
     if scheme not in known:
         hint = did_you_mean(scheme, known) or f"; known schemes: {', '.join(known)}"
-        raise Refused(f"unknown scheme {shown(scheme)}{hint}")
+        raise Refused(f"unknown scheme {quoted(scheme)}{hint}")
     if not rest.startswith("//") and not (scheme == "vm" and rest.startswith("(")):
         raise Refused(f"{scheme}: is followed by //, as in {scheme}://localhost")
 
@@ -377,7 +379,7 @@ def _check_placement(scheme: str, pairs: Sequence[Pair]) -> None:
             raise Refused(f"option {normalised(name)} belongs to failover:, behind the closing parenthesis")
         for full in (f"jms.{name}", f"wireFormat.{name}", f"socket.{name}"):
             if full in _KNOWN_JMS or full in _known_for(scheme):
-                raise Refused(f'unknown option {shown(name)}; did you mean "{full}"?')
+                raise Refused(f'unknown option {quoted(name)}; did you mean "{full}"?')
 
 
 def _split(base: str) -> SplitResult:
@@ -435,7 +437,7 @@ def _vm(rest: str, pairs: Sequence[Pair]) -> VmUri:
     if name.startswith("("):
         raise Refused("vm:(…) with a broker's configuration is not offered; use vm://name")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}", name):
-        raise Refused(f"{shown(name)} is not a broker's name")
+        raise Refused(f"{quoted(name)} is not a broker's name")
     given = read([pair for pair in pairs if not pair[0].startswith("broker.")], _KNOWN_VM)
     return VmUri(
         name,
@@ -448,10 +450,20 @@ def _vm(rest: str, pairs: Sequence[Pair]) -> VmUri:
 # ---- options ---------------------------------------------------------------------------------------------------
 
 
-def _read(query: str, known: Known) -> Given:
-    pairs = pairs_of(query)
-    warn_of_repetitions(pairs)
-    return read(pairs, known)
+def _pairs_of(query: str) -> Sequence[Pair]:
+    """The names and values of a query, with a warning for names that come again. Raises `Refused`."""
+    pairs = pairs_of(query, _decoded)
+    for name, times in Counter(normalised(name) for name, _ in pairs).items():
+        if times > 1:
+            _log.warning("option %s is given more than once: the last one counts", quoted(name))
+    return pairs
+
+
+def _decoded(encoded: str) -> str:
+    try:
+        return unquote_plus(encoded, errors="strict")
+    except UnicodeDecodeError:
+        raise Refused("percent signs must stand for UTF-8") from None
 
 
 def _connection(pairs: Sequence[Pair]) -> ConnectionOptions:

@@ -1,8 +1,8 @@
 """Every setting and the TOML file they are read from.
 
 `load` reads a file, `problems` names everything wrong with a text, `render` writes a complete file that explains
-itself. What settings there are: `settings.py` and, for `[[policy]]`, `ackwire/policy.py`. What a value may be:
-`ackwire/rules.py`.
+itself. What settings there are: `settings.py` and, for `[[policy]]`, `ackwire/policy.py`. How they are
+declared: `fields.py` and `types.py`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         StoreSettings,
         WireSettings,
     )
+    from ackwire.config.types import GIB, KIB, MIB
     from ackwire.config.writing import render
-    from ackwire.rules import GIB, KIB, MIB, Kind, Rule
     from ackwire.settings_file import Problem, read_text
 
 __all__ = [
@@ -41,13 +41,11 @@ __all__ = [
     "DestinationSettings",
     "HandshakeSettings",
     "HttpSettings",
-    "Kind",
     "LimitSettings",
     "ListenSettings",
     "LogSettings",
     "Problem",
     "Reload",
-    "Rule",
     "Settings",
     "ShutdownSettings",
     "StoreSettings",
@@ -65,9 +63,9 @@ def __getattr__(name: str) -> Any:
     """Load the broker's settings when one of them is first asked for: clients use this package, too."""
     if name not in __all__:
         raise AttributeError(f"module 'ackwire.config' has no attribute {name!r}")
-    from ackwire import rules, settings_file
-    from ackwire.config import reading, reloading, settings, writing
+    from ackwire import settings_file
+    from ackwire.config import reading, reloading, settings, types, writing
 
-    modules = (settings, reading, reloading, writing, rules, settings_file)
+    modules = (settings, reading, reloading, writing, types, settings_file)
     found = next(module for module in modules if hasattr(module, name))
     return globals().setdefault(name, getattr(found, name))

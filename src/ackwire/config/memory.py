@@ -1,29 +1,14 @@
-"""How much memory this machine has for us, and sizes given as a percentage of it."""
+"""How much memory this machine has for us."""
 
 import os
-from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from ackwire.rules import GIB, MIB
+from ackwire.config.types import GIB
 
 _UNKNOWN_BYTES: Final = GIB
 """Assumed where the system does not tell: little enough for nearly every machine."""
-
-
-class Share(int):
-    """A size that was given as a percentage: the bytes it stands for, in whole MiB where it has one."""
-
-    percent: Decimal
-    total_bytes: int
-
-    def __new__(cls, percent: Decimal | int, total_bytes: int) -> "Share":
-        size_bytes = int(total_bytes * Decimal(percent) / 100)
-        share = super().__new__(cls, size_bytes - size_bytes % MIB if size_bytes > MIB else size_bytes)
-        share.percent = Decimal(percent)
-        share.total_bytes = total_bytes
-        return share
 
 
 @cache

@@ -1,7 +1,7 @@
 """From a TOML text to settings, with everything that is wrong with it, by line.
 
 How it works: `settings_file.parse` says what the file means and where everything stands, and `_Reader` checks it
-against the rules of `settings.py`. The tables of clients are checked for their form only.
+against the options of `settings.py`. The tables of clients are checked for their form only.
 """
 
 from collections.abc import Mapping
@@ -9,14 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ackwire.config.memory import Share
+from ackwire.config.fields import Option, did_you_mean, options_of
 from ackwire.config.settings import ORDERED, POLICY, TABLES, Settings
-from ackwire.config.values import read_listener, read_value, show
+from ackwire.config.types import Bytes, Share, Uris, Whole
 from ackwire.config.wholes import Wholes, wholes_of_this_machine
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import did_you_mean
 from ackwire.policy import DestinationPolicy
-from ackwire.rules import Kind, Rule, Whole, rules_of
 from ackwire.settings_file import CLIENT, NotToml, Problem, client_problems, misplaced, parse, read_text
 from ackwire.toml_lines import Path as KeyPath
 
@@ -42,7 +40,7 @@ def problems(text: str, *, memory_bytes: int | None = None) -> list[Problem]:
 
 def with_setting(settings: Settings, table: str, key: str, value: object) -> Settings:
     """*settings* with one value replaced, checked as in a file. Raises `ConfigError` without its name."""
-    checked = read_value(rules_of(TABLES[table])[key], value, wholes_of_this_machine(settings.store.data))
+    checked = _read_value(options_of(TABLES[table])[key], value, wholes_of_this_machine(settings.store.data))
     changed = replace(settings, **{table: replace(getattr(settings, table), **{key: checked})})
     return _with_other_disk(changed) if (table, key) == ("store", "data") else changed
 
@@ -51,12 +49,24 @@ def _with_other_disk(settings: Settings) -> Settings:
     """*settings*, whose data directory is another one now, with the percentages of that disk."""
     wholes = wholes_of_this_machine(settings.store.data)
     shares = {
-        key: Share(value.percent, wholes.of(rule.percent_of))
-        for key, rule in rules_of(type(settings.limits)).items()
-        if rule.percent_of is Whole.DISK and isinstance(value := getattr(settings.limits, key), Share)
+        key: Share(value.percent, wholes.disk_bytes)
+        for key, option in options_of(type(settings.limits)).items()
+        if _whole(option) is Whole.DISK and isinstance(value := getattr(settings.limits, key), Share)
     }
     changes: dict[str, Any] = dict(shares)
     return replace(settings, limits=replace(settings.limits, **changes))
+
+
+def _read_value(option: Option, value: object, wholes: Wholes) -> object:
+    """*value* as the setting takes it; percentages are of *wholes*. Raises `ConfigError` saying what it must be."""
+    if isinstance(option.type, Bytes):
+        return option.type.read_share(value, wholes.of(option.type.percent_of))
+    return option.type.read(value)
+
+
+def _whole(option: Option) -> Whole | None:
+    """What the option can be a percentage of."""
+    return option.type.percent_of if isinstance(option.type, Bytes) and option.type.percent else None
 
 
 def _read(text: str, memory_bytes: int | None) -> tuple[Settings, list[Problem]]:
@@ -113,35 +123,37 @@ class _Reader:
     def _section(self, path: KeyPath, given: object) -> object:
         """One table: the settings class that it stands for."""
         section = _KNOWN[str(path[0])]
-        rules = rules_of(section)
+        options = options_of(section)
         values: dict[str, Any] = {
-            key: Share(rule.percent, self._wholes.of(rule.percent_of)) for key, rule in rules.items() if rule.percent
+            key: Share(option.type.percent, self._wholes.of(option.type.percent_of))
+            for key, option in options.items()
+            if isinstance(option.type, Bytes) and option.type.percent
         }
         if not isinstance(given, dict):
             self._note(path, f"must be a table: {_header(str(path[0]))}")
             given = {}
         for key, value in given.items():
-            if key not in rules:
+            if key not in options:
                 self._note((*path, key), _unknown_key(str(path[0]), key))
                 continue
             try:
-                values[key] = self._value(rules[key], (*path, key), value)
+                values[key] = self._value(options[key], (*path, key), value)
             except ConfigError as error:
                 self._note((*path, key), str(error))
         settings = section(**values)
         self._check_order(path, settings)
         return settings
 
-    def _value(self, rule: Rule, path: KeyPath, value: object) -> object:
-        if rule.kind is not Kind.LISTENERS or not isinstance(value, list):
-            return read_value(rule, value, self._wholes)
+    def _value(self, option: Option, path: KeyPath, value: object) -> object:
+        if not isinstance(option.type, Uris) or not isinstance(value, list):
+            return _read_value(option, value, self._wholes)
         good = []
         for index, item in enumerate(value):  # each wrong URI is a problem with a line of its own
             try:
-                good.append(read_listener(item))
+                good.append(option.type.read_item(item))
             except ConfigError as error:
                 self._note((*path, index), str(error))
-        return tuple(good) if len(good) < len(value) else read_value(rule, value, self._wholes)
+        return tuple(good) if len(good) < len(value) else option.type.read(value)
 
     def _check_order(self, path: KeyPath, section: Any) -> None:
         for lower, upper in ORDERED.get(str(path[0]), ()):
@@ -151,7 +163,7 @@ class _Reader:
                 continue
             # Only a key that was given has a line; the other one is at its default.
             named, other = (lower, upper) if (*path, lower) in self._lines else (upper, lower)
-            limit = show(rules_of(type(section))[other], getattr(section, other))
+            limit = options_of(type(section))[other].type.show(getattr(section, other))
             comparison = "at most" if named == lower else "at least"
             self._note((*path, named), f"must be {comparison} {other} = {limit}")
 
@@ -166,7 +178,7 @@ def _header(table: str) -> str:
 
 def _owner(key: str) -> str | None:
     """The table that *key* belongs into."""
-    return next((_header(table) for table, section in _KNOWN.items() if key in rules_of(section)), None)
+    return next((_header(table) for table, section in _KNOWN.items() if key in options_of(section)), None)
 
 
 def _unknown_table(name: str, value: object) -> str:
@@ -178,9 +190,9 @@ def _unknown_table(name: str, value: object) -> str:
 
 
 def _unknown_key(table: str, key: str) -> str:
-    rules = rules_of(_KNOWN[table])
-    hint = did_you_mean(key, rules)
+    options = options_of(_KNOWN[table])
+    hint = did_you_mean(key, options)
     if not hint:
         owner = _owner(key)
-        hint = f"; it belongs into {owner}" if owner else f"; known in {_header(table)}: {', '.join(rules)}"
+        hint = f"; it belongs into {owner}" if owner else f"; known in {_header(table)}: {', '.join(options)}"
     return f"unknown setting{hint}"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ackwire.config.fields import options_of
 from ackwire.config.settings import POLICY, TABLES, Settings
-from ackwire.rules import rules_of
 
 RELOADABLE: Final[Mapping[str, frozenset[str]]] = {
     "log": frozenset({"format", "level"}),
@@ -65,7 +65,7 @@ def plan_reload(old: Settings, new: Settings) -> Reload:
     for table, section in TABLES.items():
         before, after = getattr(old, table), getattr(new, table)
         taken: dict[str, Any] = {}
-        for key in rules_of(section):
+        for key in options_of(section):
             value = getattr(after, key)
             if value == getattr(before, key):
                 continue

@@ -5,15 +5,17 @@ The tables `[[policy]]` are `DestinationPolicy` (`policy.py`), one for each patt
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field
+from dataclasses import fields as fields_of
 from typing import Any, Final
 
-from ackwire import rules
-from ackwire.config.memory import Share, memory_bytes
+from ackwire.config import fields
+from ackwire.config.fields import Option
+from ackwire.config.memory import memory_bytes
+from ackwire.config.types import GIB, KIB, MIB, Bytes, Share, Text, Uris, Whole
 from ackwire.config.wholes import DEFAULT_DATA, disk_bytes
-from ackwire.listener_uri import FRAME_BYTES_HIGHEST, INACTIVITY_MS_HIGHEST
+from ackwire.listener_uri import FRAME_BYTES_HIGHEST, INACTIVITY_MS_HIGHEST, parse_address, parse_listener_uri
 from ackwire.policy import DestinationPolicy
-from ackwire.rules import GIB, KIB, MIB, Kind, Rule, Whole
 
 _MEMORY_PERCENT: Final = 20
 _STORE_PERCENT: Final = 80
@@ -24,18 +26,15 @@ _TEMP_PERCENT: Final = 10
 class BrokerSettings:
     """The broker as a whole."""
 
-    name: str = rules.text(
+    name: str = fields.text(
         "localhost", length_max=255, reason="Clients see it as the broker's name; ActiveMQ's default is the same."
     )
-    operator: str = rules.setting(
+    operator: str = fields.option(
         "",
-        Rule(
-            Kind.TEXT,
+        Option(
+            Text(255, may_be_empty=True),
             "The user who may list and decide the prepared XA transactions of all users; everyone else sees their own. "
             "Empty: nobody. Names of users are not verified yet.",
-            0,
-            255,
-            may_be_empty=True,
         ),
     )
 
@@ -44,14 +43,12 @@ class BrokerSettings:
 class ListenSettings:
     """Where clients connect."""
 
-    uris: tuple[str, ...] = rules.setting(
+    uris: tuple[str, ...] = fields.option(
         ("tcp://127.0.0.1:61616",),
-        Rule(
-            Kind.LISTENERS,
+        Option(
+            Uris(64, parse_listener_uri, "tcp://127.0.0.1:61616"),
             "Loopback until told otherwise, because there is no authentication yet. Schemes: tcp, nio, ssl, "
             "auto and their combinations; options follow a question mark.",
-            1,
-            64,
         ),
     )
 
@@ -60,21 +57,21 @@ class ListenSettings:
 class StoreSettings:
     """Where messages are kept."""
 
-    kind: str = rules.choice(
+    kind: str = fields.choice(
         "journal",
         "memory",
         reason="journal: in files, kept over a restart and a crash. memory: everything is forgotten when the broker "
         "stops.",
     )
-    data: str = rules.setting(
+    data: str = fields.option(
         DEFAULT_DATA,
-        Rule(
-            Kind.DIRECTORY,
+        Option(
+            Text(what="directory"),
             "The directory of the journal; made if it is not there. Only one broker can use it at a time. Messages "
             "that spill out of memory go there too.",
         ),
     )
-    sync: str = rules.choice(
+    sync: str = fields.choice(
         "always",
         "periodic",
         "never",
@@ -82,22 +79,22 @@ class StoreSettings:
         "when the operating system has it; then a crash of the broker loses nothing, and a loss of power what came "
         "since the last sync.",
     )
-    sync_interval_seconds: float = rules.seconds(
+    sync_interval_seconds: float = fields.seconds(
         1, lowest=0.01, highest=3600, reason="How often a journal is synced whose sync is periodic."
     )
-    store_first: bool = rules.switch(
+    store_first: bool = fields.switch(
         False,
         reason="true: a message is stored before a consumer gets it, and its producer answered when it is, as with "
         "ActiveMQ's concurrentStoreAndDispatchQueues=false. false: a quick consumer may have it meanwhile, and what is "
         "consumed need not be stored.",
     )
-    segment_bytes: int = rules.size(
+    segment_bytes: int = fields.size(
         32 * MIB,
         lowest=64 * KIB,
         highest=GIB,
         reason="The size of the journal's files, taken at once; one is always made ahead. ActiveMQ's figure.",
     )
-    free_bytes_min: int = rules.size(
+    free_bytes_min: int = fields.size(
         256 * MIB,
         lowest=0,
         highest=1024 * GIB,
@@ -110,39 +107,39 @@ class StoreSettings:
 class HandshakeSettings:
     """What a peer may do before it has logged in: little, so that strangers cost little."""
 
-    frame_bytes_max: int = rules.size(
+    frame_bytes_max: int = fields.size(
         64 * KIB,
         lowest=4 * KIB,
         highest=MIB,
         reason="The largest frame before login; a real client's handshake commands are below 1 KiB each.",
     )
-    receive_bytes_max: int = rules.size(
+    receive_bytes_max: int = fields.size(
         16 * MIB,
         lowest=64 * KIB,
         highest=GIB,
         reason="Frames above 4 KiB that have arrived in part, of all peers that have not logged in; a peer whose frame "
         "has no room is not read from. Real handshakes never ask for any.",
     )
-    wire_format_timeout_seconds: float = rules.seconds(
+    wire_format_timeout_seconds: float = fields.seconds(
         10,
         lowest=0.1,
         highest=600,
         reason="A peer must have sent its WireFormatInfo by then; clients send it at once.",
     )
-    login_timeout_seconds: float = rules.seconds(
+    login_timeout_seconds: float = fields.seconds(
         60,
         lowest=0.1,
         highest=3600,
         reason="A peer must have finished its ConnectionInfo by then. The Java client sends it lazily, at "
         "start() or createSession(), so a short limit would break programs that work with ActiveMQ.",
     )
-    tls_timeout_seconds: float = rules.seconds(
+    tls_timeout_seconds: float = fields.seconds(
         10,
         lowest=0.1,
         highest=600,
         reason="The TLS handshake must be over by then, on listeners that use TLS.",
     )
-    tls_handshakes_max: int = rules.count(
+    tls_handshakes_max: int = fields.count(
         256,
         highest=100_000,
         reason="TLS handshakes at once on one listener, at least 256 KiB of memory each; more are closed.",
@@ -153,27 +150,27 @@ class HandshakeSettings:
 class WireSettings:
     """Limits on what is decoded, checked before memory is taken; a peer beyond them is closed."""
 
-    frame_bytes_max: int = rules.size(
+    frame_bytes_max: int = fields.size(
         100 * MIB,
         lowest=64 * KIB,
         highest=FRAME_BYTES_HIGHEST,
         reason="The largest frame, so the largest message; ActiveMQ's shipped configuration says the same.",
     )
-    inflated_bytes_max: int = rules.size(
+    inflated_bytes_max: int = fields.size(
         100 * MIB,
         lowest=64 * KIB,
         highest=FRAME_BYTES_HIGHEST,
         reason="The largest body after decompression; a small frame can inflate a thousandfold.",
     )
-    map_entries_max: int = rules.count(
+    map_entries_max: int = fields.count(
         65_536,
         highest=16_777_216,
         reason="Entries of one map, list or stream of values, nested ones included: properties and bodies.",
     )
-    nesting_max: int = rules.count(
+    nesting_max: int = fields.count(
         32, highest=100, reason="How deep maps and lists may nest; deeper ones are an attack on the stack."
     )
-    cache_bytes_max: int = rules.size(
+    cache_bytes_max: int = fields.size(
         4 * MIB,
         lowest=64 * KIB,
         highest=GIB,
@@ -185,25 +182,25 @@ class WireSettings:
 class ConnectionSettings:
     """Limits for each connection."""
 
-    connections_max: int = rules.count(
+    connections_max: int = fields.count(
         10_000,
         highest=1_000_000,
         reason="Connections at once on one listener; more are closed. Its URI may say maximumConnections.",
     )
-    write_pause_bytes: int = rules.size(
+    write_pause_bytes: int = fields.size(
         MIB,
         lowest=4 * KIB,
         highest=GIB,
         reason="Output waiting for a peer above which no more messages are dispatched to it.",
     )
-    read_pause_bytes: int = rules.size(
+    read_pause_bytes: int = fields.size(
         4 * MIB,
         lowest=4 * KIB,
         highest=GIB,
         reason="Output waiting for a peer above which nothing more is read from it: its requests would only "
         "add answers.",
     )
-    frame_timeout_seconds: float = rules.seconds(
+    frame_timeout_seconds: float = fields.seconds(
         10,
         lowest=0.1,
         highest=3600,
@@ -211,30 +208,30 @@ class ConnectionSettings:
         "long, and 1 s more for each MiB of it; then its connection is closed. While no other waits, it may take any "
         "time.",
     )
-    max_inactivity_duration_seconds: float = rules.seconds(
+    max_inactivity_duration_seconds: float = fields.seconds(
         30,
         lowest=0,
         highest=INACTIVITY_MS_HIGHEST / 1000,
         reason="A peer silent for longer is taken for dead; the smaller value of both sides counts, 0 turns "
         "the check off. ActiveMQ's default.",
     )
-    max_inactivity_initial_delay_seconds: float = rules.seconds(
+    max_inactivity_initial_delay_seconds: float = fields.seconds(
         10,
         lowest=0,
         highest=INACTIVITY_MS_HIGHEST / 1000,
         reason="When the first inactivity check is due; the smaller value of both sides counts. ActiveMQ's default.",
     )
-    takeover_grace_seconds: float = rules.seconds(
+    takeover_grace_seconds: float = fields.seconds(
         2,
         lowest=0,
         highest=60,
         reason="How long an old connection has to confirm a probe when its client logs in again with the same "
         "connection id, as after a failover. One that confirms stays, and the login is refused; another is replaced.",
     )
-    sessions_max: int = rules.count(10_000, highest=1_000_000, reason="Sessions of one connection.")
-    producers_max: int = rules.count(10_000, highest=1_000_000, reason="Producers of one connection.")
-    consumers_max: int = rules.count(10_000, highest=1_000_000, reason="Consumers of one connection.")
-    destinations_max: int = rules.count(
+    sessions_max: int = fields.count(10_000, highest=1_000_000, reason="Sessions of one connection.")
+    producers_max: int = fields.count(10_000, highest=1_000_000, reason="Producers of one connection.")
+    consumers_max: int = fields.count(10_000, highest=1_000_000, reason="Consumers of one connection.")
+    destinations_max: int = fields.count(
         25_000,
         highest=10_000_000,
         reason="Destinations, and durable subscriptions, that one connection has made and that still exist; more are "
@@ -246,25 +243,25 @@ class ConnectionSettings:
 class DestinationSettings:
     """Limits for queues and topics."""
 
-    count_max: int = rules.count(
+    count_max: int = fields.count(
         100_000,
         highest=10_000_000,
         reason="Destinations in all, temporary ones included; clients create them by name, and by mistake.",
     )
-    topic_pending_bytes_max: int = rules.size(
+    topic_pending_bytes_max: int = fields.size(
         64 * MIB,
         lowest=64 * KIB,
         highest=64 * GIB,
         reason="Messages waiting for one slow non-durable subscriber; beyond it the oldest are dropped.",
     )
-    expiry_sweep_seconds: float = rules.seconds(
+    expiry_sweep_seconds: float = fields.seconds(
         30,
         lowest=0.01,
         highest=3600,
         reason="How often queues are looked through for messages whose time is over; ActiveMQ's figure. An expired "
         "message is never dispatched, however long the sweep is away.",
     )
-    inactive_sweep_seconds: float = rules.seconds(
+    inactive_sweep_seconds: float = fields.seconds(
         0,
         lowest=0,
         highest=86_400,
@@ -277,21 +274,21 @@ class DestinationSettings:
 class SelectorSettings:
     """What selectors may ask for, beyond headers and properties."""
 
-    xpath: bool = rules.switch(
+    xpath: bool = fields.switch(
         False,
         reason="Offer XPATH '...' in selectors, which reads bodies as XML: a message then takes a millisecond for each "
         "such consumer instead of some microseconds. Otherwise it is refused.",
     )
-    xpath_body_bytes_max: int = rules.size(
+    xpath_body_bytes_max: int = fields.size(
         32 * KIB, lowest=1 * KIB, highest=1 * MIB, reason="A message with a longer body matches no XPATH."
     )
-    xpath_nodes_max: int = rules.count(
+    xpath_nodes_max: int = fields.count(
         1_000,
         lowest=10,
         highest=100_000,
         reason="Elements, attributes and texts of one body; with more it matches no XPATH. 1000 are read in 2 ms.",
     )
-    xpath_steps_max: int = rules.count(
+    xpath_steps_max: int = fields.count(
         5_000,
         lowest=100,
         highest=1_000_000,
@@ -304,53 +301,43 @@ class SelectorSettings:
 class LimitSettings:
     """How much the broker may hold, and what producers feel when it is full."""
 
-    memory_bytes_max: int = rules.computed(
+    memory_bytes_max: int = fields.computed(
         lambda: Share(_MEMORY_PERCENT, memory_bytes()),
-        Rule(
-            Kind.BYTES,
+        Option(
+            Bytes(16 * KIB, 1024 * GIB, _MEMORY_PERCENT),
             "Bytes of messages in memory. From 70 % of it on, what waits is left to the store or spilled to the temp "
             "store; where that cannot be, producers wait at 100 %, and consumers go on. Only what came over the wire "
             "is counted: the smallest messages take nearly five times as much, and at 20 % they too fit into a small "
             "machine. The percentage is that of the machine's memory, or of the container's if that is less.",
-            lowest=16 * KIB,
-            highest=1024 * GIB,
-            percent=_MEMORY_PERCENT,
         ),
     )
-    store_bytes_max: int = rules.computed(
+    store_bytes_max: int = fields.computed(
         lambda: Share(_STORE_PERCENT, disk_bytes(DEFAULT_DATA)),
-        Rule(
-            Kind.BYTES,
+        Option(
+            Bytes(MIB, 1024 * 1024 * GIB, _STORE_PERCENT, Whole.DISK),
             "Bytes of the store's files; beyond it producers of persistent messages wait, and consumers go on. The "
             "percentage is that of the whole disk that holds the data directory.",
-            lowest=MIB,
-            highest=1024 * 1024 * GIB,
-            percent=_STORE_PERCENT,
-            percent_of=Whole.DISK,
         ),
     )
-    temp_bytes_max: int = rules.computed(
+    temp_bytes_max: int = fields.computed(
         lambda: Share(_TEMP_PERCENT, disk_bytes(DEFAULT_DATA)),
-        Rule(
-            Kind.BYTES,
+        Option(
+            Bytes(0, 1024 * 1024 * GIB, _TEMP_PERCENT, Whole.DISK),
             "Bytes of files for non-persistent messages that memory has no room for; beyond it their producers wait "
             "for memory. 0: nothing is spilled. The percentage is that of the whole disk that holds the data "
             "directory; beside the store's 80 % it leaves a tenth free.",
-            highest=1024 * 1024 * GIB,
-            percent=_TEMP_PERCENT,
-            percent_of=Whole.DISK,
         ),
     )
-    when_full: str = rules.choice(
+    when_full: str = fields.choice(
         "block", "fail", reason="block: a send waits for space. fail: it gets an error at once."
     )
-    block_timeout_seconds: float = rules.seconds(
+    block_timeout_seconds: float = fields.seconds(
         0,
         lowest=0,
         highest=86_400,
         reason="A blocked send gets an error after this long; 0: it waits as long as it takes, as in ActiveMQ.",
     )
-    receive_bytes_max: int = rules.size(
+    receive_bytes_max: int = fields.size(
         256 * MIB,
         lowest=MIB,
         highest=64 * GIB,
@@ -358,7 +345,7 @@ class LimitSettings:
         "those up to 1 MiB. A connection whose frame has no room is not read from until there is. Frames up to 64 KiB "
         "need none: every connection has the space of one read. One frame is received however large it is.",
     )
-    blocked_bytes_max: int = rules.size(
+    blocked_bytes_max: int = fields.size(
         32 * MIB,
         lowest=0,
         highest=64 * GIB,
@@ -367,27 +354,27 @@ class LimitSettings:
         "refused. A client that leaves has its sends taken until memory, store or queue is so far above its limit; the "
         "rest is dropped.",
     )
-    held_bytes_max: int = rules.size(
+    held_bytes_max: int = fields.size(
         MIB,
         lowest=0,
         highest=GIB,
         reason="Sends of one connection that may wait for space before the broker stops reading from it.",
     )
-    cursors_max: int = rules.count(
+    cursors_max: int = fields.count(
         1000, highest=100_000, reason="Cursors at once; each keeps messages from everybody else until it commits."
     )
-    cursor_messages_max: int = rules.count(
+    cursor_messages_max: int = fields.count(
         10_000_000,
         highest=1_000_000_000,
         reason="Messages that one cursor may have without having committed them, 21 bytes of memory each; it is given "
         "no more until its reader commits.",
     )
-    staged_messages_max: int = rules.count(
+    staged_messages_max: int = fields.count(
         10_000_000,
         highest=1_000_000_000,
         reason="Messages in batches that are not committed, of all producers; more are refused.",
     )
-    staged_seconds_max: float = rules.seconds(
+    staged_seconds_max: float = fields.seconds(
         3600,
         lowest=1,
         highest=30 * 86_400,
@@ -400,18 +387,18 @@ class LimitSettings:
 class SchedulerSettings:
     """How much may be scheduled for later; beyond it a send is refused."""
 
-    jobs_max: int = rules.count(
+    jobs_max: int = fields.count(
         1_000_000, highest=100_000_000, reason="Jobs at once: each takes about 1 KB of memory besides its message."
     )
-    job_bytes_max: int = rules.size(
+    job_bytes_max: int = fields.size(
         GIB, lowest=0, highest=1024 * GIB, reason="Bytes of the messages that wait for their time; they are in memory."
     )
-    connection_jobs_max: int = rules.count(
+    connection_jobs_max: int = fields.count(
         250_000,
         highest=100_000_000,
         reason="Jobs of one connection, while it is there. A quarter of jobs_max: one client cannot take all.",
     )
-    connection_bytes_max: int = rules.size(
+    connection_bytes_max: int = fields.size(
         256 * MIB,
         lowest=0,
         highest=1024 * GIB,
@@ -424,7 +411,7 @@ class SchedulerSettings:
 class ClockSettings:
     """What happens to messages with a time to live if the producer's clock is not the broker's."""
 
-    correction: str = rules.choice(
+    correction: str = fields.choice(
         "extend",
         "both",
         "off",
@@ -433,7 +420,7 @@ class ClockSettings:
         "comes from a clock that is ahead is corrected too (ActiveMQ's TimeStampPlugin). off: the producer's times "
         "are taken as they are (ActiveMQ without the plugin).",
     )
-    tolerance_seconds: float = rules.seconds(
+    tolerance_seconds: float = fields.seconds(
         1,
         lowest=0,
         highest=3600,
@@ -446,49 +433,47 @@ class ClockSettings:
 class HttpSettings:
     """The HTTP port: health, metrics, and messages as Arrow streams for data pipelines."""
 
-    listen: str = rules.setting(
+    listen: str = fields.option(
         "",
-        Rule(
-            Kind.ADDRESS,
+        Option(
+            Text(300, may_be_empty=True, check=parse_address, what="host and port"),
             "Host and port, like 127.0.0.1:8161; empty: there is no HTTP port. Port 0 takes any free port. There is no "
             "TLS here: beyond this machine the token can be read on its way.",
-            0,
-            300,
         ),
     )
-    token_file: str = rules.setting(
+    token_file: str = fields.option(
         "",
-        Rule(
-            Kind.FILE,
+        Option(
+            Text(may_be_empty=True, what="file"),
             "The file with the token that requests must carry; made, readable for its owner only, if it is not there. "
             "Empty: http.token in the data directory.",
         ),
     )
-    connections_max: int = rules.count(
+    connections_max: int = fields.count(
         200, highest=10_000, reason="Connections at once on the HTTP port; more are closed."
     )
-    part_bytes_max: int = rules.size(
+    part_bytes_max: int = fields.size(
         64 * MIB,
         lowest=64 * KIB,
         highest=GIB,
         reason="The largest body of one request with messages; a part may come in several requests.",
     )
-    bodies_bytes_max: int = rules.size(
+    bodies_bytes_max: int = fields.size(
         256 * MIB,
         lowest=64 * KIB,
         highest=64 * GIB,
         reason="Bodies with messages in memory at once; further requests wait until one of them is done.",
     )
-    idle_timeout_seconds: float = rules.seconds(
+    idle_timeout_seconds: float = fields.seconds(
         75, lowest=0.1, highest=3600, reason="A connection without a request is closed after this long."
     )
-    request_timeout_seconds: float = rules.seconds(
+    request_timeout_seconds: float = fields.seconds(
         30,
         lowest=0.1,
         highest=3600,
         reason="The head of a request must have come by then, and each further MiB of its body.",
     )
-    answer_timeout_seconds: float = rules.seconds(
+    answer_timeout_seconds: float = fields.seconds(
         600,
         lowest=0.1,
         highest=86_400,
@@ -501,40 +486,39 @@ class HttpSettings:
 class AuditSettings:
     """What happens to every message, written down as Parquet files."""
 
-    directory: str = rules.setting(
+    directory: str = fields.option(
         "",
-        Rule(
-            Kind.DIRECTORY,
+        Option(
+            Text(may_be_empty=True, what="directory"),
             "Where the events go; made if it is not there. Empty: nothing is written down. Only one broker can use it "
             "at a time, and nothing in it is ever deleted by the broker.",
-            may_be_empty=True,
         ),
     )
-    roll_seconds: float = rules.seconds(
+    roll_seconds: float = fields.seconds(
         5, lowest=0.1, highest=3600, reason="A file ends after this long, and then others can read it."
     )
-    roll_bytes: int = rules.size(
+    roll_bytes: int = fields.size(
         32 * MIB,
         lowest=64 * KIB,
         highest=GIB,
         reason="A file ends when its events took this much of the spool, or are a million.",
     )
-    census_seconds: float = rules.seconds(
+    census_seconds: float = fields.seconds(
         60, lowest=1, highest=86_400, reason="How often the messages of every place are counted, to compare with."
     )
-    buffer_bytes_max: int = rules.size(
+    buffer_bytes_max: int = fields.size(
         64 * MIB,
         lowest=MIB,
         highest=16 * GIB,
         reason="Events that wait in memory while the disk takes none; beyond it they are dropped and counted.",
     )
-    free_bytes_min: int = rules.size(
+    free_bytes_min: int = fields.size(
         256 * MIB,
         lowest=0,
         highest=1024 * GIB,
         reason="The disk of the audit counts as full when it has less than this left.",
     )
-    when_full: str = rules.choice(
+    when_full: str = fields.choice(
         "block",
         "drop",
         reason="What happens when the disk of the audit is full or fails. block: sends wait, as for a full store, and "
@@ -547,7 +531,7 @@ class AuditSettings:
 class ShutdownSettings:
     """How the broker stops."""
 
-    drain_timeout_seconds: float = rules.seconds(
+    drain_timeout_seconds: float = fields.seconds(
         5, lowest=0, highest=3600, reason="Peers get this long to take what was sent; then they are cut off."
     )
 
@@ -556,8 +540,8 @@ class ShutdownSettings:
 class LogSettings:
     """What is logged, to standard error."""
 
-    format: str = rules.choice("text", "json", reason="text for people, json for machines: one object per line.")
-    level: str = rules.choice(
+    format: str = fields.choice("text", "json", reason="text for people, json for machines: one object per line.")
+    level: str = fields.choice(
         "debug",
         "info",
         "warning",
@@ -594,7 +578,7 @@ POLICY: Final = "policy"
 """What the tables of `Settings.policies` are called in a file."""
 
 TABLES: Final[Mapping[str, type[Any]]] = {
-    table.name: type(table.default_factory()) for table in fields(Settings) if table.default_factory is not MISSING
+    table.name: type(table.default_factory()) for table in fields_of(Settings) if table.default_factory is not MISSING
 }
 """The tables that occur once, by their name in the file and in `Settings`."""
 

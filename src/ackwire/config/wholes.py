@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, final
 
 from ackwire.config.memory import memory_bytes
-from ackwire.rules import GIB, Whole
+from ackwire.config.types import GIB, Whole
 
 DEFAULT_DATA: Final = "ackwire-data"
 """The data directory where none is configured."""

@@ -4,11 +4,10 @@ import textwrap
 from dataclasses import MISSING, Field, fields
 from typing import Any, Final
 
-from ackwire.config.memory import Share
+from ackwire.config.fields import Option
 from ackwire.config.settings import POLICY, TABLES, Settings
-from ackwire.config.values import share_comment, show, toml
+from ackwire.config.types import Bytes, Number, Share
 from ackwire.policy import DEFAULT_POLICY, DestinationPolicy
-from ackwire.rules import Kind, Rule
 
 
 def render(settings: Settings) -> str:
@@ -48,53 +47,35 @@ def _policy(policy: DestinationPolicy) -> str:
     for key in fields(policy):
         value = getattr(policy, key.name)
         if key.name == "match" or value != getattr(DEFAULT_POLICY, key.name):
-            lines.append(f"{key.name} = {toml(_rule(key), value)}")
+            lines.append(f"{key.name} = {_option(key).type.toml(value)}")
     return "\n".join(lines)
 
 
 def _explained(key: "Field[Any]", value: object) -> str:
     """The reason, the facts, and the setting; commented out if there is no *value*, for TOML has no word for None."""
-    rule = _rule(key)
+    option = _option(key)
     if value is not None:
-        line = f"{key.name} = {toml(rule, value)}"
+        line = f"{key.name} = {option.type.toml(value)}"
     elif key.default in (None, MISSING):
-        line = f"# {key.name} = …" if rule.kind is Kind.COUNT else f'# {key.name} = "…"'
+        line = f"# {key.name} = …" if isinstance(option.type, Number) else f'# {key.name} = "…"'
     else:
-        line = f"# {key.name} = {toml(rule, key.default)}"
+        line = f"# {key.name} = {option.type.toml(key.default)}"
     if isinstance(value, Share):
-        line += f"  # {share_comment(value)}"
-    return f"{_comment(rule.reason)}\n{_comment(_facts(rule, key.default))}\n{line}"
+        line += f"  # {option.type.show(value)} ({value.explained()})"
+    facts = f"Default: {_default(option, key.default)}; {option.type.facts}."
+    return f"{_comment(option.reason)}\n{_comment(facts)}\n{line}"
 
 
-def _rule(key: "Field[Any]") -> Rule:
-    rule = key.metadata["rule"]
-    assert isinstance(rule, Rule)
-    return rule
+def _option(key: "Field[Any]") -> Option:
+    option = key.metadata["option"]
+    assert isinstance(option, Option)
+    return option
 
 
-def _facts(rule: Rule, default: object) -> str:
-    facts = [f"Default: {_default(rule, default)}"]
-    if rule.is_number:
-        facts.append(f"range: {show(rule, rule.lowest)} to {show(rule, rule.highest)}")
-    if rule.kind is Kind.COUNT:
-        facts.append("unit: count")
-    elif rule.unit:
-        facts.append(f"unit of a plain number: {rule.unit}")
-        if rule.percent:
-            facts.append('or a percentage like "70 %"')
-    elif rule.choices:
-        facts.append(f"choices: {', '.join(rule.choices)}")
-    elif rule.kind is Kind.SWITCH:
-        facts.append("true or false")
-    elif not rule.is_number:
-        facts.append(f"a {rule.kind.value}")
-    return "; ".join(facts) + "."
-
-
-def _default(rule: Rule, default: object) -> str:
-    if rule.percent:
-        return f"{rule.percent} %"
-    return "none" if default is None else show(rule, default) or "empty"
+def _default(option: Option, default: object) -> str:
+    if isinstance(option.type, Bytes) and option.type.percent:
+        return f"{option.type.percent} %"
+    return "none" if default is None else option.type.show(default) or "empty"
 
 
 def _comment(text: str) -> str:

@@ -4,16 +4,18 @@ Each option says where it may be used; a wrong name or value is an error that li
 lower case on the way, so they are compared that way and shown as the guide writes them.
 """
 
-import difflib
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from ackwire.config.fields import Option, did_you_mean, option
+from ackwire.config.queries import Found, Known, Section, read_value
+from ackwire.config.types import Choice, Number, Own, Refused, Seconds, Switch, Text, Texts, Type, quoted
 from ackwire.destinations import Destination, Kind, parse_written_destination
 from ackwire.errors import InvalidDestination
 from ackwire.spark.errors import BadOption
@@ -45,27 +47,140 @@ class Reading(Enum):
     DEAD_LETTERS = "dead-letters"
 
 
+# ---- reading one value ---------------------------------------------------------------------------------------------
+
+
+def _urls(text: str) -> tuple[str, ...]:
+    if not text.startswith(("http://", "https://")):
+        if re.match(r"[a-z][a-z0-9+]*:", text) is None:
+            raise Refused(
+                "must be the broker's HTTP address (http://127.0.0.1:8161), or a client's address of an ActiveMQ "
+                f"(tcp://…, failover:(…)), and is {quoted(text)}"
+            )
+        return (text,)
+    return tuple(_http_url(part.strip().rstrip("/")) for part in text.split(","))
+
+
+def _http_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise Refused(f"must be an HTTP address like http://127.0.0.1:8161, and has {quoted(url)}")
+    return url
+
+
+def _destination(text: str) -> Destination:
+    try:
+        found = parse_written_destination(text)
+    except InvalidDestination as error:
+        raise Refused(f"is {quoted(text)}: {error}") from None
+    if found.kind.is_temporary:
+        raise Refused(f"is {quoted(text)}: temporary destinations belong to one connection; use a queue")
+    return found
+
+
+def _token_of_file(text: str) -> str:
+    # Read here, on the driver: executors may run where the file is not.
+    try:
+        with Path(text).expanduser().open() as file:
+            token = file.read(4096).strip()
+    except OSError as error:
+        raise Refused(f"is of no use: cannot read {text}: {error.strerror}") from None
+    if not token:
+        raise Refused(f"is of no use: {text} is empty")
+    return token
+
+
+# ---- which options there are ---------------------------------------------------------------------------------------
+
+_READS: Final = frozenset({Use.READ, Use.READ_STREAM})
+_WRITES: Final = frozenset({Use.WRITE, Use.WRITE_STREAM})
+_STREAM: Final = frozenset({Use.READ_STREAM})
+_BATCH: Final = frozenset({Use.READ})
+
+_TEXT: Final = Text(must_print=False)
+_NAME: Final = Text(NAME_LENGTH_MAX, must_print=False)
+
+
+class _Number(Number):
+    """Digits may be grouped: 100_000."""
+
+    def read_text(self, text: str) -> int:
+        return super().read_text(text.replace("_", ""))
+
+
+_NUMBER: Final = _Number(0, 2**63 - 1)
+_TIME: Final = Seconds(0, 10**9)
+
+_T = TypeVar("_T")
+
+
+def _option(name: str, default: _T, takes: Type, reason: str, uses: frozenset[Use] = frozenset()) -> _T:
+    return option(default, Option(takes, reason, name, uses=frozenset(uses)))
+
+
+def _secret(name: str, takes: Type, reason: str) -> str | None:
+    return option(None, Option(takes, reason, name, is_secret=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """All options, checked."""
 
-    urls: tuple[str, ...]
-    token: str | None = None
-    destination: Destination | None = None
-    cursor: str | None = None
-    selector: str | None = None
-    read: Reading = Reading.QUEUE
-    after: int | None = None
-    to: int | None = None
-    max_messages_per_trigger: int = MESSAGES_PER_TRIGGER
-    partitions: int | None = None
-    producer: str | None = None
-    property_columns: tuple[str, ...] = ()
-    fail_on_data_loss: bool = True
-    request_timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
-    retry_timeout_seconds: float = RETRY_TIMEOUT_SECONDS
-    username: str | None = None
-    password: str | None = None
+    urls: tuple[str, ...] = _option(
+        "url", (), Own("addresses", _urls, ",".join), "The HTTP address; several, with commas, are tried in turn."
+    )
+    token: str | None = _secret(
+        "token", _TEXT, f"The broker's token; not given: variable `{TOKEN_VARIABLE}` of the driver."
+    )
+    token_file: str | None = _secret("tokenFile", Own("file", _token_of_file), "A file with it, read on the driver.")
+    destination: Destination | None = option(
+        None,
+        Option(
+            Own("queue or topic", _destination, repr),
+            "`orders` or `queue://orders`, `topic://prices`; or the path of `load` and `save`.",
+        ),
+    )
+    cursor: str | None = _option("cursor", None, _NAME, "Name of the cursor.", _READS)
+    selector: str | None = _option("selector", None, _TEXT, "The cursor takes only messages that match.", _STREAM)
+    read: Reading = option(
+        Reading.QUEUE,
+        Option(Choice(tuple(it.value for it in Reading), Reading), "What a batch reads; see above.", uses=_BATCH),
+    )
+    after: int | None = _option("after", None, _NUMBER, "Where a cursor's range begins: behind this number.", _BATCH)
+    to: int | None = _option("to", None, _NUMBER, "Its last number.", _BATCH)
+    max_messages_per_trigger: int = _option(
+        "maxMessagesPerTrigger", MESSAGES_PER_TRIGGER, _Number(1, 10**9), "The largest batch of a stream.", _STREAM
+    )
+    partitions: int | None = _option(
+        "partitions",
+        None,
+        _Number(1, PARTITIONS_MAX),
+        "Tasks to divide a read into; not given: the driver's cores. On a cluster name the number you want.",
+        _READS,
+    )
+    producer: str | None = _option(
+        "producer",
+        None,
+        _NAME,
+        "Name of the producer; not given: the query's id. See above.",
+        frozenset({Use.WRITE_STREAM}),
+    )
+    property_columns: tuple[str, ...] = _option(
+        "propertyColumns", (), Texts(_TEXT), "Columns that become properties.", _WRITES
+    )
+    fail_on_data_loss: bool = _option(
+        "failOnDataLoss", True, Switch(), "End with an error if messages of a range are gone.", _STREAM
+    )
+    request_timeout_seconds: float = _option("requestTimeout", REQUEST_TIMEOUT_SECONDS, _TIME, "For one answer.")
+    retry_timeout_seconds: float = _option(
+        "retryTimeout", RETRY_TIMEOUT_SECONDS, _TIME, "How long a broker may be away."
+    )
+    username: str | None = _option("username", None, _TEXT, "Who connects to an ActiveMQ.")
+    password: str | None = _secret("password", _TEXT, "The password for that.")
 
     @property
     def is_for_activemq(self) -> bool:
@@ -77,180 +192,51 @@ class Options:
         return f"Options({', '.join(self.urls)}, {self.destination}, cursor={self.cursor}, producer={self.producer})"
 
 
-# ---- reading one value ---------------------------------------------------------------------------------------------
-
-
-def _text(name: str, value: str) -> str:
-    if not value.strip():
-        raise BadOption(f"option {name} is empty")
-    return value.strip()
-
-
-def _name(name: str, value: str) -> str:
-    text = _text(name, value)
-    if len(text) > NAME_LENGTH_MAX:
-        raise BadOption(f"option {name} has {len(text)} characters: the limit is {NAME_LENGTH_MAX}")
-    return text
-
-
-def _flag(name: str, value: str) -> bool:
-    if value.strip().lower() not in ("true", "false"):
-        raise BadOption(f"option {name} is {value!r}, and must be true or false")
-    return value.strip().lower() == "true"
-
-
-def _whole(low: int, high: int) -> Callable[[str, str], int]:
-    def read(name: str, value: str) -> int:
-        text = value.strip().replace("_", "")
-        if not text.isascii() or not text.isdigit() or len(text) > 20 or not low <= int(text) <= high:
-            raise BadOption(f"option {name} is {value!r}, and must be a whole number from {low} to {high}")
-        return int(text)
-
-    return read
-
-
-def _seconds(name: str, value: str) -> float:
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|min|h)?\s*", value)
-    if match is None:
-        raise BadOption(f"option {name} is {value!r}, and must be a time: 30, 30s, 500ms, 5min, 1h")
-    return float(match[1]) * {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}[match[2] or "s"]
-
-
-def _urls(name: str, value: str) -> tuple[str, ...]:
-    text = _text(name, value)
-    if not text.startswith(("http://", "https://")):
-        if re.match(r"[a-z][a-z0-9+]*:", text) is None:
-            raise BadOption(
-                f"option {name} is {value!r}, and must be the broker's HTTP address (http://127.0.0.1:8161), or a "
-                "client's address of an ActiveMQ (tcp://…, failover:(…))"
-            )
-        return (text,)
-    return tuple(_http_url(name, part.strip().rstrip("/")) for part in text.split(","))
-
-
-def _http_url(name: str, url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise BadOption(f"option {name}: {url!r} is no HTTP address; write it as http://127.0.0.1:8161")
-    return url
-
-
-def _destination(name: str, value: str) -> Destination:
-    try:
-        found = parse_written_destination(_text(name, value))
-    except InvalidDestination as error:
-        raise BadOption(f"option {name}: {error}") from None
-    if found.kind.is_temporary:
-        raise BadOption(f"option {name} is {value!r}: temporary destinations belong to one connection; use a queue")
-    return found
-
-
-def _reading(name: str, value: str) -> Reading:
-    try:
-        return Reading(value.strip().lower())
-    except ValueError:
-        known = ", ".join(member.value for member in Reading)
-        raise BadOption(f"option {name} is {value!r}, and must be one of {known}") from None
-
-
-def _columns(name: str, value: str) -> tuple[str, ...]:
-    return tuple(_text(name, part) for part in value.split(","))
-
-
-def _token_file(name: str, value: str) -> str:
-    # Read here, on the driver: executors may run where the file is not.
-    try:
-        with Path(_text(name, value)).expanduser().open() as file:
-            token = file.read(4096).strip()
-    except OSError as error:
-        raise BadOption(f"option {name}: cannot read {value}: {error.strerror}") from None
-    if not token:
-        raise BadOption(f"option {name}: {value} is empty")
-    return token
-
-
-# ---- which options there are ---------------------------------------------------------------------------------------
-
-_ALL: Final = frozenset(Use)
-_READS: Final = frozenset({Use.READ, Use.READ_STREAM})
-_WRITES: Final = frozenset({Use.WRITE, Use.WRITE_STREAM})
-_STREAM: Final = frozenset({Use.READ_STREAM})
-_BATCH: Final = frozenset({Use.READ})
-
-
-@dataclass(frozen=True, slots=True)
-class _Option:
-    field: str
-    read: Callable[[str, str], Any]
-    uses: frozenset[Use] = _ALL
-
-
-_OPTIONS: Final[Mapping[str, _Option]] = {
-    "url": _Option("urls", _urls),
-    "token": _Option("token", _text),
-    "tokenFile": _Option("token", _token_file),
-    "destination": _Option("destination", _destination),
-    "cursor": _Option("cursor", _name, _READS),
-    "selector": _Option("selector", _text, _STREAM),
-    "read": _Option("read", _reading, _BATCH),
-    "after": _Option("after", _whole(0, 2**63 - 1), _BATCH),
-    "to": _Option("to", _whole(0, 2**63 - 1), _BATCH),
-    "maxMessagesPerTrigger": _Option("max_messages_per_trigger", _whole(1, 10**9), _STREAM),
-    "partitions": _Option("partitions", _whole(1, PARTITIONS_MAX), _READS),
-    "producer": _Option("producer", _name, frozenset({Use.WRITE_STREAM})),
-    "propertyColumns": _Option("property_columns", _columns, _WRITES),
-    "failOnDataLoss": _Option("fail_on_data_loss", _flag, _STREAM),
-    "requestTimeout": _Option("request_timeout_seconds", _seconds),
-    "retryTimeout": _Option("retry_timeout_seconds", _seconds),
-    "username": _Option("username", _text),
-    "password": _Option("password", _text),
-}
-
-_BY_LOWER: Final = {name.lower(): name for name in _OPTIONS}
+SECTION: Final = Section("Options", "", Options)
+_KNOWN: Final = Known.of((SECTION,), str.lower)
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "outputmode", "header", "mode"})
 """What Spark hands on although it is meant for itself."""
 
 
 def read_options(given: Mapping[str, str], use: Use) -> Options:
     """Check what the user gave. Raises `BadOption`, which says what can be given instead."""
-    values: dict[str, Any] = {}
+    texts: dict[Found, str] = {}
     for key in sorted(given, key=str.lower):
-        name = _known_name("destination" if key.lower() == "path" else key, use)
-        if name is None:
-            continue
-        option = _OPTIONS[name]
-        if option.field in values:
-            raise BadOption(f"option {name} and another one for the same are given; give one of them")
-        values[option.field] = option.read(name, given[key])
+        if found := _find("destination" if key.lower() == "path" else key, use):
+            if found in texts:
+                raise BadOption(f"option {found.name} is given twice; give one of them")
+            texts[found] = given[key].strip()
+    if {"token", "token_file"} <= {found.key for found in texts}:
+        raise BadOption("options token and tokenFile are for the same; give one of them")
+    try:
+        values: dict[str, Any] = {found.key: read_value(found, text) for found, text in texts.items()}
+    except Refused as refused:
+        raise BadOption(str(refused)) from None
     if "urls" not in values:
         raise BadOption('option url is missing: .option("url", "http://127.0.0.1:8161"), the broker\'s HTTP address')
-    values.setdefault("token", os.environ.get(TOKEN_VARIABLE) or None)
     options = Options(**values)
+    token = options.token or options.token_file or os.environ.get(TOKEN_VARIABLE) or None
+    options = replace(options, token=token, token_file=None)
     _check_together(options, use)
     return options
 
 
-def _known_name(key: str, use: Use) -> str | None:
+def _find(key: str, use: Use) -> Found | None:
     """The option that *key* means; None for what is Spark's own."""
-    name = _BY_LOWER.get(key.lower())
-    if name is None:
+    if key not in _KNOWN:
         if key.lower() in _OF_SPARK:
             return None
-        close = difflib.get_close_matches(key.lower(), _BY_LOWER, n=1)
-        hint = f"; did you mean {_BY_LOWER[close[0]]}?" if close else ""
+        hint = did_you_mean(key, _KNOWN.names()) or "."
         raise BadOption(f'format("ackwire") has no option {key!r}{hint} It has: {_names(use)}')
-    if use not in _OPTIONS[name].uses:
-        fitting = " and ".join(sorted(member.value for member in _OPTIONS[name].uses))
-        raise BadOption(f"option {name} is for {fitting}, not for {use.value}, which has: {_names(use)}")
-    return name
+    found = _KNOWN.find(key)
+    if found and found.option.uses and use not in found.option.uses:
+        fitting = " and ".join(sorted(member.value for member in found.option.uses))
+        raise BadOption(f"option {found.name} is for {fitting}, not for {use.value}, which has: {_names(use)}")
+    return found
 
 
 def _names(use: Use) -> str:
-    return ", ".join(name for name, option in _OPTIONS.items() if use in option.uses)
+    return ", ".join(it.name for it in _KNOWN.options.values() if not it.option.uses or use in it.option.uses)
 
 
 def _check_together(options: Options, use: Use) -> None:

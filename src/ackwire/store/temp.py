@@ -12,7 +12,7 @@ from typing import Final, final
 
 from crc32c import crc32c
 
-from ackwire.rules import MIB
+from ackwire.config.types import MIB
 from ackwire.store.contract import SpillDamaged
 from ackwire.store.files import DataFile, Files
 
