@@ -164,7 +164,9 @@ class LargeCommits:
         return len(self._under_way)
 
     def is_large(self, transaction: Transaction) -> bool:
-        """Whether it has too many sends to commit them in one turn."""
+        """Whether it has too many sends to commit them in one turn; or had, when it was prepared before a restart."""
+        if transaction.part is not None:
+            return True
         count = len(transaction.sends)
         return count > self._slices.units or (count > _AT_ONCE_MAX and self._keeps_none(transaction))
 

@@ -290,6 +290,25 @@ def test_G3_large_transaction_is_prepared_in_slices_and_commits_after_a_restart(
     assert (list(again.store.state_records()), list(again.store.prepared())) == ([], [])
 
 
+def test_G3_prepared_transaction_that_is_large_no_more_after_a_restart_leaves_nothing_set_aside() -> None:
+    """G3: the non-persistent send that made it large is gone with the process."""
+    rig = BrokerRig(store=_paging_store(), slice_units=UNITS)
+    client = rig.connect()
+    transaction = commands.XATransactionId(1, b"x", b"b")
+    rig.broker.transactor.begin(client.connection, transaction, is_xa=True)
+    for n in range(UNITS):
+        client.send("queue://q", f"{n}", transaction=transaction)
+    client.send("queue://q", "gone", persistent=False, transaction=transaction)
+    rig.broker.transactor.prepare(client.connection, transaction, lambda _: None)
+    _finish(rig)
+    again = rig.restarted()
+    commit = Commit(again, again.connect(), transaction, one_phase=False)
+    _finish(again)
+    assert (commit.answers, _texts(again)) == (1, NUMBERS[:UNITS])
+    assert (list(again.store.state_records()), list(again.store.waiting(SET_ASIDE))) == ([], [])
+    audit(again.broker, again.store)
+
+
 def test_G3_large_prepared_transaction_that_is_rolled_back_leaves_nothing(rig: BrokerRig) -> None:
     client = rig.connect()
     transaction = _xa(rig, client)
