@@ -8,6 +8,9 @@ Three lanes have bounds of their own, so that large frames do not hold up smalle
 clients that have not logged in, frames up to `SMALL_BYTES`, and larger ones. One frame has room in an empty lane,
 however large it is.
 
+What those who wait have sent is kept, up to one read of each. When they are many, the room is crowded, and peers read
+less at once: a few thousand clients that each begin a large frame would take hundreds of megabytes otherwise.
+
 While others wait, a frame with room must be complete after `timeout_seconds`, and a second more for each MiB; then its
 connection is closed. As long as no other frame waits, it may take any time.
 """
@@ -21,6 +24,9 @@ SMALL_BYTES: Final = 1024 * 1024
 
 _SMALL_PARTS: Final = 4
 """The lane for small frames has one in so many parts of the room."""
+
+_CROWD: Final = 64
+"""So many frames may wait for room before it is crowded: 4 MiB at one read each."""
 
 _BYTES_PER_SECOND: Final = 1024 * 1024
 """How fast a frame has to come while others wait; slower than any network that carries such frames."""
@@ -131,6 +137,8 @@ class ReceiveRoom:
         small = bytes_max // _SMALL_PARTS
         limit = "limits.receive_bytes_max"
         self.bytes_max = bytes_max + strangers_bytes_max
+        self.is_crowded = False
+        """Whether so many wait that only a little is to be read at once where a frame may have to wait, too."""
         self._strangers = _Lane(clock, "handshake.receive_bytes_max", strangers_bytes_max, timeout_seconds)
         self._small = _Lane(clock, f"a quarter of {limit}", small, timeout_seconds)
         self._large = _Lane(clock, f"three quarters of {limit}", bytes_max - small, timeout_seconds)
@@ -150,18 +158,23 @@ class ReceiveRoom:
 
         What is urgent goes before the others, and is let in while the room is closed.
         """
-        if is_stranger:
-            return self._strangers.ask(user, size_bytes, is_urgent=is_urgent)
-        lane = self._small if size_bytes <= SMALL_BYTES else self._large
-        return lane.ask(user, size_bytes, is_urgent=is_urgent)
+        lane = self._strangers if is_stranger else self._small if size_bytes <= SMALL_BYTES else self._large
+        has_room = lane.ask(user, size_bytes, is_urgent=is_urgent)
+        self._look_round()
+        return has_room
 
     def leave(self, user: RoomUser) -> None:
         """The frame of *user* is complete, or *user* has gone."""
         self._strangers.leave(user)
         self._small.leave(user)
         self._large.leave(user)
+        self._look_round()
 
     def close(self, is_closed: bool) -> None:
         """Give no more room to clients' frames, or give it again: they would only wait for space (`limits.py`)."""
         self._small.close(is_closed)
         self._large.close(is_closed)
+        self._look_round()
+
+    def _look_round(self) -> None:
+        self.is_crowded = self.waiting_count > _CROWD

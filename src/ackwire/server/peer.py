@@ -59,8 +59,8 @@ Most use a dozen; who opens a producer for every message fills all of them, and 
 _SHARE_BYTES: Final = RECEIVE_BYTES
 """What a client may have sent of a frame without having room for it: what one read brings."""
 
-_STRANGER_READ_BYTES: Final = 4 * 1024
-"""Read at once before login: what a stranger makes us keep without having room for it."""
+_LITTLE_BYTES: Final = 4 * 1024
+"""Read at once before login, and while the room is crowded: what a peer makes us keep without having room for it."""
 
 _UNREAD_CHECK_SECONDS: Final = 1.0
 """How often a peer is looked at that is not read from."""
@@ -102,8 +102,8 @@ class Peer:
         self._room = broker.receive_room
         self._asked_at = _NEVER
         """The protocol's `arrivals` when it asked for room for a frame that is still unfinished; or `_NEVER`."""
-        self.receive_buffer = turn.received[:_STRANGER_READ_BYTES]
-        """Where bytes from its socket go."""
+        self._little = turn.received[:_LITTLE_BYTES]
+        self._receive_buffer = self._little
         self._descriptor = -1
         """Of the socket, if we may read from it ourselves; or -1."""
         self._address = "?"
@@ -178,9 +178,14 @@ class Peer:
             self.received(nbytes)
         return nbytes > 0
 
+    @property
+    def receive_buffer(self) -> memoryview:
+        """Where bytes from its socket go. Small while the room for frames is crowded, unless its frame has room."""
+        return self._little if self._room.is_crowded and self._asked_at == _NEVER else self._receive_buffer
+
     def received(self, nbytes: int) -> None:
         """So many bytes came to where the turn has them put."""
-        self.data_received(bytes(self.receive_buffer[:nbytes]))
+        self.data_received(bytes(self._receive_buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         if self.is_closing:
@@ -234,7 +239,7 @@ class Peer:
             return
         if protocol.arrivals != self._asked_at:
             self._leave_room()
-        if size_bytes > (_SHARE_BYTES if self._is_known else _STRANGER_READ_BYTES):
+        if size_bytes > (_SHARE_BYTES if self._is_known else _LITTLE_BYTES):
             self._asked_at = protocol.arrivals
             if not self._room.ask(self, size_bytes, is_stranger=not self._is_known):
                 self._set_reading(False, _NO_ROOM)
@@ -363,7 +368,7 @@ class Peer:
         assert self._protocol is not None
         self._leave_room()
         self._is_known = True
-        self.receive_buffer = self._turn.received
+        self._receive_buffer = self._turn.received
         self._protocol.login_finished()
         if self._deadline is not None:
             self._deadline.cancel()

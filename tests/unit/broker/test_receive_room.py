@@ -142,3 +142,14 @@ def test_who_leaves_while_it_waits_is_forgotten(room: ReceiveRoom) -> None:
     room.leave(waiting)
     room.leave(holder)
     assert (waiting.goes_on, room.used_bytes, room.waiting_count) == (0, 0, 0)
+
+
+def test_a_room_is_crowded_while_very_many_wait(room: ReceiveRoom) -> None:
+    first, *others = users(room, 66)
+    assert room.ask(first, 40 * MIB)
+    for number, user in enumerate(others):
+        assert not room.is_crowded, number
+        assert not room.ask(user, 20 * MIB)
+    assert room.is_crowded
+    room.leave(others[0])
+    assert not room.is_crowded

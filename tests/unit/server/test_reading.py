@@ -203,6 +203,8 @@ def test_a_peer_knows_what_its_client_has_got(place: Place) -> None:
 
 
 _LEAVING = 6
+_CROWD = 100
+"""More than may wait for room before it is crowded."""
 _MIB = 1024 * 1024
 _FRAME_BYTES = 200 * 1024
 _SMALL_LANE_BYTES = _MIB // 4
@@ -279,3 +281,24 @@ def test_N2_whole_frames_of_clients_that_have_hung_up_are_taken_when_there_is_ro
     queue = room.place.broker.registry.router.get(where)
     assert isinstance(queue, Queue)
     assert queue.pending_count == _LEAVING
+
+
+@pure_only
+def test_little_is_read_of_a_large_frame_while_very_many_wait_for_room() -> None:
+    place = Place(Settings(limits=LimitSettings(receive_bytes_max=_MIB)))
+    crowd = [Client(place, f"c{number}") for number in range(_CROWD)]
+    for number, client in enumerate(crowd):
+        client.hear()
+        client.socket.sendall(_message(f"c{number}", _MIB)[:RECEIVE_BYTES])
+        client.hear()
+    kept = [_waiting_bytes(client.peer) for client in crowd]
+    assert sum(it > 4096 for it in kept) < _CROWD * 3 // 4, "the last ones are read a little of"
+    assert kept[-1] == 4096
+    other = Client(place, "other")
+    other.hear()
+    other.say(PING)
+    assert other.hear()[-1] == PONG
+    crowd[0].socket.close()  # it had the room
+    place.run()
+    assert _waiting_bytes(crowd[1].peer) >= RECEIVE_BYTES
+    place.close()
