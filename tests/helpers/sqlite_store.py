@@ -126,7 +126,7 @@ class SqliteStore:
         meta = dict(self._connection.execute("SELECT name, value FROM meta"))
         self._dispatched_before = dict(self._dispatched)
         self._last_sequence = self.durable_sequence = self._appended = meta.get("last_sequence", 0)
-        self._heard = meta.get("heard", 0)
+        self._heard: int = meta.get("heard", 0)
         self._crashed_ms: int | None = meta.get("crashed_ms")
         if meta.get("is_open"):
             self._crashed_ms = self._clock.now_ms()
@@ -417,8 +417,10 @@ class SqliteStore:
         return list(self._there)
 
     def waiting(self, place: Place) -> list[WaitingMessage]:
-        columns = "SELECT sequence, expiration, priority, size FROM messages WHERE place = ? ORDER BY sequence"
-        return [WaitingMessage(*row) for row in self._select(columns, pack_place_name(place))]
+        columns = "SELECT sequence, expiration, priority, size FROM messages WHERE place = ?"
+        stored = {row[0]: WaitingMessage(*row) for row in self._select(columns, pack_place_name(place))}
+        there = self._there.get(place, {})
+        return [stored[it] if message is None else _waiting(message) for it, message in sorted(there.items())]
 
     def waiting_portions(self, place: Place) -> list[WaitingMessages]:
         return [WaitingMessages(self.waiting(place))]
@@ -492,6 +494,10 @@ class SqliteStore:
 
     def checkpoint(self) -> None:
         """SQLite does it itself."""
+
+
+def _waiting(it: Message) -> WaitingMessage:
+    return WaitingMessage(it.sequence, it.expiration, it.priority, it.size_bytes)
 
 
 def _place(data: bytes) -> Place:

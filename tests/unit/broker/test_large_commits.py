@@ -89,7 +89,7 @@ def test_G1_large_commit_takes_several_turns_and_is_answered_when_all_is_visible
     assert _finish(rig) == 0
     assert (commit.answers, commit.errors, _texts(rig)) == (1, [], NUMBERS)
     assert rig.broker.flow.uncommitted_bytes == 0
-    assert list(rig.store.notes()) == []
+    assert list(rig.store.state_records()) == []
     assert list(rig.store.waiting(SET_ASIDE)) == []
     audit(rig.broker, rig.store)
 
@@ -186,7 +186,7 @@ def test_client_that_goes_before_the_decision_takes_its_transaction_with_it(rig:
     rig.clock.advance(1)
     assert (consumer.texts, commit.answers) == ([], 0)
     assert rig.broker.flow.used_bytes == 0
-    assert list(rig.store.notes()) == []
+    assert list(rig.store.state_records()) == []
     assert list(rig.store.waiting(SET_ASIDE)) == []
 
 
@@ -264,7 +264,7 @@ def test_G3_large_transaction_is_prepared_in_slices_and_commits_after_a_restart(
     commit = Commit(again, client, transaction, one_phase=False)
     _finish(again)
     assert (commit.answers, _texts(again)) == (1, NUMBERS)
-    assert (list(again.store.notes()), list(again.store.prepared())) == ([], [])
+    assert (list(again.store.state_records()), list(again.store.prepared())) == ([], [])
 
 
 def test_G3_large_prepared_transaction_that_is_rolled_back_leaves_nothing(rig: BrokerRig) -> None:
@@ -274,7 +274,7 @@ def test_G3_large_prepared_transaction_that_is_rolled_back_leaves_nothing(rig: B
     _finish(rig)
     rig.broker.transactor.roll_back(client.connection, transaction)
     _finish(rig)
-    assert (list(rig.store.notes()), list(rig.store.prepared())) == ([], [])
+    assert (list(rig.store.state_records()), list(rig.store.prepared())) == ([], [])
     assert list(rig.store.waiting(SET_ASIDE)) == []
     assert rig.broker.flow.used_bytes == 0
 
@@ -342,7 +342,7 @@ def test_G2_crash_between_any_two_steps_of_a_large_commit_leaves_all_or_nothing(
         if "VirtualTopic" in where:
             assert _texts(again, "queue://Consumer.c.VirtualTopic.x") == texts
         assert texts or not answered
-        assert list(again.store.notes()) == []
+        assert list(again.store.state_records()) == []
         assert list(again.store.waiting(SET_ASIDE)) == []
         outcomes.add((bool(texts), bool(answered)))
         factory.close()
