@@ -1,5 +1,7 @@
 """Messages in a store: what waits where after a restart, and what can be loaded while it runs (K1)."""
 
+import pytest
+
 from ackwire.message import Message
 from ackwire.store.contract import Place, Store, WaitingMessage
 from tests.helpers.stored import D, E, Messages, Q, R, T, durable, facts, kept, waiting_facts
@@ -234,3 +236,82 @@ def test_store_has_room(factory: StoreFactory) -> None:
     store = factory.open()
     store.on_room(lambda: None)
     assert store.full() is None
+
+
+# ---- reading beside the loop ---------------------------------------------------------------------------------------
+
+
+def test_fetch_gives_what_load_gives(factory: StoreFactory, messages: Messages) -> None:
+    store = factory.open()
+    made = [messages.make(Q, "x" * (1000 * number)) for number in range(5)]
+    for message in made:
+        store.append(message, [Q])
+    factory.settle()
+    store = factory.reopen()
+    wanted = [made[3].sequence, 99, made[0].sequence]
+    results: list[list[Message | None]] = []
+    store.fetch(Q, wanted, results.append)
+    factory.settle()
+    [result] = results
+    assert [it and facts(it) for it in result] == [facts(made[3]), None, facts(made[0])]
+
+
+def test_fetch_of_a_place_that_is_not_known(factory: StoreFactory) -> None:
+    results: list[list[Message | None]] = []
+    factory.open().fetch(Q, [1, 2], results.append)
+    factory.settle()
+    assert results == [[None, None]]
+
+
+def test_what_leaves_while_it_is_fetched_is_not_given(durable_factory: StoreFactory, messages: Messages) -> None:
+    """Acknowledged, purged, or replaced in its place: what is given is what is there when it is given."""
+    store = durable_factory.open()
+    made = [messages.make(Q, f"message {number}") for number in range(5)]
+    for message in made:
+        store.append(message, [Q])
+    store.when_durable(lambda: None)
+    durable_factory.settle()
+    results: list[list[Message | None]] = []
+    store.fetch(Q, [it.sequence for it in made], results.append)
+    if results:
+        pytest.skip("it has all messages in memory")
+    store.purge(Q, made[1].sequence, [made[0].sequence])
+    store.remove(Q, made[2])
+    again = messages.replacement(made[3])
+    store.remove(Q, made[3])
+    store.append(again, [Q])
+    durable_factory.settle()
+    [result] = results
+    assert [it and facts(it) for it in result] == [facts(made[0]), None, None, facts(again), facts(made[4])]
+
+
+def test_a_place_that_goes_while_it_is_fetched_gives_nothing(durable_factory: StoreFactory, messages: Messages) -> None:
+    store = durable_factory.open()
+    message = messages.make(Q)
+    store.append(message, [Q])
+    store.when_durable(lambda: None)
+    durable_factory.settle()
+    results: list[list[Message | None]] = []
+    store.fetch(Q, [message.sequence], results.append)
+    if results:
+        pytest.skip("it has all messages in memory")
+    store.remove_place(Q)
+    later = messages.make(Q)
+    store.append(later, [Q])
+    durable_factory.settle()
+    assert results == [[None]]
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_what_is_written_while_it_is_fetched_is_given(
+    durable_factory: StoreFactory, messages: Messages, *, is_durable: bool
+) -> None:
+    store = durable_factory.open()
+    message = messages.make(Q, "just sent")
+    store.append(message, [Q])
+    results: list[list[Message | None]] = []
+    store.fetch(Q, [message.sequence], results.append)
+    if is_durable:
+        store.when_durable(lambda: None)
+    durable_factory.settle()
+    assert [[it and facts(it) for it in result] for result in results] == [[facts(message)]]

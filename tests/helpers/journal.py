@@ -70,6 +70,7 @@ class JournalFactory(StoreFactory):
         self.clock = DriftingClock(0.01 if self._is_slow else 0.0)
         self.writing = ControlledBackground(self._random)
         self.indexing = ControlledBackground(self._random)
+        self.reading = ControlledBackground(self._random)
 
     @property
     def disk(self) -> SimulatedDisk:
@@ -91,6 +92,7 @@ class JournalFactory(StoreFactory):
             options=self._options,
             writing=self.writing,
             indexing=self.indexing,
+            reading=self.reading,
             new_id=lambda: self._random.randbytes(16),
             on_failed=self.failures.append,
         )
@@ -132,9 +134,10 @@ class JournalFactory(StoreFactory):
         """Until nothing waits; time goes on a little, so that what is due soon is done."""
         for _ in range(3):
             self.clock.advance(0.02)
-            while not (self.writing.is_idle and self.indexing.is_idle):
+            while not (self.writing.is_idle and self.indexing.is_idle and self.reading.is_idle):
                 self.writing.run_all()
                 self.indexing.run_all()
+                self.reading.run_all()
                 self.clock.advance(0)
 
     def wait(self, seconds: int) -> None:
@@ -206,6 +209,7 @@ def make_journal(
     indexing: Background,
     new_id: Callable[[], bytes],
     on_failed: Callable[[StoreFailed], None],
+    reading: Background | None = None,
 ) -> JournalStore:
     return JournalStore.open(
         files,
@@ -216,6 +220,7 @@ def make_journal(
         options=options,
         writing=writing,
         indexing=indexing,
+        reading=reading,
         new_id=new_id,
         holder="a test",
         on_failed=on_failed,

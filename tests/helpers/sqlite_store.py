@@ -126,7 +126,7 @@ class SqliteStore:
         meta = dict(self._connection.execute("SELECT name, value FROM meta"))
         self._dispatched_before = dict(self._dispatched)
         self._last_sequence = self.durable_sequence = self._appended = meta.get("last_sequence", 0)
-        self._heard = meta.get("heard", 0)
+        self._heard: int = meta.get("heard", 0)
         self._crashed_ms: int | None = meta.get("crashed_ms")
         if meta.get("is_open"):
             self._crashed_ms = self._clock.now_ms()
@@ -417,8 +417,10 @@ class SqliteStore:
         return list(self._there)
 
     def waiting(self, place: Place) -> list[WaitingMessage]:
-        columns = "SELECT sequence, expiration, priority, size FROM messages WHERE place = ? ORDER BY sequence"
-        return [WaitingMessage(*row) for row in self._select(columns, pack_place_name(place))]
+        columns = "SELECT sequence, expiration, priority, size FROM messages WHERE place = ?"
+        stored = {row[0]: WaitingMessage(*row) for row in self._select(columns, pack_place_name(place))}
+        there = self._there.get(place, {})
+        return [stored[it] if message is None else _waiting(message) for it, message in sorted(there.items())]
 
     def waiting_portions(self, place: Place) -> list[WaitingMessages]:
         return [WaitingMessages(self.waiting(place))]
@@ -469,6 +471,25 @@ class SqliteStore:
         message.redelivery_counter = stored[1]
         return message
 
+    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+        stored: list[StoredFrame | None] = []
+        version, are_stored = self._recorded, not any(self._there.get(place, {}).get(it) for it in sequences)
+
+        def select() -> None:
+            stored.extend([self._selected(place, it) for it in sequences])
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                self._fail(error)
+            if self.failure is not None:
+                return
+            if are_stored and version == self._recorded:
+                on_loaded([None if it is None else self._message(it) for it in stored])
+            else:  # what was read may have changed meanwhile
+                on_loaded(self.load(place, sequences))
+
+        self._background.submit(select, done)
+
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
         return [self._read(place, sequence) for sequence in sequences]
 
@@ -477,13 +498,14 @@ class SqliteStore:
         if sequence not in there:
             return None
         pending = there[sequence]
-        if pending is not None:
-            return pending.frame, pending.redelivery_counter
+        return self._selected(place, sequence) if pending is None else (pending.frame, pending.redelivery_counter)
+
+    def _selected(self, place: Place, sequence: int) -> StoredFrame | None:
         query = "SELECT frame, redeliveries FROM messages WHERE place = ? AND sequence = ?"
-        [(frame, redeliveries)] = self._select(query, pack_place_name(place), sequence)
-        if sequence <= self._dispatched_before.get(place, 0) and not redeliveries:
-            redeliveries = 1
-        return frame, redeliveries
+        for frame, redeliveries in self._select(query, pack_place_name(place), sequence):
+            is_marked = sequence <= self._dispatched_before.get(place, 0) and not redeliveries
+            return frame, 1 if is_marked else redeliveries
+        return None
 
     # ---- operators ---------------------------------------------------------------------------------------------
 
@@ -492,6 +514,10 @@ class SqliteStore:
 
     def checkpoint(self) -> None:
         """SQLite does it itself."""
+
+
+def _waiting(it: Message) -> WaitingMessage:
+    return WaitingMessage(it.sequence, it.expiration, it.priority, it.size_bytes)
 
 
 def _place(data: bytes) -> Place:

@@ -357,6 +357,9 @@ class ToyStore:
             return [everything.get(sequence) for sequence in sequences]
         return self._memory.load(place, sequences)
 
+    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+        on_loaded(self.load(place, sequences))
+
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
         return self._memory.read(place, sequences)
 

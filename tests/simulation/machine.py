@@ -9,6 +9,7 @@ from random import Random
 
 from ackwire.clock import ManualClock, Timer
 from ackwire.errors import StoreFailed
+from ackwire.store.contract import Store
 from ackwire.store.index import Index
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
@@ -17,6 +18,7 @@ from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
 from tests.helpers.simulated_disk import EIO, ENOSPC, Effect, Operation, SimulatedDisk
+from tests.helpers.sqlite_factories import SqliteMedium
 from tests.helpers.stores import Crash
 from tests.simulation.audit import Violation
 
@@ -70,6 +72,9 @@ class Machine:
             checkpoint_bytes=random.choice((1000, 4000, 20_000)),
         )
         self._seconds_per_look = random.choice((0.0, 0.01))
+        self.report = ""
+        """What the last start says that it found."""
+        self.damages: list[str] = []
         self._begin_process()
 
     def _begin_process(self) -> None:
@@ -77,9 +82,9 @@ class Machine:
         self._writing = ControlledBackground(self._random)
         self._indexing = ControlledBackground(self._random)
 
-    def open(self) -> JournalStore:
+    def open(self) -> Store:
         """Open the store in a new process. What goes wrong is raised, and the process is to be stopped."""
-        return JournalStore.open(
+        store = JournalStore.open(
             self.disk,
             DATA,
             form=OpenWireStoredForm(),
@@ -92,6 +97,8 @@ class Machine:
             holder="the simulation",
             on_failed=_ignore,
         )
+        self.report, self.damages = str(store.report), store.report.damages
+        return store
 
     def _open_index(self, fresh: bool) -> Index:
         return MemoryIndex(self.disk, self._medium, fresh=fresh)
@@ -160,6 +167,21 @@ class Machine:
     def _end_process(self) -> None:
         self.clock.has_ended = True
         self._begin_process()
+
+
+class SqliteMachine(Machine):
+    """A machine with a database in place of the journal: its commits are the syncs that fail and stop."""
+
+    def __init__(self, seed: int, random: Random, clock: ManualClock) -> None:
+        super().__init__(seed, random, clock)
+        self._database = SqliteMedium(self.disk)
+
+    def open(self) -> Store:
+        return self._database.open(self.clock, self._writing)
+
+    def stop(self, crash: Crash) -> None:
+        super().stop(crash)
+        self._database.crash()
 
 
 def _ignore(_failure: StoreFailed) -> None:

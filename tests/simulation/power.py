@@ -17,7 +17,6 @@ from ackwire.errors import StoreFailed
 from ackwire.message import Message
 from ackwire.runs import sequences_of
 from ackwire.store.contract import DurableKey, Place, StagedRecord, Store
-from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.recovery_report import UnusableStore
 from tests.helpers.simulated_disk import Stopped
 from tests.helpers.stores import Crash
@@ -26,14 +25,14 @@ from tests.simulation.bulk import BulkWorld
 from tests.simulation.client import Client
 from tests.simulation.consumers import Consumer
 from tests.simulation.ledger import DEAD_LETTERS, Copy, Found
-from tests.simulation.machine import Machine
+from tests.simulation.machine import Machine, SqliteMachine
 from tests.simulation.producers import Producer
 from tests.simulation.python_clients import CoreConsumer, CoreProducer
 from tests.simulation.world import STEPS, World
 
-STORES: Final = ("memory", "paging", "journal", "client", "bulk", "quick")
+STORES: Final = ("memory", "paging", "journal", "client", "bulk", "quick", "sqlite")
 """What a world can be made with; "client" is a journal, too, and its clients are those of Python; "bulk" is one with
-cursors and staged batches, and "quick" one that hardly gets to see messages."""
+cursors and staged batches, "quick" one that hardly gets to see messages, and "sqlite" a database in its place."""
 
 _CRASHES: Final = (
     (Crash.POWER_CUT,),
@@ -64,7 +63,10 @@ class JournalWorld(World):
         self._fault_rate = self.random.choice((0.0, 0.002, 0.01))
         self._burst = self.random.choice((2, 6, 15))
         """How much happens in a step: a disk sees nothing if clients hardly say anything between two crashes."""
-        self._machine = Machine(self.seed, self.random, self.clock)
+        self._machine = self._make_machine()
+
+    def _make_machine(self) -> Machine:
+        return Machine(self.seed, self.random, self.clock)
 
     def _open_store(self) -> Store:
         return self._machine.open()
@@ -77,21 +79,16 @@ class JournalWorld(World):
     def _broker_clock(self) -> Clock:
         return self._machine.clock
 
-    @property
-    def _journal(self) -> JournalStore:
-        assert isinstance(self.store, JournalStore)
-        return self.store
-
     # ---- running -----------------------------------------------------------------------------------------------
 
     def _one_step(self) -> None:
         self._guarded(self._do_something)
 
     def _after_step(self) -> None:
-        if self._journal.failure is None:
+        if self.store.failure is None:
             self._guarded(super()._after_step)
         elif self.random.random() < 0.3:  # its clients may say more before it is gone
-            self.note(f"the broker ends: {self._journal.failure}")
+            self.note(f"the broker ends: {self.store.failure}")
             self._crash(self._some_crash())
         else:
             for link in self._links:
@@ -105,7 +102,7 @@ class JournalWorld(World):
             self.note("everything stops in the middle of a call of the disk")
             self._crash(self._some_crash())
         except StoreFailed:
-            if self._journal.failure is None:
+            if self.store.failure is None:
                 raise
 
     def _do_something(self) -> None:
@@ -151,7 +148,7 @@ class JournalWorld(World):
             link.peer.close("the broker stops")
         self.store.close()
         self._break_links(flushed=False)
-        if self._journal.failure is not None:
+        if self.store.failure is not None:
             self._machine.stop(Crash.PROCESS_KILL)
         else:
             self._machine.stopped_cleanly()
@@ -188,7 +185,7 @@ class JournalWorld(World):
         failed_before = disk.failed_calls
         try:
             self.store = self._machine.open()
-            found = self._look(self._journal)
+            found = self._look(self.store)
             self._start_broker()
         except Stopped:
             self.note("---- it stops again while it starts")
@@ -200,7 +197,7 @@ class JournalWorld(World):
             self.note(f"---- it cannot start: {error}")
             self._machine.stop(self._some_crash())
             return False
-        self.note(f"---- the broker starts again: {self._journal.report}")
+        self.note(f"---- the broker starts again: {self._machine.report}")
         self._check_names()
         self.ledger.restarted(found, self.clock.now_ms())
         return True
@@ -221,9 +218,9 @@ class JournalWorld(World):
         elif chance < 0.15 + 0.2 * self._disk_fault_share:
             self._machine.plan_fault()
 
-    def _look(self, store: JournalStore) -> Found:
+    def _look(self, store: Store) -> Found:
         """What is there, before anything happens to it."""
-        damages = [it for it in store.report.damages if _NEVER_PROMISED not in it]
+        damages = [it for it in self._machine.damages if _NEVER_PROMISED not in it]
         if damages:
             raise Violation(f"the store calls its files damaged, and they are not: {damages}")
         present: dict[Copy, int] = {}
@@ -241,7 +238,7 @@ class JournalWorld(World):
         later.update(it.key for it in self._messages(store, SET_ASIDE) if it.sequence in _decided(store))
         return Found(present, dead, later, store.last_sequence())
 
-    def _messages(self, store: JournalStore, place: Place) -> list[Message]:
+    def _messages(self, store: Store, place: Place) -> list[Message]:
         sequences = [it.sequence for it in store.waiting(place)]
         messages = [it for it in store.load(place, sequences) if it is not None]
         if len(messages) < len(sequences):
@@ -254,7 +251,7 @@ class JournalWorld(World):
         self._is_at_end = True
         self._machine.disk.repair()
         self._guarded(self._machine.settle)  # a call that has failed already says so now, and not while all is consumed
-        if self._journal.failure is not None or self.random.random() < 0.5:
+        if self.store.failure is not None or self.random.random() < 0.5:
             self._crash(self._some_crash())
         super()._finish()
         self._stop_cleanly()
@@ -264,7 +261,7 @@ class JournalWorld(World):
         self._machine.settle()
 
 
-def _decided(store: JournalStore) -> set[int]:
+def _decided(store: Store) -> set[int]:
     """What large transactions have set aside that have committed: the start is about to route it."""
     parts = [it for it in store.state_records() if isinstance(it, StagedRecord) and it.committed]
     return {it for part in parts for place, runs in part.held if place == SET_ASIDE for it in sequences_of(runs)}
@@ -312,6 +309,13 @@ class QuickWorld(JournalWorld):
         return [*producers, *consumers]
 
 
+class SqliteWorld(JournalWorld):
+    """A world whose broker is on a database, which crashes and fails as a journal's disk does."""
+
+    def _make_machine(self) -> Machine:
+        return SqliteMachine(self.seed, self.random, self.clock)
+
+
 def _name_of(place: Place) -> str:
     """The name that the ledger has for it."""
     return f"durable:{place.client_id}" if isinstance(place, DurableKey) else repr(place)
@@ -326,6 +330,8 @@ def world_for(seed: int, *, store: str = "any", steps: int = STEPS, record: bool
         return ClientWorld(seed, steps=steps, record=record)
     if kind == "quick":
         return QuickWorld(seed, steps=steps, record=record)
+    if kind == "sqlite":
+        return SqliteWorld(seed, steps=steps, record=record)
     if kind == "journal":
         return JournalWorld(seed, steps=steps, record=record)
     return World(seed, pages=kind == "paging", steps=steps, record=record)

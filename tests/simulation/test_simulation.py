@@ -12,6 +12,8 @@ SEEDS = 300
 """About 40 s of work; in chunks, so that workers can share them. Every kind of store has its share."""
 QUICK_SEEDS = 100
 """And where messages are consumed before the disk has them."""
+SQLITE_SEEDS = 20
+"""And with a database in place of the journal: the broker knows stores only by their contract."""
 CLIENT_SEEDS = 60
 """The same with the Python client's core, whose worlds are busier."""
 
@@ -40,6 +42,12 @@ def test_J4_seeds_with_the_python_client_show_no_violation(first: int) -> None:
 def test_J4_seeds_with_quick_consumers_show_no_violation(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run_seed(seed, "quick")
+
+
+@pytest.mark.parametrize("first", range(1, SQLITE_SEEDS + 1, CHUNK))
+def test_K1_seeds_on_a_database_show_no_violation(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed, "sqlite")
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -196,6 +196,9 @@ class MemoryStore:
         messages = self._places.get(place, {})
         return [messages.get(sequence) for sequence in sequences]
 
+    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+        on_loaded(self.load(place, sequences))
+
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
         messages = self.load(place, sequences)
         return [None if it is None else (it.frame, it.redelivery_counter) for it in messages]

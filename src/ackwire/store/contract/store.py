@@ -237,7 +237,13 @@ class Reader(Protocol):
 
     def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
         """Messages of *place*, one for each of *sequences*; None for one that is not there or cannot be read, which
-        the store has reported. Blocks until they are read."""
+        the store has reported. Blocks until they are read: for few and small messages of a local store."""
+        ...
+
+    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+        """Call *on_loaded* with what `load` gives, on the loop, which goes on meanwhile; it may be called before this
+        returns. What has left *place* by then is None, and what took its place is given instead. It is not called once
+        the store has failed."""
         ...
 
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:

@@ -13,7 +13,7 @@ from typing import Final, final
 from ackwire.clock import Clock
 from ackwire.errors import StoreFailed
 from ackwire.message import Message
-from ackwire.store.background import Background
+from ackwire.store.background import Background, OnTheSpot
 from ackwire.store.catalog import CRASH_KEY
 from ackwire.store.catalog_restore import CatalogRestore
 from ackwire.store.contract import (
@@ -69,6 +69,7 @@ class JournalStore(JournalRecorder):
         at_turn_end: AtTurnEnd | None,
         writing: Background,
         indexing: Background,
+        reading: Background,
         quorum: Quorum | None,
     ) -> None:
         buffer = RecordBuffer(journal.catalog)
@@ -90,14 +91,13 @@ class JournalStore(JournalRecorder):
         self._presence = journal.presence
         self._options = options
         self._clock = clock
-        self._writing = writing
-        self._indexing = indexing
+        self._backgrounds = (writing, indexing, reading)
         self._is_closed = False
         self._checkpointing = Checkpointing(
             journal, buffer, commit, state, options=options, background=indexing, clock=clock
         )
         self.space = Space(journal, self._checkpointing, state, options=options, background=indexing)
-        self._reads = Reads(journal, buffer, state)
+        self._reads = Reads(journal, buffer, state, reading)
         self._restore = CatalogRestore(journal.catalog, journal.form, clock.now_ms, self._load_one)
         self._compaction = Compaction(
             journal,
@@ -132,11 +132,13 @@ class JournalStore(JournalRecorder):
         holder: str,
         on_failed: Callable[[StoreFailed], None],
         at_turn_end: AtTurnEnd | None = None,
+        reading: Background | None = None,
         quorum: Quorum | None = None,
     ) -> "JournalStore":
         """Open the store in *data* and recover. *open_index* opens the index, or with True a new one. *at_turn_end*
-        runs something when all that the loop has read is acted upon; by default the clock does, without delay. With a
-        *quorum*, nothing is durable before that confirms it.
+        runs something when all that the loop has read is acted upon; by default the clock does, without delay.
+        *reading* serves `fetch`; without it, that reads on the spot. With a *quorum*, nothing is durable before that
+        confirms it.
 
         Raises `UnusableStore` if the files cannot be used, or another broker uses them.
         """
@@ -149,6 +151,7 @@ class JournalStore(JournalRecorder):
             at_turn_end=at_turn_end,
             writing=writing,
             indexing=indexing,
+            reading=reading or OnTheSpot(),
             quorum=quorum,
         )
         try:
@@ -335,6 +338,9 @@ class JournalStore(JournalRecorder):
     def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
         return self._reads.load(place, sequences)
 
+    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+        self._reads.fetch(place, sequences, on_loaded)
+
     def _load_one(self, place: Place, sequence: int) -> Message | None:
         return self._reads.load(place, [sequence])[0]
 
@@ -365,8 +371,8 @@ class JournalStore(JournalRecorder):
         return self._state.failure is None
 
     def _finish_background(self) -> None:
-        self._writing.finish()
-        self._indexing.finish()
+        for background in self._backgrounds:
+            background.finish()
 
     def abandon(self, remove: Callable[[], None] | None = None) -> None:
         """Let go of everything, and vouch for nothing; *remove* takes the files away while the lock is still held."""

@@ -1,10 +1,12 @@
 """Messages back from the journal: from the buffer while they wait there, else from their segments."""
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, final
 
 from ackwire.message import Message
+from ackwire.store.background import Background
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import PlaceInfo
 from ackwire.store.contract import Place, StoredFrame
@@ -15,6 +17,7 @@ from ackwire.store.journal.pending_records import PendingMessage
 from ackwire.store.journal.record import Damaged, message_at
 from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.store.journal.state import read_message
+from ackwire.store.journal.writer import JournalWriter
 
 _GAP_BYTES_MAX: Final = 4096
 _READ_BYTES: Final = 1 << 20
@@ -28,13 +31,14 @@ Located = tuple[Entry, int]
 class Reads:
     """Reads messages of any place."""
 
-    def __init__(self, journal: OpenJournal, buffer: RecordBuffer, state: FailureState) -> None:
+    def __init__(self, journal: OpenJournal, buffer: RecordBuffer, state: FailureState, background: Background) -> None:
         self._journal = journal
         self._catalog = journal.catalog
         self._writer = journal.writer
         self._form = journal.form
         self._buffer = buffer
         self._state = state
+        self._background = background
 
     def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
         """See `Reader`."""
@@ -78,6 +82,35 @@ class Reads:
         except IndexTrouble as error:
             raise self._state.fail("trust the index of", error) from None
 
+    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+        """See `Reader`."""
+        info = self._catalog.places.get(place)
+        located = [] if info is None else self._located(info, sequences)
+        beside = _ReadBeside(self._writer, located)
+
+        def done(_error: Exception | None) -> None:
+            if self._state.failure is None:
+                on_loaded(self._loaded(place, info, sequences, beside))
+
+        self._background.submit(beside.read, done)
+
+    def _loaded(
+        self, place: Place, info: PlaceInfo | None, sequences: Sequence[int], beside: "_ReadBeside"
+    ) -> list[Message | None]:
+        """What was read beside the loop, where it still holds; all else is read now: what was not on disk yet, was
+        moved or replaced meanwhile, or cannot be read, which `read` reports."""
+        found: dict[int, StoredFrame] = {}
+        if info is not None and self._catalog.places.get(place) is info and beside.found:
+            for entry, sequence in self._located(info, list(beside.found)):
+                if entry == beside.entries[sequence]:
+                    found[sequence] = _marked(beside.found[sequence], sequence, info.dispatched_before)
+        others = [it for it in sequences if it not in found]
+        if others:
+            for sequence, stored in zip(others, self.read(place, others), strict=True):
+                if stored is not None:
+                    found[sequence] = stored
+        return [self._message(place, it, found.get(it)) for it in sequences]
+
     def _read_run(
         self, place: Place, run: list[Located], found: dict[int, StoredFrame], dispatched_before: int
     ) -> None:
@@ -100,9 +133,7 @@ class Reads:
             except Damaged as damaged:
                 self._report_unreadable(place, [(entry, sequence)], str(damaged))
                 continue
-            if sequence <= dispatched_before and not stored[1]:
-                stored = (stored[0], 1)
-            found[sequence] = stored
+            found[sequence] = _marked(stored, sequence, dispatched_before)
 
     def _report_unreadable(self, place: Place, run: list[Located], reason: str) -> None:
         for entry, sequence in run:
@@ -114,6 +145,38 @@ class Reads:
         """When a message was sent; None if it cannot be read."""
         message = self.load(place, [sequence])[0]
         return None if message is None else message.timestamp
+
+
+@final
+class _ReadBeside:
+    """Reads messages in another thread, through files of its own: segments may go and messages move meanwhile."""
+
+    def __init__(self, writer: JournalWriter, located: list[Located]) -> None:
+        self._writer = writer
+        self._runs = list(_runs(located))
+        self.entries = {sequence: entry for entry, sequence in located}
+        self.found: dict[int, StoredFrame] = {}
+
+    def read(self) -> None:
+        for run in self._runs:
+            with suppress(OSError):  # on the loop it is tried again, and reported
+                self._read_run(run)
+
+    def _read_run(self, run: list[Located]) -> None:
+        first, last = run[0][0], run[-1][0]
+        file = self._writer.open_to_scan(first.segment)
+        try:
+            data = memoryview(file.read(first.offset, last.offset + last.record_bytes - first.offset))
+        finally:
+            file.close()
+        for entry, sequence in run:
+            with suppress(Damaged):
+                self.found[sequence] = message_at(data, entry[1] - first.offset, sequence, self._writer.seed)
+
+
+def _marked(stored: StoredFrame, sequence: int, dispatched_before: int) -> StoredFrame:
+    """A message that may have reached a consumer before this start was delivered once at least."""
+    return (stored[0], 1) if sequence <= dispatched_before and not stored[1] else stored
 
 
 def _runs(entries: list[Located]) -> Iterator[list[Located]]:

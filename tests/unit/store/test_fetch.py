@@ -1,0 +1,67 @@
+"""Messages that are read beside the loop, from segments that go meanwhile."""
+
+from ackwire.message import Message
+from tests.helpers.journal import JournalFactory
+from tests.helpers.stored import Messages, Q, R, facts
+
+
+def test_K2_what_compaction_moves_while_it_is_fetched_is_read_where_it_is_now() -> None:
+    factory, messages = JournalFactory(), Messages()
+    store = factory.open()
+    survivor = messages.make(R, "the only one that stays")
+    store.append(survivor, [R])
+    others = [messages.make(Q, "x" * 1000) for _ in range(60)]
+    for message in others:
+        store.append(message, [Q])
+    factory.wait(2)
+    assert factory.store is not None
+    first = min(factory.store.journal.catalog.segments)
+    results: list[list[Message | None]] = []
+    store.fetch(R, [survivor.sequence], results.append)
+    for message in others:
+        store.remove(Q, message)
+    store.when_durable(lambda: None)
+    for _ in range(8):  # everything but the read goes on
+        factory.clock.advance(1)
+        while not (factory.writing.is_idle and factory.indexing.is_idle):
+            factory.writing.run_all()
+            factory.indexing.run_all()
+            factory.clock.advance(0)
+    assert first not in factory.store.journal.catalog.segments
+    assert results == []
+    factory.settle()
+    assert [[it and facts(it) for it in result] for result in results] == [[facts(survivor)]]
+    assert not factory.damages()
+
+
+def test_K7_damage_that_a_fetch_finds_is_reported_once() -> None:
+    factory, messages = JournalFactory(), Messages()
+    store = factory.open()
+    message = messages.make(Q, "to be damaged")
+    store.append(message, [Q])
+    factory.wait(2)
+    assert factory.store is not None
+    info = factory.store.journal.catalog.places[Q]
+    entry = factory.store.journal.catalog.find(info, message.sequence)
+    assert entry is not None
+    file = factory.store.journal.writer.file(entry.segment)
+    file.write(b"?", entry.offset + 60)
+    results: list[list[Message | None]] = []
+    store.fetch(Q, [message.sequence], results.append)
+    factory.settle()
+    assert results == [[None]]
+    assert len(factory.damages()) == 1
+
+
+def test_K7_a_store_that_has_failed_meanwhile_gives_nothing() -> None:
+    factory, messages = JournalFactory(), Messages()
+    store = factory.open()
+    message = messages.make(Q)
+    store.append(message, [Q])
+    factory.settle()
+    results: list[list[Message | None]] = []
+    store.fetch(Q, [message.sequence], results.append)
+    assert factory.store is not None
+    factory.store.fail("sync", OSError("broken"))
+    factory.settle()
+    assert results == []
