@@ -40,6 +40,7 @@ HOT_MODULES = [
     "broker/parts",
     "broker/patterns",
     "broker/pending",
+    "broker/permissions",
     "broker/placing",
     "broker/publishing",
     "broker/queue",

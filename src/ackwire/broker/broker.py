@@ -31,7 +31,11 @@ from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.loop_report import LoopReport
+from ackwire.broker.operation_requests import OperationRequests
+from ackwire.broker.operations import Operations
+from ackwire.broker.own_queues import OwnQueues
 from ackwire.broker.paging import Pager
+from ackwire.broker.permissions import Permissions
 from ackwire.broker.placing import Placing
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.questions import Questions
@@ -56,7 +60,9 @@ from ackwire.destinations import Destination, Kind
 from ackwire.editing import MessageEditor
 from ackwire.errors import BrokerError, StoreFailed, UnknownResource
 from ackwire.message import Message
+from ackwire.operation import OPERATIONS
 from ackwire.policy import Policies
+from ackwire.question import QUESTIONS
 from ackwire.selector import Reading, Selector
 from ackwire.store.contract import FileInfo, Spill, Store
 
@@ -90,6 +96,7 @@ class Broker:
         loop_report: Callable[[], LoopReport] | None = None,
         desk: Desk | None = None,
         slice_units: int = SLICE_UNITS,
+        permissions: Permissions | None = None,
     ) -> None:
         self.clock = clock
         self.editor = editor
@@ -104,6 +111,7 @@ class Broker:
         self._store = store
         self._settings = live = LiveSettings(settings)
         self.clients = clients = Clients()
+        self.permissions = permissions or Permissions()
         self.desk = desk = desk or Desk(store)
         placing = Placing()
         transactions = Transactions()
@@ -249,7 +257,22 @@ class Broker:
             cursors=self.cursors,
             loop_report=loop_report,
         )
-        self._questions = Questions(self.view, self._connections, self.consumption, publisher)
+        self.operations = Operations(
+            clock=clock,
+            store=store,
+            editor=editor,
+            settings=live,
+            flow=flow,
+            registry=registry,
+            publisher=publisher,
+            dead_letters=dead_letters,
+            clients=clients,
+            connections=self._connections,
+            permissions=self.permissions,
+        )
+        self._own_queues = OwnQueues(self.view, self._connections, self.consumption, publisher)
+        self._questions = Questions(self.view, self.permissions)
+        self._requests = OperationRequests(clock, self.operations)
         self._expiry = ExpirySweep(clock, slices, registry, live)
         self._inactive = InactiveDestinations(
             clock, slices, registry, clients, settings.destinations.inactive_sweep_seconds
@@ -452,5 +475,5 @@ class Broker:
             self._census.end(self.audit, self._store)
 
     def answer_questions(self) -> None:
-        """Listen to clients that ask why (`questions.py`)."""
-        self._questions.start()
+        """Listen to clients that ask why (`questions.py`), and to operators (`operation_requests.py`)."""
+        self._own_queues.start({QUESTIONS: self._questions.answer, OPERATIONS: self._requests.answer})

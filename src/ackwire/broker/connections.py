@@ -12,6 +12,7 @@ from ackwire.broker.cursors import CURSOR_CLIENT_ID
 from ackwire.broker.departures import Departures
 from ackwire.broker.limits import FlowControl, HeldSend
 from ackwire.broker.live_settings import LiveSettings
+from ackwire.broker.permissions import BROKER
 from ackwire.broker.registry import Registry
 from ackwire.broker.repetitions import Repetitions
 from ackwire.broker.scheduler import Scheduler
@@ -137,6 +138,7 @@ class Connections:
             connection_id=connection_id,
             client_id=client_id,
             port=port,
+            principal=BROKER if is_broker else login.principal,
             user=user,
             proof=login.proof,
             is_reconnect=login.is_reconnect,
@@ -149,9 +151,13 @@ class Connections:
         self._advisories.connection_added(connection)
         return connection
 
+    def end(self, connection: Connection, reason: str) -> None:
+        """End a connection from the broker's side; what it had not finished goes to others."""
+        self.disconnect(connection)
+        connection.port.close(reason)
+
     def _replace(self, old: Connection) -> None:
-        self.disconnect(old)
-        old.port.close("it does not answer, and its client has connected again")
+        self.end(old, "it does not answer, and its client has connected again")
 
     def disconnect(self, connection: Connection, last_delivered: int = LAST_DELIVERED_UNKNOWN) -> None:
         """Forget a client and all it announced; what it had not finished goes to others (D7)."""

@@ -55,6 +55,17 @@ class Counts:
                 del firsts[: _RUNS_MAX // 2], lasts[: _RUNS_MAX // 2]
         return True
 
+    def discard(self, count: int) -> None:
+        """*count* is not in it any more."""
+        firsts, lasts = self._firsts, self._lasts
+        index = bisect_right(firsts, count) - 1
+        if index < 0 or count > lasts[index]:
+            return
+        first, last = firsts[index], lasts[index]
+        left = [(a, b) for a, b in ((first, count - 1), (count + 1, last)) if a <= b]
+        firsts[index : index + 1] = array("q", [a for a, _ in left])
+        lasts[index : index + 1] = array("q", [b for _, b in left])
+
 
 @final
 class DeadLetterMemory:
@@ -79,6 +90,13 @@ class DeadLetterMemory:
         else:
             producers.move_to_end(producer)
         return counts.add(message.producer_count)
+
+    def forget(self, policy: DestinationPolicy, message: Message) -> None:
+        """*message* has left the dead-letter queue and is on its way again: it may come back there."""
+        if policy.dead_letter_once:
+            counts = self._producers(policy, message.destination).get(message.origin.producer_key)
+            if counts is not None:
+                counts.discard(message.producer_count)
 
     def _producers(self, policy: DestinationPolicy, where: Destination) -> OrderedDict[bytes, Counts]:
         self._policies[id(policy)] = policy

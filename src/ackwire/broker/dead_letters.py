@@ -64,6 +64,10 @@ class DeadLetters:
         self._publisher.enqueue(target, copy)
         self._advisories.dead_lettered(message.destination, message)
 
+    def forget(self, message: Message) -> None:
+        """*message* goes to its destination once more: if it cannot be consumed again, it is a dead letter again."""
+        self._memory.forget(self._registry.policy_for(message.destination), message)
+
     def keep_unrouted(self, message: Message, cause: str) -> None:
         """Keep a message that has no queue: its destination has gone."""
         where = message.destination

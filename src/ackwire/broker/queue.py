@@ -665,7 +665,7 @@ class Queue:
 
     def resume(self, subscription: QueueSubscription) -> None:
         """*subscription* may have room again: first what waits for it alone, then its share of the rest."""
-        if subscription.waiting_in:
+        if subscription.waiting_in and not self._is_paused:
             self._deliver_waiting(subscription)
         self._lane_of(subscription).rotation.offer(subscription)
         if self._has_pending:
@@ -712,8 +712,60 @@ class Queue:
         self._is_paused = True
 
     def unpause(self) -> None:
+        """Deliver again, what waits for one consumer alone first."""
         self._is_paused = False
+        for subscription in [it for it in self.subscriptions() if it.waiting_in]:
+            self._deliver_waiting(subscription)
         self.dispatch()
+
+    # ---- operators take messages out ---------------------------------------------------------------------------
+
+    def waiting_batches(self) -> Iterator[list[Message]]:
+        """The messages that wait now, in order and in batches; those that are paged out are read, and stay out."""
+        ends = [level.last_sequence for level in self._levels]
+        for number in range(len(self._levels) - 1, -1, -1):
+            after = 0
+            while after < ends[number]:
+                messages, after = self._pages.look(self._levels[number], after, ends[number])
+                yield messages
+        for subscription in list(self.subscriptions()):
+            yield list(self.kept_for(subscription))
+
+    def withdraw(self, message: Message) -> bool:
+        """Take *message* out of everybody's reach, to `drop` it or `put_back`; False if it does not wait any more."""
+        number = self._level_of(message)
+        pending = self._levels[number]
+        position = pending.position_of(message.sequence)
+        if position is not None:
+            is_paged = isinstance(pending.take(position), int)
+            self._close_gaps(number)
+        else:
+            entry = self._take_kept(message.sequence)
+            if entry is None:
+                return False
+            is_paged = isinstance(entry, PagedOut)
+        if is_paged:
+            self._flow.used_bytes += message.size_bytes
+        self._set_aside.add(message.sequence)
+        return True
+
+    def _take_kept(self, sequence: int) -> Message | PagedOut | None:
+        """The entry of that sequence that waits for one consumer alone, and does not any more."""
+        for subscription in self.subscriptions():
+            waiting = subscription.waiting_in.get(self.place, deque())
+            for index, (entry, _) in enumerate(waiting):
+                if entry.sequence == sequence:
+                    del waiting[index]
+                    if not waiting:
+                        del subscription.waiting_in[self.place]
+                    return entry
+        return None
+
+    def drop(self, message: Message) -> None:
+        """*message*, which was withdrawn, is deleted here and in the store."""
+        self._set_aside.discard(message.sequence)
+        self.dequeued += 1
+        self._forget([message])
 
     # ---- a look at what is there -------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from ackwire.broker.handover import Desk
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.paging import Pager
 from ackwire.broker.queue import Queue, QueueEvents
-from ackwire.broker.reserved import refuse_reserved, refuse_unknown_reserved
+from ackwire.broker.reserved import OWN_QUEUES, refuse_reserved, refuse_unknown_reserved
 from ackwire.broker.rolls import Roll
 from ackwire.broker.router import Router, is_virtual_pattern
 from ackwire.broker.session import Connection
@@ -31,7 +31,6 @@ from ackwire.errors import (
 )
 from ackwire.plurals import counted
 from ackwire.policy import DestinationPolicy, Policies
-from ackwire.question import QUESTIONS
 from ackwire.selector import Selector
 from ackwire.store.contract import DurableKey, DurableRecord, Place, Store
 
@@ -41,7 +40,7 @@ _NAMED_MAX: Final = 3
 def is_durable(where: Destination) -> bool:
     """Whether a destination is there after a restart: all that clients and operators make, but for what is temporary.
     What the broker tells and answers itself, it makes anew."""
-    return not where.kind.is_temporary and not is_advisory(where) and where != QUESTIONS
+    return not where.kind.is_temporary and not is_advisory(where) and where not in OWN_QUEUES
 
 
 _log = logging.getLogger(__name__)
@@ -318,7 +317,7 @@ class Registry:
             events=self._events,
             pager=self._pager,
             desk=self._desk,
-            audit=None if place == QUESTIONS else self._audit,
+            audit=None if place in OWN_QUEUES else self._audit,
             slices=self._slices,
         )
 

@@ -1,16 +1,20 @@
 """Names that are the broker's own: clients may ask there, and do nothing else.
 
 Every queue and topic whose name begins with `Ackwire.` belongs to the broker. Clients send questions to `Ackwire.Why`
-(`ackwire.question`). They cannot consume or browse there, through wildcards neither, so that no client can answer in
-the broker's place; and they cannot create or delete such a destination.
+(`ackwire.question`), and operators send requests to `Ackwire.Operations` (`ackwire.operation`). Clients cannot consume
+or browse there, through wildcards neither, so that no client can answer in the broker's place; and they cannot create
+or delete such a destination.
 """
 
 from typing import Final
 
 from ackwire.destinations import Destination
 from ackwire.errors import NotAuthorised
+from ackwire.operation import OPERATIONS
 from ackwire.question import QUESTIONS
 
+OWN_QUEUES: Final = frozenset((QUESTIONS, OPERATIONS))
+"""Where clients send what the broker itself answers."""
 RESERVED_PREFIX: Final = "Ackwire."
 
 
@@ -29,6 +33,6 @@ def refuse_reserved(where: Destination, verb: str) -> None:
 
 
 def refuse_unknown_reserved(where: Destination) -> None:
-    """Raise `NotAuthorised` for a destination that would be made under a name of the broker's, the questions aside."""
-    if where != QUESTIONS:
+    """Raise `NotAuthorised` for a destination that would be made under a name of the broker's, its queues aside."""
+    if where not in OWN_QUEUES:
         refuse_reserved(where, "use")

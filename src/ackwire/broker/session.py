@@ -10,6 +10,7 @@ from hmac import compare_digest
 from typing import Protocol
 
 from ackwire.broker.bets import Bets
+from ackwire.broker.permissions import UNKNOWN, Principal
 from ackwire.clock import Timer
 from ackwire.destinations import Destination
 from ackwire.errors import ResourceLimit, UnknownResource
@@ -95,6 +96,13 @@ class Login:
     """A digest of its password: who has another one is another client."""
     is_reconnect: bool = False
     """The client was here before and lost its connection: it may repeat what was not answered."""
+    source: str = ""
+    """The address that it comes from."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who it is, as far as it says so."""
+        return Principal(self.user or "", source=self.source)
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +113,8 @@ class Connection:
     client_id: str
     port: ClientPort
     limits: ConnectionLimits
+    principal: Principal = UNKNOWN
+    """Who acts on it."""
     user: str | None = None
     proof: bytes = field(default=b"", repr=False)
     is_reconnect: bool = False

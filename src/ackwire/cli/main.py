@@ -41,6 +41,8 @@ examples:
   ackwire config check ackwire.toml                what is wrong with it, line by line
   ackwire serve --config ackwire.toml              use it
   ackwire why queue orders                         why nothing moves in queue "orders"
+  ackwire queue list                               the queues, and how each stands
+  ackwire message retry ActiveMQ.DLQ --all         dead letters go back to where they came from
   ackwire store check ackwire-data                 whether the files of a stopped broker are sound
   ackwire audit run audit --out tables             the life of every message as tables, and whether it adds up
   ackwire send tcp://127.0.0.1:61616 orders hello  send a message, to any broker that speaks OpenWire
@@ -113,9 +115,22 @@ def _parser(*, is_serving: bool = False) -> argparse.ArgumentParser:
 
 def _add_other_commands(commands: "Commands") -> None:
     """Imported here, so that a broker starts without loading a client, which takes as long as the rest of it."""
-    from ackwire.cli import audit, browse, config, receive, request, send, store, subscribe, transaction, why
+    from ackwire.cli import (
+        audit,
+        browse,
+        config,
+        message,
+        queue,
+        receive,
+        request,
+        send,
+        store,
+        subscribe,
+        transaction,
+        why,
+    )
 
-    for module in (config, why, transaction, store, audit, send, receive, browse, request, subscribe):
+    for module in (config, why, queue, message, transaction, store, audit, send, receive, browse, request, subscribe):
         module.add_command(commands)
     version = commands.add_parser("version", help="print the version of Ackwire and of Python")
     version.add_argument("-v", "--verbose", action="store_true", help="and whether the broker is compiled")
