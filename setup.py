@@ -100,7 +100,9 @@ HOT_MODULES = [
     "wire/openwire/client_protocol",
     "wire/openwire/dispatches",
     "wire/openwire/fast",
+    "wire/openwire/frame_builder",
     "wire/openwire/incoming",
+    "wire/openwire/layout",
     "wire/openwire/lookup",
     "wire/openwire/outgoing",
     "wire/openwire/protocol",
@@ -108,6 +110,7 @@ HOT_MODULES = [
     "wire/openwire/slots",
     "wire/openwire/stored",
     "wire/openwire/text",
+    "wire/openwire/walking",
 ]
 """Below src/ackwire. What keeps instances of int's subclasses where it says int cannot be among them."""
 

@@ -27,12 +27,8 @@ from ackwire.wire.buffer import FrameBuffer
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.dispatches import Consumer, SlotWriter, put_dispatch
 from ackwire.wire.openwire.fast import (
-    ACK_TYPE,
     CANONICAL,
     FAST_VERSION_MIN,
-    FIRST_MESSAGE_TYPE,
-    LAST_MESSAGE_TYPE,
-    MESSAGE_TYPES,
     Ack,
     FastDecoder,
     UnusableDestination,
@@ -40,6 +36,7 @@ from ackwire.wire.openwire.fast import (
     response_frame,
 )
 from ackwire.wire.openwire.incoming import Dispatch, EndOfMessages
+from ackwire.wire.openwire.layout import ACK_TYPE, FIRST_MESSAGE_TYPE, LAST_MESSAGE_TYPE, MESSAGE_TYPES, SIZE_BYTES
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import NULL_TYPE, Codec, Truncated, WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, negotiate, offer
@@ -61,7 +58,6 @@ Event = Agreement | Message | Undeliverable | Ack | Dispatch | EndOfMessages | S
 HANDSHAKE_FRAME_BYTES_MAX: Final = 64 * 1024
 """A frame before login: handshake commands are small, and strangers get no more."""
 
-_SIZE_PREFIX_BYTES: Final = 4
 _COMMAND_ID: Final = Struct(">i")
 
 
@@ -199,7 +195,7 @@ class OpenWireProtocol:
             return self._agree(command)
         if isinstance(command, commands.Message):
             # Encoded again in canonical form: versions, encodings and caches end here.
-            return self._canonical_message(self._canonical.encode(command)[_SIZE_PREFIX_BYTES:])
+            return self._canonical_message(self._canonical.encode(command)[SIZE_BYTES:])
         if isinstance(command, commands.MessageAck):
             return ack_from(command)
         if command is None or isinstance(command, commands.WireFormatInfo):
