@@ -63,9 +63,18 @@ HOT_MODULES = [
     "recent",
     "runs",
     "selector/conditions",
+    "server/adapters/contract",
     "server/adapters/openwire",
+    "server/adapters/openwire_client",
+    "server/adapters/openwire_consuming",
+    "server/adapters/openwire_login",
+    "server/adapters/openwire_sending",
+    "server/adapters/openwire_transactions",
+    "server/frame_room",
     "server/loop_monitor",
     "server/peer",
+    "server/peer_output",
+    "server/reading",
     "server/turn",
     "store/blocks",
     "store/catalog",
@@ -111,6 +120,7 @@ HOT_MODULES = [
     "wire/openwire/stored",
     "wire/openwire/text",
     "wire/openwire/walking",
+    "wire/protocol",
 ]
 """Below src/ackwire. What keeps instances of int's subclasses where it says int cannot be among them."""
 

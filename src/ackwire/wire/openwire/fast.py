@@ -67,16 +67,7 @@ from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import Codec, LooseReader, WireFormat
 from ackwire.wire.openwire.structures import REGISTRY, Field, Structure, fields_of
 from ackwire.wire.openwire.text import decode_modified_utf8
-from ackwire.wire.openwire.walking import (
-    Unusual,
-    after_destination,
-    after_string,
-    byte_at,
-    front_end,
-    int_at,
-    long_at,
-    uint_at,
-)
+from ackwire.wire.openwire.walking import Unusual, after_destination, after_string, front_end
 
 CANONICAL: Final = WireFormat()
 """The form in which messages live in the broker: version 12, loose, no cache."""
@@ -482,6 +473,28 @@ class FastDecoder:
             reader.read_cached(field)
         self._ack_consumer = consumer_id
         self._ack_prefix = frame[FIELDS_AT : reader.position]
+
+
+# What `Struct.unpack_from` does, which compiled code needs longer for. Here and not in `walking.py`, because the C
+# compiler puts them into their callers, and cannot do so across modules.
+
+
+def uint_at(frame: bytes, at: int) -> int:
+    return frame[at] << 24 | frame[at + 1] << 16 | frame[at + 2] << 8 | frame[at + 3]
+
+
+def int_at(frame: bytes, at: int) -> int:
+    value = uint_at(frame, at)
+    return value - (1 << 32) if value >> 31 else value
+
+
+def long_at(frame: bytes, at: int) -> int:
+    return int_at(frame, at) << 32 | uint_at(frame, at + 4)
+
+
+def byte_at(frame: bytes, at: int) -> int:
+    value = frame[at]
+    return value - (1 << 8) if value >> 7 else value
 
 
 _KEY_HEAD: Final = MESSAGE_ID_HEAD + PRODUCER_HEAD

@@ -42,6 +42,7 @@ from ackwire.wire.openwire.marshal import NULL_TYPE, Codec, Truncated, WireForma
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, negotiate, offer
 from ackwire.wire.openwire.slots import SlotReader
 from ackwire.wire.openwire.structures import Structure
+from ackwire.wire.protocol import WireProtocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ _COMMAND_ID: Final = Struct(">i")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the simulation watches one
-class OpenWireProtocol:
+class OpenWireProtocol(WireProtocol):
     """Implements `WireProtocol` for OpenWire 1 to 12, for either side of a connection."""
 
     def __init__(
@@ -71,6 +72,7 @@ class OpenWireProtocol:
         limits: WireLimits = DEFAULT_LIMITS,
         handshake_frame_bytes_max: int = HANDSHAKE_FRAME_BYTES_MAX,
     ) -> None:
+        super().__init__()
         self._wants = wants
         self._limits = limits
         self._buffer = FrameBuffer()
@@ -83,8 +85,6 @@ class OpenWireProtocol:
         self._slot_writer: SlotWriter | None = None
         self._finished = False
         self._out: list[bytes] = []
-        self.waiting_bytes = 0
-        """Bytes that `data_to_send` would return now."""
         self.agreement: Agreement | None = None
         self.send(offer(wants))
 

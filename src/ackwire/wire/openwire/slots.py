@@ -16,7 +16,7 @@ from ackwire.errors import RemoteProtocolError
 from ackwire.message import Message, Origin
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.cache import ReceiveCache
-from ackwire.wire.openwire.fast import PREFIX_BYTES_MAX, Ack, FastDecoder, nested
+from ackwire.wire.openwire.fast import PREFIX_BYTES_MAX, Ack, FastDecoder, int_at, long_at, nested
 from ackwire.wire.openwire.layout import (
     ABSENT,
     ABSENT_BYTES,
@@ -43,7 +43,7 @@ from ackwire.wire.openwire.layout import (
 )
 from ackwire.wire.openwire.structures import REGISTRY, Structure
 from ackwire.wire.openwire.text import decode_modified_utf8
-from ackwire.wire.openwire.walking import Unusual, after_destination, int_at, long_at
+from ackwire.wire.openwire.walking import Unusual, after_destination
 
 _FRONTS_MAX: Final = 256
 """Remembered per connection: the slots of so many origins, and as many consumers."""

@@ -44,27 +44,6 @@ class Unusual(Exception):
     """Not what the shortcut knows: the plain codec decides."""
 
 
-# ---- numbers: what `Struct.unpack_from` does, which compiled code needs longer for ----------------------------------
-
-
-def uint_at(frame: bytes, at: int) -> int:
-    return frame[at] << 24 | frame[at + 1] << 16 | frame[at + 2] << 8 | frame[at + 3]
-
-
-def int_at(frame: bytes, at: int) -> int:
-    value = uint_at(frame, at)
-    return value - (1 << 32) if value >> 31 else value
-
-
-def long_at(frame: bytes, at: int) -> int:
-    return int_at(frame, at) << 32 | uint_at(frame, at + 4)
-
-
-def byte_at(frame: bytes, at: int) -> int:
-    value = frame[at]
-    return value - (1 << 8) if value >> 7 else value
-
-
 # ---- fields, checked -------------------------------------------------------------------------------------------
 
 
@@ -152,7 +131,7 @@ def end_of_destination(frame: bytes, at: int) -> int:
 
 def end_of_bytes(frame: bytes, at: int) -> int:
     """Where the optional bytes at *at* end."""
-    return at + BYTES_AT + uint_at(frame, at + 1) if frame[at] else at + 1
+    return at + BYTES_AT + int(UINT.unpack_from(frame, at + 1)[0]) if frame[at] else at + 1
 
 
 def end_of_transaction(frame: bytes, at: int) -> int:

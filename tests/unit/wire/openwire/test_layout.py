@@ -1,6 +1,8 @@
 """`layout.py` says the same of a message frame as the declarations that the plain codec goes by (`commands.py`)."""
 
+import ast
 import struct
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -59,7 +61,11 @@ ID_END: Final = PLACES["original_transaction_id"] - layout.COUNT_BYTES
 
 
 def test_fields_stand_in_the_order_that_the_layout_lists() -> None:
-    table = (line for line in (layout.__doc__ or "").splitlines() if line.startswith("    "))
+    source = (
+        Path(layout.__file__).with_name("layout.py").read_text(encoding="utf-8")
+    )  # compiled modules have no docstring
+    documented = ast.get_docstring(ast.parse(source), clean=False) or ""
+    table = (line for line in documented.splitlines() if line.startswith("    "))
     listed = [line[14:41].strip() for line in table][2:]
     declared = ["type id", *(_in_words(field.name) for field in fields_of(commands.Message))]
     at = declared.index("message id")
