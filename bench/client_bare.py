@@ -18,9 +18,10 @@ from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_text
 from ackwire.wire.openwire.commands import AckType
 from ackwire.wire.openwire.fast import CANONICAL, destination_to_wire
-from ackwire.wire.openwire.incoming import DISPATCH_TYPE, Dispatch, DispatchDecoder
+from ackwire.wire.openwire.frame_builder import FrameBuilder
+from ackwire.wire.openwire.incoming import Dispatch, DispatchDecoder
+from ackwire.wire.openwire.layout import DISPATCH_TYPE
 from ackwire.wire.openwire.marshal import Codec
-from ackwire.wire.openwire.outgoing import MessageTemplate
 from bench.client_work import NUMBER_DIGITS, PREFETCH, Measured, Stopwatch, Work, text_of
 from bench.load_client import RECEIVE_BYTES, SEND_BYTES, connect
 
@@ -47,7 +48,7 @@ class BareClient:
         peer = _Peer(self._port)
         producer_id = commands.ProducerId(peer.connection_id, 1, 1)
         peer.introduce(commands.ProducerInfo(producer_id=producer_id))
-        template = MessageTemplate(producer_id, destination(Kind.QUEUE, work.queue))
+        template = FrameBuilder(producer_id, destination(Kind.QUEUE, work.queue))
         frames = [_message(template, number, work) for number in range(1, work.count + 1)]
         data = b"".join(frames)
         watch = Stopwatch()
@@ -104,7 +105,7 @@ def _acks(dispatches: list[Dispatch], ack_type: AckType, *, is_asking: bool) -> 
     return b"".join(frames)
 
 
-def _message(template: MessageTemplate, number: int, work: Work) -> bytes:
+def _message(template: FrameBuilder, number: int, work: Work) -> bytes:
     content = encode_text(text_of(number))
     outgoing = template.message(_TEXT_TYPE, number, content, persistent=work.persistent)
     is_confirmed = work.confirm != "last" or number == work.count

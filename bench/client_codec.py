@@ -14,10 +14,11 @@ from ackwire.client.messages import Message, TextMessage, message_from
 from ackwire.destinations import Kind, destination
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.client_protocol import ClientProtocol
+from ackwire.wire.openwire.frame_builder import FrameBuilder, OutgoingMessage
 from ackwire.wire.openwire.incoming import Dispatch, DispatchDecoder, EndOfMessages
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.negotiation import Preferences, offer
-from ackwire.wire.openwire.outgoing import AckTemplate, MessageTemplate, OutgoingMessage, encoded_id
+from ackwire.wire.openwire.outgoing import AckTemplate, encoded_id
 from bench import samples
 from bench.codec import each
 from bench.measure import Figure, cpu_microseconds_each, present
@@ -28,7 +29,7 @@ BATCH: Final = 50
 """Dispatches that arrive in one portion."""
 
 TEXT: Final = "x" * samples.TEXT_BYTES
-TEMPLATE: Final = MessageTemplate(samples.PRODUCER_ID, destination(Kind.QUEUE, "bench.orders"))
+TEMPLATE: Final = FrameBuilder(samples.PRODUCER_ID, destination(Kind.QUEUE, "bench.orders"))
 ACKS: Final = AckTemplate(samples.CONSUMER_ID, samples.QUEUE)
 
 

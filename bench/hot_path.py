@@ -23,7 +23,7 @@ from ackwire.values import Int
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.marshal import Codec
-from ackwire.wire.openwire.negotiation import Agreement, Preferences, offer
+from ackwire.wire.openwire.negotiation import Preferences, offer
 from ackwire.wire.openwire.primitives import encode_map
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 from ackwire.wire.openwire.structures import Structure
@@ -57,7 +57,7 @@ class FakePeer:
     def __init__(self) -> None:
         self.protocol = OpenWireProtocol(Preferences())
 
-    def agreed(self, _agreement: Agreement) -> None:
+    def handshake_finished(self, _inactivity_ms: int, _initial_delay_ms: int, _tcp_no_delay: bool) -> None:
         """Without a socket there is nothing to watch for silence."""
 
     def login_finished(self) -> None:

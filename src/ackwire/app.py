@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,10 +20,13 @@ from ackwire.listener_uri import ClientAuth, ListenerUri, parse_address, parse_l
 from ackwire.plurals import counted
 from ackwire.policy import Policies
 from ackwire.selector import prepare as prepare_selectors
+from ackwire.server.adapters.contract import ProtocolFactory
+from ackwire.server.adapters.openwire_factory import wire_limits
 from ackwire.server.asyncio_end import AsyncioEnd
 from ackwire.server.background import ThreadBackground
 from ackwire.server.listener import ConnectionGate, Listener, check_address
-from ackwire.server.peer import Peer, wire_limits
+from ackwire.server.peer import Peer
+from ackwire.server.protocols import installed_protocols, served_by
 from ackwire.server.tls import server_context
 from ackwire.server.turn import Turn
 from ackwire.store.contract import Store
@@ -74,15 +77,18 @@ async def serve(
     ready: Callable[[Serving], None],
     stop: asyncio.Event | None = None,
     clock: Clock | None = None,
+    protocols: Sequence[ProtocolFactory] | None = None,
 ) -> None:
     """Run a broker until *stop* is set or the task is cancelled, then drain.
 
     *ready* is called once, when clients can connect. Raises `ConfigError` if a listener or the store cannot be opened,
     and `StoreFailed` after the store has failed and everybody was told (K7). *clock* is the time of messages: expiry,
     delays, schedules. Sockets and disks are real and keep the machine's time, whatever it says.
+    *protocols* are those that listeners may speak: unless given, those that are installed.
     """
     clock = clock or SystemClock()
     await _check(settings)
+    protocols = installed_protocols() if protocols is None else protocols
     turn = Turn(asyncio.get_running_loop())
     progress = _Progress()
     with _opened_store(settings, SystemClock(), turn, progress) as (store, failure):
@@ -118,7 +124,7 @@ async def serve(
                 progress.is_ready = True
                 ready(serving)
 
-            await _serve(broker, settings, turn, failure, http, ready=on_ready, stop=stop or asyncio.Event())
+            await _serve(broker, settings, turn, failure, http, protocols, ready=on_ready, stop=stop or asyncio.Event())
             broker.stop()
 
 
@@ -149,6 +155,7 @@ async def _serve(
     turn: Turn,
     failure: asyncio.Future[StoreFailed],
     http: "_Http | None",
+    protocols: Sequence[ProtocolFactory],
     *,
     ready: Callable[[Serving], None],
     stop: asyncio.Event,
@@ -157,7 +164,16 @@ async def _serve(
     clock = SystemClock()
 
     def make_peer(uri: ListenerUri, gate: ConnectionGate) -> AsyncioEnd:
-        peer = Peer(broker=broker, clock=clock, settings=broker.settings, uri=uri, gate=gate, peers=peers, turn=turn)
+        peer = Peer(
+            broker=broker,
+            clock=clock,
+            settings=broker.settings,
+            uri=uri,
+            gate=gate,
+            peers=peers,
+            turn=turn,
+            protocols=served_by(uri, protocols),
+        )
         return AsyncioEnd(peer)
 
     def reload(new: Settings) -> Reload:

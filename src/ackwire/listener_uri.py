@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from ipaddress import AddressValueError, IPv6Address, ip_address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ackwire.config.fields import Option, did_you_mean, option
@@ -19,7 +19,12 @@ from ackwire.config.queries import Given, Known, Section, pairs_of, read_value
 from ackwire.config.types import Number, Own, Refused, Switch, Text, quoted, read_whole
 from ackwire.errors import ConfigError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 SCHEMES: Final = ("tcp", "nio", "ssl", "nio+ssl", "auto", "auto+nio", "auto+ssl", "auto+nio+ssl")
+PROTOCOL_GROUP: Final = "ackwire.protocols"
+"""Of the entry points with which installed packages add protocols; the name of each is a scheme."""
 PORT_DEFAULT: Final = 61616
 PORT_DEFAULT_TLS: Final = 61617
 
@@ -183,6 +188,12 @@ class ListenerUri:
         return self.scheme.startswith("auto")
 
     @property
+    def protocol(self) -> str:
+        """The scheme that stands for the protocol of all connections, unless their first bytes decide."""
+        name = self.scheme.partition("+")[0]
+        return "tcp" if name in ("nio", "ssl") else name
+
+    @property
     def is_loopback(self) -> bool:
         """True if only this machine can connect; a host name other than localhost is taken for reachable."""
         try:
@@ -239,9 +250,9 @@ def _split(text: str) -> SplitResult:
     scheme, separator, _ = text.partition("://")
     if not separator:
         raise Refused("not a listener URI, which looks like tcp://127.0.0.1:61616")
-    if scheme not in SCHEMES:
-        hint = did_you_mean(scheme, SCHEMES)
-        raise Refused(f'unknown scheme "{scheme}"{hint}; known schemes: {", ".join(SCHEMES)}')
+    if scheme not in SCHEMES and scheme not in _added_schemes():
+        known = (*SCHEMES, *_added_schemes())
+        raise Refused(f'unknown scheme "{scheme}"{did_you_mean(scheme, known)}; known schemes: {", ".join(known)}')
     try:
         split = urlsplit(text)
     except ValueError as error:
@@ -249,6 +260,18 @@ def _split(text: str) -> SplitResult:
     if split.path not in ("", "/") or split.fragment or "@" in split.netloc:
         raise Refused("a listener URI has a host, a port and options, and nothing else")
     return split
+
+
+def protocol_entry_points() -> "tuple[EntryPoint, ...]":
+    """What installed packages add to the protocols of this one, in the order of names. Loads none of them."""
+    from importlib.metadata import entry_points  # takes a while, and clients have no use for it
+
+    return tuple(sorted(entry_points(group=PROTOCOL_GROUP), key=lambda entry: entry.name))
+
+
+def _added_schemes() -> tuple[str, ...]:
+    names = (entry.name for entry in protocol_entry_points())
+    return tuple(name + way for name in names for way in ("", "+nio", "+ssl", "+nio+ssl"))
 
 
 def _is_tls(scheme: str) -> bool:
@@ -298,6 +321,8 @@ def _read_options(split: SplitResult) -> Given:
         if found.group is TlsOptions and not _is_tls(split.scheme):
             users = ", ".join(filter(_is_tls, SCHEMES))
             raise Refused(f"option {name} is not used by {split.scheme} listeners, only by {users}")
+        if found.group is WireFormatOptions and split.scheme not in SCHEMES:
+            raise Refused(f"option {name} is not used by {split.scheme} listeners, only by {', '.join(SCHEMES)}")
         group = given.setdefault(found.group, {})
         if found.key in group:
             raise Refused(f"option {name} is given twice")

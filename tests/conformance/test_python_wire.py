@@ -11,8 +11,9 @@ from ackwire.client.messages import DeliveryMode, MapMessage, Message, TextMessa
 from ackwire.destinations import Kind, destination
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.client_protocol import ClientProtocol
+from ackwire.wire.openwire.frame_builder import FrameBuilder
 from ackwire.wire.openwire.incoming import Dispatch, EndOfMessages
-from ackwire.wire.openwire.outgoing import AckTemplate, MessageTemplate
+from ackwire.wire.openwire.outgoing import AckTemplate
 from tests.conformance.routes import Broker
 from tests.helpers.openwire_client import UNWATCHED, OpenWireClient, queue, unique
 
@@ -27,7 +28,7 @@ class Wire:
         self.client = client
         self.protocol = protocol
 
-    def send(self, message: Message, template: MessageTemplate, sequence: int) -> None:
+    def send(self, message: Message, template: FrameBuilder, sequence: int) -> None:
         mode = DeliveryMode.PERSISTENT
         message.stamp(template, sequence, delivery_mode=mode, priority=7, timestamp=SENT_MS, expiration=0)
         self.protocol.send_message(message.to_outgoing(template, sequence), 1000 + sequence, True)
@@ -69,7 +70,7 @@ def wire(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Wire]:
 
 def test_A4_messages_arrive_and_are_gone_after_a_range_ack(wire: Wire) -> None:
     name = unique("wire")
-    template = MessageTemplate(wire.client.open_producer(), destination(Kind.QUEUE, name))
+    template = FrameBuilder(wire.client.open_producer(), destination(Kind.QUEUE, name))
     for number in range(NUMBER):
         message = TextMessage(f"tëxt {number}") if number % 3 else MapMessage({"n": number})
         message.correlation_id, message.reply_to = (f"c{number}", "queue://answers") if number % 2 else (None, None)
@@ -93,7 +94,7 @@ def test_A4_messages_arrive_and_are_gone_after_a_range_ack(wire: Wire) -> None:
 
 def test_G1_messages_and_acks_of_a_transaction(wire: Wire) -> None:
     name = unique("wire")
-    plain = MessageTemplate(wire.client.open_producer(), destination(Kind.QUEUE, name))
+    plain = FrameBuilder(wire.client.open_producer(), destination(Kind.QUEUE, name))
     consumer = wire.client.subscribe(queue(name), prefetch_size=NUMBER)
     for number in (1, 2):
         transaction_id = commands.LocalTransactionId(number, commands.ConnectionId(wire.client.connection_id))

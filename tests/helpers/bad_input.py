@@ -71,7 +71,7 @@ class _Peer:
         self.is_ready = True
         self.closed: str | None = None
 
-    def agreed(self, agreement: Agreement) -> None:
+    def handshake_finished(self, inactivity_ms: int, initial_delay_ms: int, tcp_no_delay: bool) -> None:
         """Timers would start here."""
 
     def login_finished(self) -> None:

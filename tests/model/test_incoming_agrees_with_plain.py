@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ackwire.errors import RemoteProtocolError
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.client_protocol import RESPONSE_TYPE, ClientProtocol
-from ackwire.wire.openwire.fast import MESSAGE_TYPES
-from ackwire.wire.openwire.incoming import DISPATCH_TYPE, Dispatch, DispatchDecoder, EndOfMessages
+from ackwire.wire.openwire.incoming import Dispatch, DispatchDecoder, EndOfMessages
+from ackwire.wire.openwire.layout import DISPATCH_TYPE, MESSAGE_TYPES
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.negotiation import Preferences, offer
 from ackwire.wire.openwire.outgoing import decoded_id, encoded_id

@@ -11,10 +11,12 @@ from ackwire.destinations import Destination, Kind
 from ackwire.errors import LocalProtocolError
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.client_protocol import ClientProtocol
-from ackwire.wire.openwire.fast import FAST_VERSION_MIN, MESSAGE_TYPES, FastDecoder, destination_to_wire, window_bytes
+from ackwire.wire.openwire.fast import FAST_VERSION_MIN, FastDecoder, destination_to_wire, window_bytes
+from ackwire.wire.openwire.frame_builder import FrameBuilder, outgoing_from
+from ackwire.wire.openwire.layout import MESSAGE_TYPES
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.negotiation import Preferences
-from ackwire.wire.openwire.outgoing import AckTemplate, MessageTemplate, decoded_id, encoded_id, outgoing_from
+from ackwire.wire.openwire.outgoing import AckTemplate, decoded_id, encoded_id
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 from ackwire.wire.openwire.structures import REGISTRY, VERSION_MAX, fields_of
 from tests.unit.wire.effort import effort
@@ -63,7 +65,7 @@ def options() -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({}, optional=OPTIONAL) | st.fixed_dictionaries(common)
 
 
-def plain_message(template: MessageTemplate, type_id: int, sequence: int, content: Any, given: Any) -> commands.Message:
+def plain_message(template: FrameBuilder, type_id: int, sequence: int, content: Any, given: Any) -> commands.Message:
     """The structure with the same content."""
     given = {"persistent": True, "priority": 4, **given}
     given["marshalled_properties"] = given.pop("properties", None)
@@ -102,13 +104,13 @@ def test_message_is_encoded_as_the_plain_codec_does(
     command_id: int,
     response_required: bool,
 ) -> None:
-    template = MessageTemplate(producer_id, target).in_transaction(transaction_id)
+    template = FrameBuilder(producer_id, target).in_transaction(transaction_id)
     outgoing = template.message(type_id, sequence, content, **given)
     expected = plain_message(template, type_id, sequence, content, given)
     expected.command_id, expected.response_required = command_id, response_required
     assert outgoing.head(command_id, response_required) + outgoing.fields == PLAIN.encode(expected)
     assert outgoing.command(command_id, response_required) == expected
-    same = MessageTemplate(producer_id, target, transaction_id).message(type_id, sequence, content, **given)
+    same = FrameBuilder(producer_id, target, transaction_id).message(type_id, sequence, content, **given)
     assert same.fields == outgoing.fields
     from_structure = outgoing_from(expected)
     assert (from_structure.fields, from_structure.type_id) == (outgoing.fields, outgoing.type_id)
@@ -116,7 +118,7 @@ def test_message_is_encoded_as_the_plain_codec_does(
 
 
 def test_client_and_broker_count_the_same_for_the_window() -> None:
-    template = MessageTemplate(commands.ProducerId("ID:p", 1, 1), Destination(Kind.QUEUE, "q"))
+    template = FrameBuilder(commands.ProducerId("ID:p", 1, 1), Destination(Kind.QUEUE, "q"))
     for content, properties in ((b"12345", b"1234567"), (None, None), (b"", None)):
         outgoing = template.message(28, 1, content, properties)
         message = FastDecoder().message(canonical(outgoing.command()))
@@ -144,7 +146,7 @@ def test_any_message_can_be_made_ready(command: commands.Message) -> None:
     ],
 )
 def test_what_the_wire_cannot_carry_is_refused(given: dict[str, Any]) -> None:
-    template = MessageTemplate(commands.ProducerId("ID:p", 1, 1), Destination(Kind.QUEUE, "q"))
+    template = FrameBuilder(commands.ProducerId("ID:p", 1, 1), Destination(Kind.QUEUE, "q"))
     with pytest.raises(LocalProtocolError):
         template.message(28, 1, b"", **given)
 
@@ -198,7 +200,7 @@ def connected(wants: Preferences) -> tuple[ClientProtocol, OpenWireProtocol]:
     return client, broker
 
 
-TEMPLATE: Final = MessageTemplate(commands.ProducerId("ID:producer", 1, 2), Destination(Kind.QUEUE, "orders"))
+TEMPLATE: Final = FrameBuilder(commands.ProducerId("ID:producer", 1, 2), Destination(Kind.QUEUE, "orders"))
 OUTGOING: Final = [
     TEMPLATE.message(28, 1, b"\0\0\0\2hi", timestamp=17, correlation_id="c"),
     TEMPLATE.message(23, 2, None, b"\0\0\0\0", persistent=False),

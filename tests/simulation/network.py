@@ -16,7 +16,7 @@ from ackwire.config import Settings
 from ackwire.message import Message
 from ackwire.server.adapters.openwire import OpenWireAdapter
 from ackwire.wire.openwire.dispatches import Consumer
-from ackwire.wire.openwire.negotiation import Agreement, Preferences
+from ackwire.wire.openwire.negotiation import Preferences
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 from tests.simulation.audit import Violation
 
@@ -238,7 +238,7 @@ class SimulatedPeer:
 
     # ---- what the adapter asks of a peer -----------------------------------------------------------------------
 
-    def agreed(self, agreement: Agreement) -> None: ...
+    def handshake_finished(self, inactivity_ms: int, initial_delay_ms: int, tcp_no_delay: bool) -> None: ...
 
     def others_wait(self) -> bool:
         return False

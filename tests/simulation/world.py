@@ -295,7 +295,7 @@ class World:
 
     def _check_dispatch(self, peer: SimulatedPeer, consumer: WireConsumer, message: Message) -> None:
         name = str(consumer.consumer_id)
-        connection = peer._adapter._connection
+        connection = peer._adapter.client.connection
         assert connection is not None
         subscription = connection.subscriptions[name]
         if not isinstance(subscription, QueueSubscription):

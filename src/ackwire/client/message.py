@@ -28,9 +28,9 @@ from ackwire.errors import InvalidDestination, LocalProtocolError, RemoteProtoco
 from ackwire.values import Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import destination_from_wire, destination_to_wire
+from ackwire.wire.openwire.frame_builder import FrameBuilder, OutgoingMessage, outgoing_from
 from ackwire.wire.openwire.incoming import NO_EXTRAS, Dispatch
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
-from ackwire.wire.openwire.outgoing import MessageTemplate, OutgoingMessage, outgoing_from
 from ackwire.wire.openwire.primitives import decode_map, encode_map
 from ackwire.wire.openwire.structures import Structure
 from ackwire.wire.openwire.text import check_string_length, encode_modified_utf8
@@ -437,7 +437,7 @@ class Message:
 
     def stamp(
         self,
-        template: MessageTemplate,
+        template: FrameBuilder,
         sequence: int,
         delivery_mode: DeliveryMode,
         priority: int,
@@ -457,9 +457,7 @@ class Message:
         self._timestamp = timestamp
         self._expiration = expiration
 
-    def to_outgoing(
-        self, template: MessageTemplate, sequence: int, *, use_compression: bool = False
-    ) -> OutgoingMessage:
+    def to_outgoing(self, template: FrameBuilder, sequence: int, *, use_compression: bool = False) -> OutgoingMessage:
         """The message as it is now, as number *sequence* of the template's producer, to the template's destination.
 
         Later changes do not reach it (copyMessageOnSend). A received body goes out as it came in, compressed or not.
@@ -489,7 +487,7 @@ class Message:
         except LocalProtocolError as error:
             raise MessageFormatError(str(error)) from error
 
-    def _to_unusual_outgoing(self, template: MessageTemplate, sequence: int, use_compression: bool) -> OutgoingMessage:
+    def _to_unusual_outgoing(self, template: FrameBuilder, sequence: int, use_compression: bool) -> OutgoingMessage:
         command = self.to_command(use_compression=use_compression)
         command.producer_id = template.producer_id
         command.message_id = commands.MessageId(None, template.producer_id, sequence)

@@ -1,7 +1,7 @@
 """From Arrow rows to messages that a store can append: `batch_to_messages`.
 
-How it works. Rows that differ only in body and properties share a `_Shape`: a whole frame, made once by the same
-template that producers use (`wire/openwire/outgoing.py`), stamped as the broker stamps, and cut where counts, body and
+How it works. Rows that differ only in body and properties share a `_Shape`: a whole frame, made once by the builder
+that producers use, too (`wire/openwire/frame_builder.py`), stamped as the broker stamps, and cut where counts, body and
 properties go. A row is then one join. A property is its name and type, encoded once, and its value. Text comes out of
 Arrow as UTF-8 and goes into the frame as it is, unless Java writes it differently.
 
@@ -25,8 +25,21 @@ from ackwire.values import Byte, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_map_body
 from ackwire.wire.openwire.fast import FastDecoder, stamp
+from ackwire.wire.openwire.frame_builder import FrameBuilder
+from ackwire.wire.openwire.layout import (
+    ABSENT,
+    ABSENT_BYTES,
+    BYTES_AT,
+    BYTES_LENGTH,
+    COUNT_BYTES,
+    COUNTS,
+    COUNTS_BYTES,
+    INT,
+    INT_BYTES,
+    TAIL_BYTES,
+    USHORT,
+)
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
-from ackwire.wire.openwire.outgoing import TAIL_BYTES, MessageTemplate
 from ackwire.wire.openwire.primitives import BIG_STRING_CHARS, encode_map
 from ackwire.wire.openwire.text import encode_modified_utf8
 
@@ -44,18 +57,10 @@ _CHARACTER_BYTES_MAX: Final = 6
 
 _COUNT_BYTES: Final = 4
 """Of the entries, in front of an encoded map."""
-_COUNTS: Final = Struct(">qq")
-"""The producer's count and the broker's."""
-_LONG: Final = Struct(">q")
-_INT: Final = Struct(">i")
-_USHORT: Final = Struct(">H")
-_LENGTH: Final = Struct(">Bi")
-"""Of bytes that are there."""
+_STRING_LENGTH_BYTES: Final = 2
+"""Of a text as the value of a property."""
 _TEXT_LENGTHS: Final = Struct(">Bii")
 """Of content that is there, and of the text in it."""
-_ABSENT: Final = b"\0"
-_SIZE_BYTES: Final = 4
-
 _PLAIN: Final = commands.ActiveMQMessage.TYPE_ID
 _BYTES: Final = commands.ActiveMQBytesMessage.TYPE_ID
 _MAP: Final = commands.ActiveMQMapMessage.TYPE_ID
@@ -221,13 +226,13 @@ def _times(batch: Any, name: str) -> Iterable[int | None]:
 _Body = tuple[int, bytes, bytes]
 """The content of a message: what kind, and its bytes in two pieces, as they stand in a frame."""
 
-_NO_BODY: Final[_Body] = (_PLAIN, _ABSENT, b"")
+_NO_BODY: Final[_Body] = (_PLAIN, ABSENT, b"")
 
 
 def _text_body(data: bytes) -> _Body:
     if _is_different_in_java(data):
         data = encode_modified_utf8(data.decode())
-    return _TEXT, _TEXT_LENGTHS.pack(1, len(data) + _INT.size, len(data)), data
+    return _TEXT, _TEXT_LENGTHS.pack(1, len(data) + INT_BYTES, len(data)), data
 
 
 def _is_different_in_java(data: bytes) -> bool:
@@ -240,7 +245,7 @@ def _is_different_in_java(data: bytes) -> bool:
 
 
 def _bytes_body(data: bytes) -> _Body:
-    return (_BYTES, _LENGTH.pack(1, len(data)), data) if data else (_BYTES, _ABSENT, b"")
+    return (_BYTES, BYTES_LENGTH.pack(1, len(data)), data) if data else (_BYTES, ABSENT, b"")
 
 
 def _bodies(batch: Any) -> Iterator[_Body]:
@@ -290,7 +295,7 @@ def _map_bodies(column: Any) -> Iterator[_Body | None]:
             content = encode_map_body(dict(entries))
         except LocalProtocolError as error:
             raise BadRow(str(error), row=row, column="map") from None
-        yield (_MAP, _ABSENT, b"") if content is None else (_MAP, _LENGTH.pack(1, len(content)), content)
+        yield (_MAP, ABSENT, b"") if content is None else (_MAP, BYTES_LENGTH.pack(1, len(content)), content)
 
 
 def _plain_map(name: str, column: Any) -> Any:
@@ -341,13 +346,13 @@ def _headers(batch: Any) -> Iterable[_HeaderValues]:
 class _Target:
     """A destination: how messages to it begin, and how all of them end."""
 
-    __slots__ = ("end", "origin", "template")
+    __slots__ = ("builder", "end", "origin")
 
-    def __init__(self, template: MessageTemplate, now_ms: int) -> None:
-        self.template = template
-        outgoing = template.message(_PLAIN, 0, b"")
+    def __init__(self, builder: FrameBuilder, now_ms: int) -> None:
+        self.builder = builder
+        outgoing = builder.message(_PLAIN, 0, b"")
         # As the broker takes a message that comes over the wire.
-        sample = FastDecoder().message(outgoing.head(0, False)[_SIZE_BYTES:] + outgoing.fields)
+        sample = FastDecoder().message(outgoing.frame())
         stamp(sample, 0, now_ms)
         self.origin = sample.origin
         self.end = sample.frame[-TAIL_BYTES:]
@@ -383,7 +388,7 @@ class _Shape:
         expiration: int,
         group_sequence: int,
     ) -> None:
-        outgoing = target.template.message(
+        outgoing = target.builder.message(
             type_id,
             0,
             b"",
@@ -397,14 +402,14 @@ class _Shape:
             group_id=headers.group_id,
             group_sequence=group_sequence,
         )
-        frame = outgoing.head(0, False)[_SIZE_BYTES:] + outgoing.fields
-        counts_at = target.origin.id_end - _LONG.size
+        frame = outgoing.frame()
+        counts_at = target.origin.id_end - COUNT_BYTES
         self._front = frame[:counts_at]
         # Up to the empty body, and no properties.
-        self._middle = frame[counts_at + _COUNTS.size : -TAIL_BYTES - len(_ABSENT) - _LENGTH.size]
+        self._middle = frame[counts_at + COUNTS_BYTES : -TAIL_BYTES - ABSENT_BYTES - BYTES_AT]
         self._end = target.end
-        self._bare_end = _ABSENT + target.end
-        self._front_bytes = counts_at + _COUNTS.size + len(self._middle)
+        self._bare_end = ABSENT + target.end
+        self._front_bytes = counts_at + COUNTS_BYTES + len(self._middle)
         self._origin = target.origin
         self._priority = priority
         self._timestamp = timestamp
@@ -416,17 +421,17 @@ class _Shape:
         """The message number *sequence*."""
         _, head, data = body
         origin = self._origin
-        counts = _COUNTS.pack(sequence, sequence)
+        counts = COUNTS.pack(sequence, sequence)
         if properties is None:
             offset = 0
             frame = b"".join((self._front, counts, self._middle, head, data, self._bare_end))
         else:
-            offset = self._front_bytes + len(head) + len(data) + _LENGTH.size
-            length = _LENGTH.pack(1, len(properties))
+            offset = self._front_bytes + len(head) + len(data) + BYTES_AT
+            length = BYTES_LENGTH.pack(1, len(properties))
             frame = b"".join((self._front, counts, self._middle, head, data, length, properties, self._end))
         message = Message(
             frame=frame,
-            key=origin.producer_key + counts[: _LONG.size],
+            key=origin.producer_key + counts[:COUNT_BYTES],
             origin=origin,
             persistent=True,
             priority=self._priority,
@@ -493,7 +498,7 @@ class _Shapes:
         _check_target(where)
         if len(self._targets) >= _TARGETS_MAX:
             self._targets.clear()
-        target = self._targets[name] = _Target(MessageTemplate(self._producer_id, where), self._now_ms)
+        target = self._targets[name] = _Target(FrameBuilder(self._producer_id, where), self._now_ms)
         return target
 
     def _expiration(self, headers: _Headers) -> int:
@@ -559,7 +564,7 @@ def _properties(batch: Any, limits: WireLimits) -> Iterable[bytes | None]:
         return repeat(None)
     if column is None and len(names) <= limits.entries_max and all(None not in entries for entries in typed):
         # The usual table: nothing is missing.
-        return map(b"".join, zip(repeat(_INT.pack(len(names))), *typed, strict=False))
+        return map(b"".join, zip(repeat(INT.pack(len(names))), *typed, strict=False))
     taken = frozenset(name.removeprefix(PROPERTY_PREFIX).encode() for name in names)
     return _encoded(repeat(_NO_ENTRIES) if column is None else _string_entries(column, taken), typed, limits)
 
@@ -579,7 +584,7 @@ def _encoded(
                 row=row,
                 column="properties",
             )
-        yield _INT.pack(count) + entries if count else None
+        yield INT.pack(count) + entries if count else None
 
 
 def _string_entries(column: Any, taken: frozenset[bytes]) -> Iterator[_Entries]:
@@ -614,7 +619,7 @@ def _string_entries(column: Any, taken: frozenset[bytes]) -> Iterator[_Entries]:
 
 def _quick_string(value: bytes | None) -> bytes | None:
     """The UTF-8 in *value* as the value of a property; None where that takes more thought."""
-    return None if value is None or len(value) >= BIG_STRING_CHARS else _USHORT.pack(len(value)) + value
+    return None if value is None or len(value) >= BIG_STRING_CHARS else USHORT.pack(len(value)) + value
 
 
 def _string_heads(names: Sequence[bytes | None], taken: frozenset[bytes]) -> list[bytes]:
@@ -625,7 +630,7 @@ def _string_heads(names: Sequence[bytes | None], taken: frozenset[bytes]) -> lis
     for name in names:
         text = (name or b"").decode()
         _check_property_name("properties", text)
-        heads.append(b"" if text in _SCHEDULING else _entry(text, "")[: -_USHORT.size])
+        heads.append(b"" if text in _SCHEDULING else _entry(text, "")[:-_STRING_LENGTH_BYTES])
     return heads
 
 
@@ -658,7 +663,7 @@ def _typed_entries(batch: Any, column_name: str) -> list[bytes | None]:
 
 
 def _string_column(name: str, values: Sequence[bytes | None]) -> Iterator[bytes | None]:
-    head = _entry(name, "")[: -_USHORT.size]
+    head = _entry(name, "")[:-_STRING_LENGTH_BYTES]
     for value in values:
         quick = _quick_string(value)
         if quick is not None:

@@ -1,20 +1,16 @@
-"""Which protocol the first bytes of a connection speak, for `auto` listeners (SEMANTICS J1)."""
+"""Which protocol the first bytes of a connection speak, for `auto` listeners (SEMANTICS J1).
 
-from enum import Enum
-from typing import Final
+Those that a listener serves are asked in their order, and the first one that does not refuse the bytes decides, so the
+result does not depend on how the bytes arrive. The names of some others are known for the refusal.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeVar
 
 from ackwire.errors import RemoteProtocolError
 
-
-class Spoken(Enum):
-    """The protocols that share an `auto` port."""
-
-    OPENWIRE = "OpenWire"
-
-
-_OPENWIRE_MAGIC: Final = b"\x01ActiveMQ"
-_MAGIC_AT: Final = 4
-"""OpenWire starts with the size of its first frame, a WireFormatInfo."""
+FIRST_BYTES_MAX: Final = 64
+"""So many bytes are enough for every protocol to decide."""
 
 _OTHERS: Final[dict[bytes, str]] = {
     b"AMQP": "AMQP",
@@ -28,14 +24,35 @@ _OTHERS: Final[dict[bytes, str]] = {
 }
 
 
-def detect(first_bytes: bytes) -> Spoken | None:
-    """The protocol, or None while more bytes are needed. Raises `RemoteProtocolError` for any other."""
-    for start, name in _OTHERS.items():
+class Recogniser(Protocol):
+    """A protocol, as far as its first bytes go."""
+
+    @property
+    def name(self) -> str: ...
+
+    def recognises(self, first_bytes: bytes) -> bool | None:
+        """Whether a client of this protocol begins so; None if that takes more bytes."""
+
+
+_R = TypeVar("_R", bound=Recogniser)
+
+
+def detect(first_bytes: bytes, served: Sequence[_R]) -> _R | None:
+    """The protocol of *served*, or None while more bytes are needed. Raises `RemoteProtocolError` for any other."""
+    is_undecided = False
+    for protocol in served:
+        is_it = protocol.recognises(first_bytes)
+        if is_it:
+            return protocol
+        if is_it is None:
+            is_undecided = True
+            break
+    names = {protocol.name for protocol in served}
+    others = {start: name for start, name in _OTHERS.items() if name not in names}
+    for start, name in others.items():
         if first_bytes.startswith(start):
             raise RemoteProtocolError(f"the peer speaks {name}, which this listener does not serve")
-    if any(start.startswith(first_bytes) for start in _OTHERS):
-        return None
-    seen = first_bytes[_MAGIC_AT : _MAGIC_AT + len(_OPENWIRE_MAGIC)]
-    if not _OPENWIRE_MAGIC.startswith(seen):
+    is_undecided = is_undecided or any(start.startswith(first_bytes) for start in others)
+    if not is_undecided or len(first_bytes) >= FIRST_BYTES_MAX:
         raise RemoteProtocolError(f"the first bytes {first_bytes[:16].hex(' ')} belong to no known protocol")
-    return Spoken.OPENWIRE if seen == _OPENWIRE_MAGIC else None
+    return None

@@ -12,24 +12,54 @@ bytes; after that the protocol is finished and yields no more.
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any
+
+from ackwire.compilation import mypyc_attr
 
 
-class WireProtocol(Protocol):
-    """The contract in four words: receive, events, send, data."""
+@mypyc_attr(allow_interpreted_subclasses=True)  # protocols of plugins, and those that tests watch
+class WireProtocol:
+    """The contract in four words: receive, events, send, data.
+
+    A class and no `typing.Protocol`, because compiled code calls the methods of a class directly.
+    """
+
+    def __init__(self) -> None:
+        self.waiting_bytes = 0
+        """Bytes that `data_to_send` would return now."""
 
     def receive_data(self, data: bytes) -> None:
         """Take what the peer sent."""
-        ...
+        raise NotImplementedError
 
     def receive_eof(self) -> None:
         """Raise `RemoteProtocolError` if the peer stopped in the middle of something."""
-        ...
 
-    def events(self) -> Iterator[object]:
+    def events(self) -> Iterator[Any]:
         """What the received bytes say, as far as they are complete."""
-        ...
+        raise NotImplementedError
 
     def data_to_send(self) -> list[bytes]:
         """Take the pieces that are waiting to be written, in order."""
-        ...
+        raise NotImplementedError
+
+    def login_finished(self) -> None:
+        """The peer has introduced itself: limits for strangers end."""
+
+    def drop_received(self) -> None:
+        """Nothing that the peer has sent counts any more: let go of what has arrived in part."""
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """The size of the frame that has arrived in part, as far as it is known; 0 if none has."""
+        return 0
+
+    @property
+    def missing_bytes(self) -> int:
+        """What has not arrived of it."""
+        return 0
+
+    @property
+    def arrivals(self) -> int:
+        """Changes when a frame is complete that was unfinished."""
+        return 0

@@ -22,9 +22,9 @@ from ackwire.client.messages import (
 )
 from ackwire.destinations import Kind, destination
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import MESSAGE_TYPES
+from ackwire.wire.openwire.frame_builder import FrameBuilder
 from ackwire.wire.openwire.incoming import Dispatch, DispatchDecoder
-from ackwire.wire.openwire.outgoing import MessageTemplate
+from ackwire.wire.openwire.layout import MESSAGE_TYPES
 from ackwire.wire.openwire.structures import REGISTRY, VERSION_MAX, fields_of
 from tests.unit.wire.effort import effort
 from tests.unit.wire.openwire.agreement import canonical
@@ -32,7 +32,7 @@ from tests.unit.wire.openwire.strategies import as_seen_in, structures
 
 PRODUCER: Final = commands.ProducerId("ID:host-1-2", 3, 4)
 ORDERS: Final = destination(Kind.QUEUE, "orders")
-TEMPLATE: Final = MessageTemplate(PRODUCER, ORDERS)
+TEMPLATE: Final = FrameBuilder(PRODUCER, ORDERS)
 TRANSACTION: Final = commands.LocalTransactionId(9, commands.ConnectionId("ID:host-1-2"))
 HEADERS: Final = (
     "message_id",

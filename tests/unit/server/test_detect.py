@@ -3,10 +3,12 @@
 import pytest
 
 from ackwire.errors import RemoteProtocolError
-from ackwire.wire.detect import Spoken, detect
+from ackwire.server.adapters.openwire_factory import OpenWireFactory
+from ackwire.wire.detect import detect as detect_served
 from ackwire.wire.openwire.negotiation import Preferences
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 
+FACTORY = OpenWireFactory()
 OPENWIRE = b"".join(OpenWireProtocol(Preferences()).data_to_send())
 
 OTHERS = {
@@ -22,9 +24,13 @@ OTHERS = {
 }
 
 
+def detect(first_bytes: bytes) -> OpenWireFactory | None:
+    return detect_served(first_bytes, [FACTORY])
+
+
 def test_openwire_is_known_by_its_first_13_bytes() -> None:
-    assert detect(OPENWIRE) is Spoken.OPENWIRE
-    assert detect(OPENWIRE[:13]) is Spoken.OPENWIRE
+    assert detect(OPENWIRE) is FACTORY
+    assert detect(OPENWIRE[:13]) is FACTORY
     for length in range(1, 13):
         assert detect(OPENWIRE[:length]) is None
 

@@ -17,6 +17,7 @@ from ackwire.errors import RemoteProtocolError
 from ackwire.listener_uri import parse_listener_uri
 from ackwire.server.listener import ConnectionGate
 from ackwire.server.peer import Peer
+from ackwire.server.protocols import BUILT_IN
 from ackwire.server.turn import Turn
 from ackwire.store.memory import MemoryStore
 from ackwire.wire.openwire import commands
@@ -136,6 +137,7 @@ class Stage:
             gate=self.gate,
             peers=self.peers,
             turn=self.their_turn,
+            protocols=BUILT_IN,
         )
 
     def turn(self) -> None:

@@ -16,6 +16,7 @@ from ackwire.server.asyncio_end import AsyncioEnd
 from ackwire.server.listener import ConnectionGate
 from ackwire.server.loop import TurnLoop
 from ackwire.server.peer import Peer
+from ackwire.server.protocols import BUILT_IN
 from ackwire.server.turn import RECEIVE_BYTES, Turn
 from ackwire.store.memory import MemoryStore
 from ackwire.wire.openwire import commands
@@ -77,6 +78,7 @@ class Client:
             gate=ConnectionGate(1),
             peers=place.peers,
             turn=place.turn,
+            protocols=BUILT_IN,
         )
         end = AsyncioEnd(self.peer)
         await place.loop.connect_accepted_socket(lambda: end, self.broker_end)
@@ -263,7 +265,7 @@ def _message(connection_id: str, size_bytes: int) -> bytes:
 
 def _waiting_bytes(peer: Peer) -> int:
     protocol = peer._protocol
-    return 0 if protocol is None else protocol._buffer.waiting_bytes
+    return protocol._buffer.waiting_bytes if isinstance(protocol, OpenWireProtocol) else 0
 
 
 @pure_only

@@ -28,7 +28,7 @@ from ackwire.tabular.reading import RowReader, rows_to_batch
 from ackwire.tabular.schema import MESSAGE
 from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import bodies, commands
-from ackwire.wire.openwire.fast import MESSAGE_TYPES
+from ackwire.wire.openwire.layout import MESSAGE_TYPES
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.primitives import decode_map, encode_map
 from ackwire.wire.openwire.rows import RowColumns, RowDecoder

@@ -18,7 +18,7 @@ from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination
 from ackwire.client.transform import MessageTransformer
 from ackwire.destinations import Destination
-from ackwire.wire.openwire.outgoing import OutgoingMessage
+from ackwire.wire.openwire.frame_builder import OutgoingMessage
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from ackwire.client.message import DeliveryMode, Message
 from ackwire.destinations import Destination
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import destination_to_wire
-from ackwire.wire.openwire.outgoing import FRAME_HEAD_BYTES, MessageTemplate, OutgoingMessage
+from ackwire.wire.openwire.frame_builder import FrameBuilder, OutgoingMessage
+from ackwire.wire.openwire.layout import FIELDS_AT
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class ProducerCore:
         self.is_closed = False
         self._is_temporary = destination is not None and destination.kind.is_temporary
         self._sequences = itertools.count(1)
-        self._templates: dict[Destination, MessageTemplate] = {}
+        self._templates: dict[Destination, FrameBuilder] = {}
         self._window_used = 0
         self.on_window: Callable[[], None] = _nothing
         """Called when there is room in the window again."""
@@ -125,14 +126,14 @@ class ProducerCore:
         expiration = now_ms + time_to_live_ms if time_to_live_ms > 0 else 0
         message.stamp(template, sequence, mode, priority, timestamp, expiration)
         outgoing = message.to_outgoing(template, sequence, use_compression=options.use_compression)
-        if len(outgoing.fields) + FRAME_HEAD_BYTES > connection.frame_bytes_max:
+        if len(outgoing.fields) + FIELDS_AT > connection.frame_bytes_max:
             raise ResourceAllocationError(
-                f"the message to {target!r} makes a frame of {len(outgoing.fields) + FRAME_HEAD_BYTES} bytes, and the "
+                f"the message to {target!r} makes a frame of {len(outgoing.fields) + FIELDS_AT} bytes, and the "
                 f"limit agreed with the broker is {connection.frame_bytes_max} (wireFormat.maxFrameSize, on both sides)"
             )
         return outgoing
 
-    def _template(self, target: Destination, transaction_id: commands.TransactionId | None) -> MessageTemplate:
+    def _template(self, target: Destination, transaction_id: commands.TransactionId | None) -> FrameBuilder:
         template = self._templates.get(target)
         if template is not None and template.transaction_id is transaction_id:
             return template
@@ -141,7 +142,7 @@ class ProducerCore:
         else:
             if len(self._templates) >= _TEMPLATES_MAX:
                 self._templates.clear()
-            template = MessageTemplate(self.producer_id, target, transaction_id)
+            template = FrameBuilder(self.producer_id, target, transaction_id)
         self._templates[target] = template
         return template
 

@@ -26,7 +26,7 @@ from ackwire.client.errors import (
 )
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.commands import TransactionType
-from ackwire.wire.openwire.outgoing import OutgoingMessage
+from ackwire.wire.openwire.frame_builder import OutgoingMessage
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:

@@ -6,23 +6,14 @@ marks are replaced. A test holds the two ways against each other.
 
 from collections.abc import Callable
 from functools import lru_cache
-from struct import Struct
 from typing import Final, NamedTuple, final
 
 from ackwire.destinations import Destination, Kind, destination
 from ackwire.message import Message
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, destination_to_wire
-from ackwire.wire.openwire.marshal import Codec
-from ackwire.wire.openwire.structures import Structure
+from ackwire.wire.openwire.fast import FastDecoder, destination_to_wire, nested
+from ackwire.wire.openwire.layout import ABSENT, DESTINATION_HEAD, LONG
 from ackwire.wire.openwire.text import encode_modified_utf8
-
-_SIZE_PREFIX_BYTES: Final = 4
-_LONG: Final = Struct(">q")
-_STRING: Final = Struct(">BBBH")
-_PLAIN: Final = Codec(CANONICAL)
-_PRESENT: Final = 1
-_ABSENT: Final = b"\0"
 
 _SEQUENCE_MARK: Final = 0x5EC0_DE5E_C0DE_5EC0
 _TIMESTAMP_MARK: Final = 0x71ED_A7E7_1EDA_7E71
@@ -47,21 +38,16 @@ class DestinationEvent(NamedTuple):
     timestamp: int
 
 
-def _field(structure: Structure) -> bytes:
-    """*structure* as it stands inside another."""
-    return b"\x01" + _PLAIN.encode(structure)[_SIZE_PREFIX_BYTES:]
-
-
-_remembered_field: Final = lru_cache(maxsize=_FIELDS_MAX)(_field)
+_remembered_field: Final = lru_cache(maxsize=_FIELDS_MAX)(nested)
 """For consumer and connection ids, which come again and again."""
 
 _TYPE_IDS: Final = {kind: destination_to_wire(destination(kind, "x")).TYPE_ID for kind in Kind}
 
 
 def _destination_field(where: Destination) -> bytes:
-    """As `_field`; there are too many of them to remember, so it is written out."""
+    """As `nested`; there are too many of them to remember, so it is written out."""
     name = encode_modified_utf8(where.name)
-    return _STRING.pack(_PRESENT, _TYPE_IDS[where.kind], _PRESENT, len(name)) + name
+    return DESTINATION_HEAD.pack(1, _TYPE_IDS[where.kind], 1, len(name)) + name
 
 
 class _Template(NamedTuple):
@@ -91,19 +77,19 @@ class DestinationAdvisories:
                 self._templates.clear()
             template = self._templates[key] = self._template(event)
         parts, sample = template
-        sequence, owner = _LONG.pack(event.sequence), event.connection_id
+        sequence, owner = LONG.pack(event.sequence), event.connection_id
         frame = b"".join(
             (
                 parts[0],
                 sequence,
                 parts[1],
-                _LONG.pack(event.timestamp),
+                LONG.pack(event.timestamp),
                 parts[2],
-                _ABSENT if owner is None else _remembered_field(commands.ConnectionId(owner)),
+                ABSENT if owner is None else _remembered_field(commands.ConnectionId(owner)),
                 parts[3],
                 _destination_field(event.where),
                 parts[4],
-                _ABSENT if event.target is None else _remembered_field(event.target),
+                ABSENT if event.target is None else _remembered_field(event.target),
                 parts[5],
             )
         )
@@ -131,11 +117,11 @@ class DestinationAdvisories:
         frame = rest = self._plain(marked)
         parts: list[bytes] = []
         for mark in (
-            _LONG.pack(_SEQUENCE_MARK),
-            _LONG.pack(_TIMESTAMP_MARK),
-            _field(_OWNER_MARK),
-            _field(destination_to_wire(_SUBJECT_MARK)),
-            _field(_TARGET_MARK),
+            LONG.pack(_SEQUENCE_MARK),
+            LONG.pack(_TIMESTAMP_MARK),
+            nested(_OWNER_MARK),
+            nested(destination_to_wire(_SUBJECT_MARK)),
+            nested(_TARGET_MARK),
         ):
             part, found, rest = rest.partition(mark)
             assert found, "every mark stands in the frame, in this order"

@@ -7,32 +7,36 @@ for all messages of an `Origin`; what stands behind names no slot, and is the sa
 `tests/model/test_fast_agrees_with_plain.py` and `test_slots_agree_with_plain.py` hold this against the plain codec.
 """
 
-from struct import Struct
 from typing import Final, final
 
 from ackwire.destinations import Destination
 from ackwire.message import Message
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.cache import UNCACHED_FIELD, SendCache
-from ackwire.wire.openwire.fast import (
+from ackwire.wire.openwire.fast import CANONICAL, PREFIX_BYTES_MAX, destination_to_wire, end_of_common_fields, nested
+from ackwire.wire.openwire.layout import (
     ABSENT,
+    ABSENT_BYTES,
     BLOB_TYPE,
-    CANONICAL,
     COUNT_BYTES,
+    COUNTS_BYTES,
+    DISPATCH_END,
+    DISPATCH_HEAD,
     FIELDS_AT,
+    LOCAL_TRANSACTION_CONNECTION_AT,
+    LOCAL_TRANSACTION_TYPE,
     MESSAGE_ID_HEAD,
+    MESSAGE_ID_HEAD_BYTES,
     MESSAGE_TYPES,
     OUT_TIME_FROM_END,
-    PREFIX_BYTES_MAX,
-    Unusual,
-    after_destination,
-    after_producer,
-    after_transaction,
-    destination_to_wire,
-    end_of_common_fields,
-    nested,
+    PRESENT,
+    PRODUCER_HEAD,
+    REDELIVERY_COUNTER_BYTES,
+    SIZE_BYTES,
+    TARGET_CONSUMER_AT,
 )
 from ackwire.wire.openwire.marshal import Codec, LooseWriter, write_structure
+from ackwire.wire.openwire.walking import Unusual, after_destination, end_of_resource_id, end_of_transaction
 
 _CUT_BYTES_MAX: Final = 1024 * 1024
 """Bytes of a message that is remembered, as it was cut, for the next consumer."""
@@ -40,18 +44,9 @@ _CUT_BYTES_MAX: Final = 1024 * 1024
 _FRONTS_MAX: Final = 64
 """Remembered for each consumer: at most so many origins."""
 
-_TAIL: Final = Struct(">q?i")
-_SIZE_BYTES: Final = 4
-_COUNTER_BYTES: Final = 4
-_DISPATCH_HEAD: Final = bytes((21, 0, 0, 0, 0, 0))
-"""MessageDispatch, command id and response flag."""
 _MESSAGE_HEADS: Final = {type_id: bytes((type_id,)).ljust(FIELDS_AT, b"\0") for type_id in MESSAGE_TYPES}
 """The type of the message in it; its command id and response flag concern nobody any more."""
 _NOTHING: Final = UNCACHED_FIELD + ABSENT
-_LOCAL_TRANSACTION: Final = 0x6F
-_LOCAL_TRANSACTION_BYTES: Final = 10
-"""Of a local transaction's id, up to the id of its connection."""
-
 _PLAIN: Final = Codec(CANONICAL)
 
 
@@ -79,7 +74,7 @@ class Consumer:
         """What precedes a message of that size from *target*."""
         if target is not self._target or frame_bytes != self._frame_bytes:
             header = self.header(target, b"")
-            self._front = (len(header) + frame_bytes + _COUNTER_BYTES).to_bytes(_SIZE_BYTES, "big") + header
+            self._front = (len(header) + frame_bytes + REDELIVERY_COUNTER_BYTES).to_bytes(SIZE_BYTES, "big") + header
             self._target = target
             self._frame_bytes = frame_bytes
         return self._front
@@ -89,7 +84,7 @@ class Consumer:
         header = self._headers.get(target)
         if header is None:
             encoded_target = nested(destination_to_wire(target))
-            header = b"".join((_DISPATCH_HEAD, before_values, self.encoded_id, before_values, encoded_target, b"\1"))
+            header = b"".join((DISPATCH_HEAD, before_values, self.encoded_id, before_values, encoded_target, PRESENT))
             self._headers[target] = header
         return header
 
@@ -107,9 +102,9 @@ class _Last:
         """The same from the counts on, for connections with slots."""
         self.independent = (b"", b"")
         """A frame, and all of it without a slot."""
-        self.size = (0, bytes(_SIZE_BYTES))
+        self.size = (0, bytes(SIZE_BYTES))
         """The size of a dispatch, and its bytes."""
-        self.tail = (0, False, 0, _TAIL.pack(0, False, 0))
+        self.tail = (0, False, 0, DISPATCH_END.pack(0, False, 0))
         """Time, whether it is the first of its group, redeliveries; and the bytes that say so: often the same."""
 
 
@@ -138,7 +133,7 @@ def put_dispatch(out: list[bytes], consumer: Consumer, message: Message, out_tim
 def _tail(out_time_ms: int, group_first: bool, redelivery_counter: int) -> bytes:
     last_time_ms, last_group_first, last_redelivery_counter, tail = _LAST.tail
     if out_time_ms != last_time_ms or group_first != last_group_first or redelivery_counter != last_redelivery_counter:
-        tail = _TAIL.pack(out_time_ms, group_first, redelivery_counter)
+        tail = DISPATCH_END.pack(out_time_ms, group_first, redelivery_counter)
         _LAST.tail = (out_time_ms, group_first, redelivery_counter, tail)
     return tail
 
@@ -149,7 +144,7 @@ def _around_out_time(encoded: bytes, frame: bytes, tail: bytes) -> tuple[bytes, 
     A blob message has fields of its own between its time and the dispatch's counter."""
     own = frame[end_of_common_fields(frame) :] if frame[0] == BLOB_TYPE else b""
     body = encoded[: len(encoded) - len(own) - OUT_TIME_FROM_END]
-    return body, tail[:-_COUNTER_BYTES] + own + tail[-_COUNTER_BYTES:]
+    return body, tail[:-REDELIVERY_COUNTER_BYTES] + own + tail[-REDELIVERY_COUNTER_BYTES:]
 
 
 # ---- with slots ------------------------------------------------------------------------------------------------
@@ -187,22 +182,22 @@ class SlotWriter:
         out.append(middle)
         out.append(cut)
         out.append(tail)
-        return _SIZE_BYTES + size
+        return SIZE_BYTES + size
 
     def _learn_front(self, consumer: Consumer, prefix: bytes) -> tuple[bytes, bytes]:
-        producer_end = after_producer(prefix, 0)
+        producer_end = end_of_resource_id(prefix, 0, PRODUCER_HEAD)
         target_end = after_destination(prefix, producer_end)
-        transaction_end = after_transaction(prefix, target_end)
+        transaction_end = end_of_transaction(prefix, target_end)
         original_end = after_destination(prefix, transaction_end)
-        id_producer_at = original_end + len(MESSAGE_ID_HEAD)
+        id_producer_at = original_end + MESSAGE_ID_HEAD_BYTES
         if prefix[original_end:id_producer_at] != MESSAGE_ID_HEAD:
             raise Unusual
-        after_producer(prefix, id_producer_at)
+        end_of_resource_id(prefix, id_producer_at, PRODUCER_HEAD)
         target, original = prefix[producer_end:target_end], prefix[transaction_end:original_end]
         cache = self._cache
         cache.make_room()
         # In the order in which it is read: a slot is filled before it is named.
-        header = b"".join((_DISPATCH_HEAD, cache.field(consumer.encoded_id), cache.field(target), b"\1"))
+        header = b"".join((DISPATCH_HEAD, cache.field(consumer.encoded_id), cache.field(target), PRESENT))
         middle = b"".join(
             (
                 cache.field(prefix[:producer_end]),
@@ -225,16 +220,17 @@ def _cut(message: Message) -> bytes:
     """*message* from its counts to its time of leaving, without a slot. Raises `Unusual` for rare fields."""
     frame, tail_at = message.frame, message.tail_offset
     sequence_end = message.origin.id_end + COUNT_BYTES
-    if frame[0] == BLOB_TYPE or frame[tail_at] or frame[tail_at + 1]:  # a data structure, a target consumer
+    has_data_structure, has_target = frame[tail_at], frame[tail_at + TARGET_CONSUMER_AT]
+    if frame[0] == BLOB_TYPE or has_data_structure or has_target:
         raise Unusual
-    body_at = after_transaction(frame, sequence_end)
+    body_at = end_of_transaction(frame, sequence_end)
     return b"".join(
         (
-            frame[sequence_end - 2 * COUNT_BYTES : sequence_end],
+            frame[sequence_end - COUNTS_BYTES : sequence_end],
             _transaction(frame[sequence_end:body_at]),
-            frame[body_at : tail_at + 1],
+            frame[body_at : tail_at + TARGET_CONSUMER_AT],
             _NOTHING,
-            frame[tail_at + 2 : -OUT_TIME_FROM_END],
+            frame[tail_at + TARGET_CONSUMER_AT + ABSENT_BYTES : -OUT_TIME_FROM_END],
         )
     )
 
@@ -243,10 +239,10 @@ def _transaction(encoded: bytes) -> bytes:
     """Each is named by a few messages only, and then never again: it gets no slot."""
     if encoded == ABSENT:
         return _NOTHING
-    if encoded[1] != _LOCAL_TRANSACTION:
+    if encoded[1] != LOCAL_TRANSACTION_TYPE:
         return UNCACHED_FIELD + encoded
-    connection = UNCACHED_FIELD + encoded[_LOCAL_TRANSACTION_BYTES:]
-    return UNCACHED_FIELD + encoded[:_LOCAL_TRANSACTION_BYTES] + connection
+    connection = UNCACHED_FIELD + encoded[LOCAL_TRANSACTION_CONNECTION_AT:]
+    return UNCACHED_FIELD + encoded[:LOCAL_TRANSACTION_CONNECTION_AT] + connection
 
 
 def _put_independent(out: list[bytes], consumer: Consumer, message: Message, tail: bytes) -> int:
@@ -261,7 +257,7 @@ def _put_independent(out: list[bytes], consumer: Consumer, message: Message, tai
     body, tail = _around_out_time(encoded, frame, tail)
     size = len(header) + len(body) + len(tail)
     out += (_size(size), header, body, tail)
-    return _SIZE_BYTES + size
+    return SIZE_BYTES + size
 
 
 def _independent(frame: bytes) -> bytes:
@@ -275,6 +271,6 @@ def _independent(frame: bytes) -> bytes:
 def _size(size: int) -> bytes:
     last_size, written = _LAST.size
     if size != last_size:
-        written = size.to_bytes(_SIZE_BYTES, "big")
+        written = size.to_bytes(SIZE_BYTES, "big")
         _LAST.size = (size, written)
     return written

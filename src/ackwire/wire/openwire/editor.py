@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from struct import Struct
 from typing import Final, NamedTuple, final
 
 from ackwire.clock import Clock
@@ -27,28 +26,38 @@ from ackwire.values import Long, Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.advisory_frames import DestinationAdvisories, DestinationEvent
 from ackwire.wire.openwire.bodies import decode_text
-from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, FrameStamper, destination_to_wire, message_key
+from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, FrameStamper, destination_to_wire, message_key, nested
+from ackwire.wire.openwire.frame_builder import FrameBuilder
+from ackwire.wire.openwire.layout import (
+    ABSENT,
+    ABSENT_BYTES,
+    COUNT_BYTES,
+    EXPIRATION_AT,
+    FIELDS_AT,
+    GROUP_ID_AT,
+    INT,
+    INT_BYTES,
+    LONG,
+    LONG_BYTES,
+    ORIGINAL_TRANSACTION_AT,
+    PERSISTENT_AT,
+    REPLY_TO_AT,
+    SIZE_BYTES,
+    TEXT_AT,
+)
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.lookup import QuickLookup, quick_properties_of
 from ackwire.wire.openwire.marshal import Codec, LooseReader
 from ackwire.wire.openwire.primitives import decode_map, encode_map
 from ackwire.wire.openwire.structures import Structure, fields_of
 from ackwire.wire.openwire.text import decode_modified_utf8
+from ackwire.wire.openwire.walking import end_of_destination, end_of_string
 
-_FIELDS_AT: Final = 6
-"""Where a frame's fields begin: behind type id, command id and response flag."""
-
-_SIZE_PREFIX_BYTES: Final = 4
-_LONG_BYTES: Final = 8
-_UNSTAMPED: Final = bytes(_LONG_BYTES)
-_ABSENT: Final = b"\0"
+_UNSTAMPED: Final = bytes(COUNT_BYTES)
 
 _PREFIX_BYTES_MAX: Final = 2048
 _ROUTES_MAX: Final = 1024
 """Remembered by one editor: at most these many ways from one origin to another destination, of this size."""
-
-_INT: Final = Struct(">i")
-_LONG: Final = Struct(">q")
 
 _HEAD_FIELDS: Final = fields_of(commands.Message)[2:7]
 """Producer id, destination, transaction id, original destination, message id."""
@@ -190,13 +199,8 @@ def _broker_path_text(path: tuple[commands.BrokerId | None, ...] | None) -> str:
 # ---- the places of fields in a frame ---------------------------------------------------------------------------
 
 
-def _after_string(frame: bytes, position: int) -> int:
-    """Where the optional string at *position* ends; the frame was checked when it was received."""
-    return position + 3 + (frame[position + 1] << 8 | frame[position + 2]) if frame[position] else position + 1
-
-
 def _string_at(frame: bytes, position: int) -> str | None:
-    return decode_modified_utf8(frame[position + 3 : _after_string(frame, position)]) if frame[position] else None
+    return decode_modified_utf8(frame[position + TEXT_AT : end_of_string(frame, position)]) if frame[position] else None
 
 
 @final
@@ -211,15 +215,14 @@ class _Places(NamedTuple):
 
 def _usual_places(frame: bytes, id_end: int) -> _Places | None:
     """Found by a walk over the fields that are usually there; None if the frame has others."""
-    position = id_end + _LONG_BYTES
-    if frame[position]:  # an original transaction
+    if frame[id_end + ORIGINAL_TRANSACTION_AT]:
         return None
-    correlation_id = _after_string(frame, position + 1) + 4  # group id and group sequence
-    expiration = _after_string(frame, correlation_id) + 1  # delivery mode
-    position = expiration + _LONG_BYTES + 1  # priority
-    # A destination (reply to) is its type id and a string.
-    timestamp = _after_string(frame, position + 2) if frame[position] else position + 1
-    return _Places(correlation_id, expiration, timestamp, timestamp + _LONG_BYTES)
+    correlation_id = end_of_string(frame, id_end + GROUP_ID_AT) + INT_BYTES  # the group's sequence
+    # From here on the places shift by what the optional fields in front of them hold.
+    expiration = end_of_string(frame, correlation_id) + EXPIRATION_AT - PERSISTENT_AT
+    reply_to = expiration + REPLY_TO_AT - EXPIRATION_AT
+    timestamp = end_of_destination(frame, reply_to)
+    return _Places(correlation_id, expiration, timestamp, timestamp + LONG_BYTES)
 
 
 def _plain_places(frame: bytes, limits: WireLimits) -> _Places:
@@ -237,7 +240,7 @@ def _plain_places(frame: bytes, limits: WireLimits) -> _Places:
 @lru_cache(maxsize=_ROUTES_MAX)
 def _destination_field(target: Destination) -> bytes:
     """*target* as it stands inside a message."""
-    return b"\x01" + _PLAIN.encode(destination_to_wire(target))[_SIZE_PREFIX_BYTES:]
+    return nested(destination_to_wire(target))
 
 
 @final
@@ -247,7 +250,7 @@ class _Route:
 
     origin: Origin
     original_transaction: bytes
-    """The transaction they were sent in, as a field; `_ABSENT` for none."""
+    """The transaction they were sent in, as a field; `ABSENT` for none."""
 
 
 # ---- the editor ------------------------------------------------------------------------------------------------
@@ -297,7 +300,7 @@ class OpenWireEditor:
     def restored(self, frame: bytes) -> Message:
         """The message whose bytes were kept: `stamp` has written its place in the broker's order into them."""
         message = self._decoder.message(frame)
-        message.sequence = _LONG.unpack_from(frame, message.origin.id_end)[0]
+        message.sequence = LONG.unpack_from(frame, message.origin.id_end)[0]
         message.redelivery_counter = 0
         return message
 
@@ -358,13 +361,13 @@ class OpenWireEditor:
         if properties is not None:
             return properties
         start, frame = message.properties_offset, message.frame
-        end: int = start + _INT.unpack_from(frame, start - 4)[0]
+        end: int = start + INT.unpack_from(frame, start - INT_BYTES)[0]
         return decode_map(frame[start:end], self._limits)
 
     def message_id(self, message: Message) -> str:
         """JMSMessageID, for people."""
         reader = LooseReader(message.frame, CANONICAL, self._limits, None)
-        reader.position = _FIELDS_AT
+        reader.position = FIELDS_AT
         *_, message_id = (reader.read(field) for field in _HEAD_FIELDS)
         return str(message_id)
 
@@ -386,10 +389,10 @@ class OpenWireEditor:
         message.frame = b"".join(
             (
                 frame[:expiration_at],
-                _LONG.pack(expiration),
-                frame[expiration_at + _LONG_BYTES : timestamp_at],
-                _LONG.pack(timestamp),
-                frame[timestamp_at + _LONG_BYTES :],
+                LONG.pack(expiration),
+                frame[expiration_at + LONG_BYTES : timestamp_at],
+                LONG.pack(timestamp),
+                frame[timestamp_at + LONG_BYTES :],
             )
         )
         message.expiration = expiration
@@ -448,7 +451,7 @@ class OpenWireEditor:
         return commands.MessageId(None, self._producer_id, next(self._sequence))
 
     def _message_of(self, command: commands.Message) -> Message:
-        return self._decoder.message(self._plain.encode(command)[_SIZE_PREFIX_BYTES:])
+        return self._decoder.message(self._plain.encode(command)[SIZE_BYTES:])
 
     def _route(self, message: Message, target: Destination, original: Destination | None) -> _Route:
         key = (message.origin.prefix, target, original)
@@ -464,7 +467,7 @@ class OpenWireEditor:
     def _new_route(self, message: Message, target: Destination, original: Destination | None) -> _Route:
         frame, old = message.frame, message.origin
         reader = LooseReader(frame, CANONICAL, self._limits, None)
-        reader.position = _FIELDS_AT
+        reader.position = FIELDS_AT
         ends = []
         for field in _HEAD_FIELDS[:4]:
             reader.read(field)
@@ -472,11 +475,11 @@ class OpenWireEditor:
         producer_end, destination_end, transaction_end, original_end = ends
         prefix = b"".join(
             (
-                frame[_FIELDS_AT:producer_end],
+                frame[FIELDS_AT:producer_end],
                 _destination_field(target),
-                _ABSENT,  # transaction
+                ABSENT,  # transaction
                 frame[transaction_end:original_end] if original is None else _destination_field(original),
-                frame[original_end : old.id_end - _LONG_BYTES],
+                frame[original_end : old.id_end - COUNT_BYTES],
             )
         )
         origin = Origin(
@@ -485,7 +488,7 @@ class OpenWireEditor:
             transaction=None,
             connection_id=old.connection_id,
             producer_key=old.producer_key,
-            id_end=_FIELDS_AT + len(prefix) + _LONG_BYTES,
+            id_end=FIELDS_AT + len(prefix) + COUNT_BYTES,
         )
         return _Route(origin, frame[destination_end:transaction_end])
 
@@ -506,7 +509,7 @@ class OpenWireEditor:
                 timestamp=self._clock.now_ms(),
             )
             return self._destination_advisories.message(event)
-        return self._message_of(self._advisory_command(advisory, self._next_id(), self._clock.now_ms()))
+        return self._decoder.message(self._advisory_frame(advisory, next(self._sequence), self._clock.now_ms()))
 
     def _plain_destination_advisory(self, event: DestinationEvent) -> bytes:
         kind = next(kind for kind, operation in _DESTINATION_OPERATIONS.items() if operation is event.operation)
@@ -518,23 +521,19 @@ class OpenWireEditor:
             connection_id=event.connection_id,
             target_consumer_id=target,
         )
-        message_id = commands.MessageId(None, self._producer_id, event.sequence)
-        return self._plain.encode(self._advisory_command(advisory, message_id, event.timestamp))[_SIZE_PREFIX_BYTES:]
+        return self._advisory_frame(advisory, event.sequence, event.timestamp)
 
-    def _advisory_command(
-        self, advisory: Advisory, message_id: commands.MessageId, timestamp: int
-    ) -> commands.ActiveMQMessage:
+    def _advisory_frame(self, advisory: Advisory, sequence: int, timestamp: int) -> bytes:
         target = advisory.target_consumer_id
-        return commands.ActiveMQMessage(
-            producer_id=message_id.producer_id,
-            destination=destination_to_wire(advisory.topic),
-            message_id=message_id,
+        outgoing = FrameBuilder(self._producer_id, advisory.topic).advisory(
+            sequence,
+            encode_map({**self._origin_properties, **advisory.properties}),
             timestamp=timestamp,
             type="Advisory",
-            marshalled_properties=encode_map({**self._origin_properties, **advisory.properties}),
             data_structure=self._payload(advisory),
             target_consumer_id=None if target is None else _consumer_id(target),
         )
+        return outgoing.frame()
 
     def _payload(self, about: Advisory) -> Structure | None:
         match about.kind:
@@ -587,16 +586,16 @@ def _spliced(message: Message, route: _Route) -> Message:
     A counter of 0 stands behind the body as well: the broker only ever raises the one it read there.
     """
     frame, old, origin = message.frame, message.origin, route.origin
-    rest_at = old.id_end + _LONG_BYTES
+    rest_at = old.id_end + COUNT_BYTES
     transaction = b""
-    if route.original_transaction != _ABSENT and not frame[rest_at]:
+    if route.original_transaction != ABSENT and not frame[rest_at]:
         transaction = route.original_transaction
-        rest_at += len(_ABSENT)
+        rest_at += ABSENT_BYTES
     copied = b"".join(
         (
-            frame[:_FIELDS_AT],
+            frame[:FIELDS_AT],
             origin.prefix,
-            frame[old.id_end - _LONG_BYTES : old.id_end],
+            frame[old.id_end - COUNT_BYTES : old.id_end],
             _UNSTAMPED,
             transaction,
             frame[rest_at:],

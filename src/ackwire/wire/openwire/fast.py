@@ -11,7 +11,6 @@ two against each other.
 """
 
 from collections.abc import Callable
-from struct import Struct
 from struct import error as StructError
 from typing import Final, cast, final
 
@@ -19,10 +18,56 @@ from ackwire.destinations import Destination, Kind, destination
 from ackwire.errors import InvalidDestination, RemoteProtocolError
 from ackwire.message import Message, Origin, Stamper
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.layout import (
+    ABSENT,
+    ACK_CAUSE_AT,
+    ACK_END_BYTES,
+    BEHIND_CORRELATION,
+    BEHIND_CORRELATION_BYTES,
+    BLOB_TYPE,
+    BYTES_AT,
+    COMMAND_ID_AT,
+    CONTENT_AT,
+    CONTENT_LENGTH_AT,
+    COUNT_BYTES,
+    COUNTS_BYTES,
+    EXPIRATION_AT,
+    FIELDS_AT,
+    FRESH_TAIL,
+    HAS_CONTENT_AT,
+    IN_TIME_FROM_END,
+    INT,
+    INT_BYTES,
+    LONG,
+    LONG_BYTES,
+    MESSAGE_ID_HEAD,
+    MESSAGE_ID_HEAD_BYTES,
+    OPTIONS_AT,
+    OUT_TIME_FROM_END,
+    PRESENT,
+    PRIORITY_AT,
+    PRODUCER_HEAD,
+    REPLY_TO_AT,
+    RESOURCE_NUMBERS_BYTES,
+    RESPONSE,
+    RESPONSE_BYTES,
+    RESPONSE_REQUIRED_AT,
+    RESPONSE_TYPE,
+    SIZE_BYTES,
+    TAIL,
+    TAIL_BYTES,
+    TEXT_AT,
+    TIMESTAMP_AT,
+    TYPE_AT,
+    UINT,
+    UNTIL_GROUP_BYTES,
+    USHORT,
+)
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
-from ackwire.wire.openwire.marshal import STRING_BYTES_MAX, Codec, LooseReader, WireFormat
+from ackwire.wire.openwire.marshal import Codec, LooseReader, WireFormat
 from ackwire.wire.openwire.structures import REGISTRY, Field, Structure, fields_of
 from ackwire.wire.openwire.text import decode_modified_utf8
+from ackwire.wire.openwire.walking import Unusual, after_destination, after_string, front_end
 
 CANONICAL: Final = WireFormat()
 """The form in which messages live in the broker: version 12, loose, no cache."""
@@ -30,57 +75,12 @@ CANONICAL: Final = WireFormat()
 FAST_VERSION_MIN: Final = 10
 """From this version on, messages and acks look the same on the wire."""
 
-FIRST_MESSAGE_TYPE: Final = 23
-LAST_MESSAGE_TYPE: Final = 29
-MESSAGE_TYPES: Final = frozenset(range(FIRST_MESSAGE_TYPE, LAST_MESSAGE_TYPE + 1))
-BLOB_TYPE: Final = 29
-ACK_TYPE: Final = 22
-
 _MESSAGE_OVERHEAD_BYTES: Final = 1024
 """What ActiveMQ's client adds to the size of body and properties when it counts a message."""
-
-ABSENT: Final = b"\0"
-"""A field with nothing in it."""
-MESSAGE_ID_HEAD: Final = b"\x01\x6e\x00"
-"""How a message id begins that has no text view; its producer follows."""
-COUNT_BYTES: Final = 8
-"""Of the producer's count in a message id, and of the broker's sequence behind it."""
-
-FIELDS_AT: Final = 6
-"""Where the fields begin: behind type id, command id and response flag."""
 
 PREFIX_BYTES_MAX: Final = 2048
 _ORIGINS_MAX: Final = 256
 """Remembered per connection: at most these many origins of this size."""
-
-# Where the fields stand behind the producer's part of the message id, as long as the optional ones are absent. The
-# broker's sequence comes first; then original transaction?, group?, group sequence, correlation id? and, as the last of
-# these eight bytes, whether the message is persistent.
-_OPTIONS_AT: Final = 8
-_EXPIRATION_AT: Final = 16
-_PRIORITY_AT: Final = 24
-_REPLY_TO_AT: Final = 25
-_TIMESTAMP_AT: Final = 26
-_TYPE_AT: Final = 34
-_HAS_CONTENT_AT: Final = 35
-_CONTENT_LENGTH_AT: Final = 36
-_CONTENT_AT: Final = 40
-_UNTIL_GROUP: Final = 17
-"""Bytes from the producer's sequence to the group id: two sequences and the flag between."""
-_AFTER_CORRELATION: Final = Struct(">Bqb")
-# data structure?, target consumer?, compressed, redelivery counter, broker path?, arrival, user id?, received by
-# bridge, droppable, cluster?, broker in time, broker out time, group first for consumer
-_TAIL: Final = Struct(">BBBiBqBBBBqqB")
-TAIL_BYTES: Final = _TAIL.size
-_FRESH_TAIL: Final = bytes(TAIL_BYTES)
-OUT_TIME_FROM_END: Final = 9
-_IN_TIME_FROM_END: Final = 17
-_RESPONSE: Final = Struct(">IBiBi")
-
-_UINT: Final = Struct(">I")
-_INT: Final = Struct(">i")
-_USHORT: Final = Struct(">H")
-_LONG: Final = Struct(">q")
 
 _DESTINATION_KINDS: Final[dict[type[Structure], Kind]] = {
     commands.ActiveMQQueue: Kind.QUEUE,
@@ -137,7 +137,7 @@ def message_key(message_id: commands.MessageId | None) -> bytes | None:
         return None
     if message_id.producer_id is None:
         raise RemoteProtocolError("a message id without a producer")
-    return producer_key(message_id.producer_id) + _LONG.pack(message_id.producer_sequence_id)
+    return producer_key(message_id.producer_id) + LONG.pack(message_id.producer_sequence_id)
 
 
 def producer_key(producer_id: commands.ProducerId) -> bytes:
@@ -147,7 +147,7 @@ def producer_key(producer_id: commands.ProducerId) -> bytes:
 
 def nested(value: Structure | None) -> bytes:
     """*value* as a field holds it in canonical form."""
-    return ABSENT if value is None else b"\1" + _PLAIN.encode(value)[_UINT.size :]
+    return ABSENT if value is None else PRESENT + _PLAIN.encode(value)[SIZE_BYTES:]
 
 
 _PLAIN: Final = Codec(CANONICAL)
@@ -237,7 +237,11 @@ class FastDecoder:
     def message(self, frame: bytes) -> Message:
         """The message in *frame*; raises `RemoteProtocolError` for anything that is not one."""
         origin = self._origin
-        if origin is None or len(frame) < origin.id_end or frame[FIELDS_AT : origin.id_end - 8] != origin.prefix:
+        if (
+            origin is None
+            or len(frame) < origin.id_end
+            or frame[FIELDS_AT : origin.id_end - COUNT_BYTES] != origin.prefix
+        ):
             origin = self.origin_of(frame)
         message = self.usual(frame, origin)
         return self._message_by_plain_codec(frame, origin) if message is None else message
@@ -245,19 +249,19 @@ class FastDecoder:
     def usual(self, frame: bytes, origin: Origin) -> Message | None:
         """The message in *frame*, which begins as *origin* says; None if it has rare fields, or is none."""
         at = origin.id_end
-        if frame[0] == BLOB_TYPE or len(frame) < at + _CONTENT_AT:
+        if frame[0] == BLOB_TYPE or len(frame) < at + CONTENT_AT:
             return None
-        options = long_at(frame, at + _OPTIONS_AT)
-        if options >> 8 or frame[at + _REPLY_TO_AT] or frame[at + _TYPE_AT] or frame[at + _HAS_CONTENT_AT] != 1:
+        options = long_at(frame, at + OPTIONS_AT)
+        if options >> 8 or frame[at + REPLY_TO_AT] or frame[at + TYPE_AT] or frame[at + HAS_CONTENT_AT] != 1:
             return self._message_with_options(frame, origin)
         return self._finish(
             frame,
             origin,
-            at + _CONTENT_AT + _uint_at(frame, at + _CONTENT_LENGTH_AT),
+            at + CONTENT_AT + uint_at(frame, at + CONTENT_LENGTH_AT),
             persistent=options != 0,
-            priority=_byte_at(frame, at + _PRIORITY_AT),
-            expiration=long_at(frame, at + _EXPIRATION_AT),
-            timestamp=long_at(frame, at + _TIMESTAMP_AT),
+            priority=byte_at(frame, at + PRIORITY_AT),
+            expiration=long_at(frame, at + EXPIRATION_AT),
+            timestamp=long_at(frame, at + TIMESTAMP_AT),
         )
 
     def _finish(
@@ -277,22 +281,22 @@ class FastDecoder:
             return None
         if not frame[position]:
             position += 1
-        elif position + 5 > len(frame):
+        elif position + BYTES_AT > len(frame):
             return None
         else:
-            properties_offset = position + 5
-            position = properties_offset + _uint_at(frame, position + 1)
+            properties_offset = position + BYTES_AT
+            position = properties_offset + uint_at(frame, position + 1)
         if len(frame) - position != TAIL_BYTES:
             return None
         redelivery_counter = 0
-        if not frame.endswith(_FRESH_TAIL):
-            tail = _TAIL.unpack_from(frame, position)
+        if not frame.endswith(FRESH_TAIL):
+            tail = TAIL.unpack_from(frame, position)
             if tail[0] or tail[1] or tail[4] or tail[6] or tail[9]:
                 return None
             redelivery_counter = tail[3]
         message = Message(
             frame=frame,
-            key=origin.producer_key + frame[origin.id_end - 8 : origin.id_end],
+            key=origin.producer_key + frame[origin.id_end - COUNT_BYTES : origin.id_end],
             origin=origin,
             persistent=persistent,
             priority=priority,
@@ -300,26 +304,26 @@ class FastDecoder:
             timestamp=timestamp,
             properties_offset=properties_offset,
             tail_offset=position,
-            producer_count=long_at(frame, origin.id_end - 8),
+            producer_count=long_at(frame, origin.id_end - COUNT_BYTES),
         )
         message.redelivery_counter = redelivery_counter
         return message
 
     def _message_with_options(self, frame: bytes, origin: Origin) -> Message | None:
         """Group, correlation id, reply-to and type are common too: walk over them."""
-        position = origin.id_end - 8 + _UNTIL_GROUP
+        position = origin.id_end - COUNT_BYTES + UNTIL_GROUP_BYTES
         if frame[position - 1]:  # original transaction
             return None
         try:
             group_end = after_string(frame, position)
-            group_id = decode_modified_utf8(frame[position + 3 : group_end]) if frame[position] else None
-            group_sequence = _INT.unpack_from(frame, group_end)[0]
-            position = after_string(frame, group_end + 4)
-            persistent, expiration, priority = _AFTER_CORRELATION.unpack_from(frame, position)
-            position = after_destination(frame, position + _AFTER_CORRELATION.size)
-            timestamp = _LONG.unpack_from(frame, position)[0]
-            position = after_string(frame, position + 8)
-            position += 5 + _UINT.unpack_from(frame, position + 1)[0] if frame[position] else 1
+            group_id = decode_modified_utf8(frame[position + TEXT_AT : group_end]) if frame[position] else None
+            group_sequence = INT.unpack_from(frame, group_end)[0]
+            position = after_string(frame, group_end + INT_BYTES)
+            persistent, expiration, priority = BEHIND_CORRELATION.unpack_from(frame, position)
+            position = after_destination(frame, position + BEHIND_CORRELATION_BYTES)
+            timestamp = LONG.unpack_from(frame, position)[0]
+            position = after_string(frame, position + LONG_BYTES)
+            position += BYTES_AT + UINT.unpack_from(frame, position + 1)[0] if frame[position] else 1
         except (Unusual, StructError, IndexError):
             return None
         message = self._finish(
@@ -353,7 +357,7 @@ class FastDecoder:
         assert isinstance(command, commands.Message)
         message = Message(
             frame=frame,
-            key=origin.producer_key + frame[origin.id_end - 8 : origin.id_end],
+            key=origin.producer_key + frame[origin.id_end - COUNT_BYTES : origin.id_end],
             origin=origin,
             persistent=command.persistent,
             priority=command.priority,
@@ -369,7 +373,7 @@ class FastDecoder:
 
     def origin_of(self, frame: bytes) -> Origin:
         """The origin whose bytes *frame* begins with: one we know, or a new one."""
-        end = _prefix_end(frame)
+        end = front_end(frame)
         origin = self._origins.get(frame[FIELDS_AT:end]) if end else None
         if origin is None:
             origin = self._learn_origin(frame)
@@ -399,7 +403,7 @@ class FastDecoder:
             transaction=transaction_id,
             connection_id=_connection_of(cast(commands.ProducerId, producer_id), producer),
             producer_key=producer_key(producer),
-            id_end=reader.position + 8,
+            id_end=reader.position + COUNT_BYTES,
         )
         if len(prefix) <= PREFIX_BYTES_MAX:
             if len(self._origins) >= _ORIGINS_MAX:
@@ -418,38 +422,38 @@ class FastDecoder:
         # The usual ack: two ids of the producer that the last ack named too.
         known = self._ack_id_prefix
         first_count = position + 1 + len(known)
-        last_count = first_count + 16 + len(known)
+        last_count = first_count + COUNTS_BYTES + len(known)
         if (
-            len(frame) == last_count + 21
+            len(frame) == last_count + COUNTS_BYTES + ACK_END_BYTES
             and known
             and frame[position + 1 : first_count] == known
-            and frame[first_count + 16 : last_count] == known
-            and not frame[last_count + 20]
+            and frame[first_count + COUNTS_BYTES : last_count] == known
+            and not frame[last_count + COUNTS_BYTES + ACK_CAUSE_AT]
         ):
             return Ack(
-                int_at(frame, 1),
-                frame[5] != 0,
+                int_at(frame, COMMAND_ID_AT),
+                frame[RESPONSE_REQUIRED_AT] != 0,
                 consumer_id,
                 frame[position],
-                frame[position + 4 : first_count + 8],
-                frame[first_count + 19 : last_count + 8],
-                int_at(frame, last_count + 16),
+                frame[position + 1 + MESSAGE_ID_HEAD_BYTES : first_count + COUNT_BYTES],
+                frame[first_count + COUNTS_BYTES + MESSAGE_ID_HEAD_BYTES : last_count + COUNT_BYTES],
+                int_at(frame, last_count + COUNTS_BYTES),
             )
         try:
             ack_type = frame[position]
             first_start, first_end = _id_span(frame, position + 1) if frame[position + 1] else (0, position + 2)
             last_start, last_end = _id_span(frame, first_end)
-            if len(frame) != last_end + 5 or frame[last_end + 4]:
+            if len(frame) != last_end + ACK_END_BYTES or frame[last_end + ACK_CAUSE_AT]:
                 return self._learn_ack(frame)
-            self._ack_id_prefix = frame[last_start - 3 : last_end - 16]
+            self._ack_id_prefix = frame[last_start - MESSAGE_ID_HEAD_BYTES : last_end - COUNTS_BYTES]
             return Ack(
-                _INT.unpack_from(frame, 1)[0],
-                frame[5] != 0,
+                INT.unpack_from(frame, COMMAND_ID_AT)[0],
+                frame[RESPONSE_REQUIRED_AT] != 0,
                 consumer_id,
                 ack_type,
-                frame[first_start : first_end - 8] if first_start else None,
-                frame[last_start : last_end - 8],
-                _INT.unpack_from(frame, last_end)[0],
+                frame[first_start : first_end - COUNT_BYTES] if first_start else None,
+                frame[last_start : last_end - COUNT_BYTES],
+                INT.unpack_from(frame, last_end)[0],
             )
         except (Unusual, StructError, IndexError):
             return self._learn_ack(frame)
@@ -471,105 +475,44 @@ class FastDecoder:
         self._ack_prefix = frame[FIELDS_AT : reader.position]
 
 
-class Unusual(Exception):
-    """Not what the shortcut knows: the plain codec decides."""
+# What `Struct.unpack_from` does, which compiled code needs longer for. Here and not in `walking.py`, because the C
+# compiler puts them into their callers, and cannot do so across modules.
 
 
-# What `Struct.unpack_from` does, which compiled code needs longer for.
-
-
-def _uint_at(frame: bytes, at: int) -> int:
+def uint_at(frame: bytes, at: int) -> int:
     return frame[at] << 24 | frame[at + 1] << 16 | frame[at + 2] << 8 | frame[at + 3]
 
 
 def int_at(frame: bytes, at: int) -> int:
-    value = _uint_at(frame, at)
+    value = uint_at(frame, at)
     return value - (1 << 32) if value >> 31 else value
 
 
 def long_at(frame: bytes, at: int) -> int:
-    return int_at(frame, at) << 32 | _uint_at(frame, at + 4)
+    return int_at(frame, at) << 32 | uint_at(frame, at + 4)
 
 
-def _byte_at(frame: bytes, at: int) -> int:
+def byte_at(frame: bytes, at: int) -> int:
     value = frame[at]
     return value - (1 << 8) if value >> 7 else value
 
 
-def after_string(frame: bytes, position: int) -> int:
-    if not frame[position]:
-        return position + 1
-    end: int = position + 3 + _USHORT.unpack_from(frame, position + 1)[0]
-    text = frame[position + 3 : end]
-    if len(text) > STRING_BYTES_MAX // 2:
-        raise Unusual
-    if not text.isascii():
-        try:
-            decode_modified_utf8(text)
-        except RemoteProtocolError:
-            raise Unusual from None
-    return end
-
-
-def after_destination(frame: bytes, position: int) -> int:
-    if not frame[position]:
-        return position + 1
-    if not 100 <= frame[position + 1] <= 103:
-        raise Unusual
-    return after_string(frame, position + 2)
+_KEY_HEAD: Final = MESSAGE_ID_HEAD + PRODUCER_HEAD
+_CONNECTION_AT: Final = 5
+"""Where the connection id's text stands in a producer id: behind `PRODUCER_HEAD` and its length."""
 
 
 def _id_span(frame: bytes, position: int) -> tuple[int, int]:
     """Start of the key and end of the message id that begins at *position*."""
-    # present, MessageId, no text view, producer present, ProducerId, connection present
-    if frame[position : position + 6] != b"\x01\x6e\x00\x01\x7b\x01":
+    key_at = position + MESSAGE_ID_HEAD_BYTES
+    if frame[position : key_at + TEXT_AT] != _KEY_HEAD:
         raise Unusual
-    length: int = _USHORT.unpack_from(frame, position + 6)[0]
-    start = position + 8
+    length: int = USHORT.unpack_from(frame, key_at + TEXT_AT)[0]
+    start = key_at + _CONNECTION_AT
     text = frame[start : start + length]
     if not text.isascii() or b"\0" in text:  # in a key, NUL stands in Java's form
         raise Unusual
-    return position + 3, start + length + 32
-
-
-def _prefix_end(frame: bytes) -> int:
-    """Where the repeating part of a message frame ends; 0 where it has an unusual shape.
-
-    Used to find a known origin only, so it needs no checks of its own: a known prefix was checked when it was learned.
-    """
-    try:
-        position = after_producer(frame, FIELDS_AT)
-        position = after_destination(frame, position)
-        position = after_transaction(frame, position)
-        position = after_destination(frame, position)
-        if frame[position : position + 3] != MESSAGE_ID_HEAD:
-            return 0
-        return after_producer(frame, position + 3)
-    except (Unusual, StructError, IndexError):
-        return 0
-
-
-def after_producer(frame: bytes, position: int) -> int:
-    if frame[position : position + 3] != b"\x01\x7b\x01":
-        raise Unusual
-    end: int = position + 21 + _USHORT.unpack_from(frame, position + 3)[0]
-    return end
-
-
-def after_transaction(frame: bytes, position: int) -> int:
-    if not frame[position]:
-        return position + 1
-    head = frame[position : position + 2]
-    if head == b"\x01\x70":  # XA: format id and two strings of bytes
-        return _after_bytes(frame, _after_bytes(frame, position + 6))
-    if head != b"\x01\x6f" or frame[position + 10 : position + 13] != b"\x01\x78\x01":
-        raise Unusual
-    end: int = position + 15 + _USHORT.unpack_from(frame, position + 13)[0]
-    return end
-
-
-def _after_bytes(frame: bytes, position: int) -> int:
-    return position + 5 + _uint_at(frame, position + 1) if frame[position] else position + 1
+    return key_at, start + length + RESOURCE_NUMBERS_BYTES + COUNTS_BYTES
 
 
 def window_bytes(message: Message) -> tuple[commands.ProducerId | None, int]:
@@ -590,7 +533,7 @@ class _Last:
     __slots__ = ("time",)
 
     def __init__(self) -> None:
-        self.time = (0, bytes(8))
+        self.time = (0, bytes(LONG_BYTES))
         """When a message came in, in milliseconds and in bytes; many come in the same one."""
 
 
@@ -606,8 +549,8 @@ def stamp(message: Message, sequence: int, in_time_ms: int) -> None:
     message.frame = b"".join(
         (
             frame[:id_end],
-            sequence.to_bytes(8, "big"),
-            frame[id_end + 8 : end - _IN_TIME_FROM_END],
+            sequence.to_bytes(COUNT_BYTES, "big"),
+            frame[id_end + COUNT_BYTES : end - IN_TIME_FROM_END],
             _time_bytes(in_time_ms),
             frame[end - OUT_TIME_FROM_END :],
         )
@@ -625,7 +568,7 @@ class FrameStamper(Stamper):
 def _time_bytes(time_ms: int) -> bytes:
     last_time_ms, written = _LAST.time
     if time_ms != last_time_ms:
-        written = time_ms.to_bytes(8, "big")
+        written = time_ms.to_bytes(LONG_BYTES, "big")
         _LAST.time = (time_ms, written)
     return written
 
@@ -640,4 +583,4 @@ def end_of_common_fields(frame: bytes) -> int:
 
 def response_frame(correlation_id: int) -> bytes:
     """A Response, size prefix included."""
-    return _RESPONSE.pack(10, 30, 0, 0, correlation_id)
+    return RESPONSE.pack(RESPONSE_BYTES, RESPONSE_TYPE, 0, 0, correlation_id)

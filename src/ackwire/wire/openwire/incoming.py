@@ -10,53 +10,57 @@ Beyond what the plain codec asks for, a dispatch names a consumer, and its messa
 `tests/model/test_incoming_agrees_with_plain.py` holds the two against each other.
 """
 
-from functools import lru_cache
-from struct import Struct
 from struct import error as StructError
-from typing import Final, TypeVar, cast, final
+from typing import Final, TypeVar, final
 
 from ackwire.errors import RemoteProtocolError
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import CANONICAL, nested
+from ackwire.wire.openwire.layout import (
+    BEHIND_CORRELATION,
+    BEHIND_CORRELATION_BYTES,
+    BYTES_AT,
+    CONSUMER_HEAD,
+    COUNT_BYTES,
+    COUNTS,
+    COUNTS_BYTES,
+    DISPATCH_TAIL,
+    DISPATCH_TAIL_BEHIND_USER,
+    DISPATCH_TAIL_BEHIND_USER_BYTES,
+    DISPATCH_TAIL_BYTES,
+    FIELDS_AT,
+    HEADERS_AND_CONTENT,
+    HEADERS_AND_CONTENT_BYTES,
+    INT,
+    INT_BYTES,
+    LONG,
+    LONG_BYTES,
+    TAIL_UNTIL_USER,
+    TAIL_UNTIL_USER_BYTES,
+    UINT,
+    UNTIL_GROUP_AS_BYTES,
+    UNTIL_GROUP_BYTES,
+    USUAL_TYPES,
+)
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
-from ackwire.wire.openwire.marshal import STRING_BYTES_MAX, Codec
+from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.outgoing import AckTemplate
-from ackwire.wire.openwire.structures import REGISTRY, Structure
-from ackwire.wire.openwire.text import decode_modified_utf8
+from ackwire.wire.openwire.structures import Structure
+from ackwire.wire.openwire.walking import (
+    Unusual,
+    bytes_at,
+    destination_at,
+    end_of_destination,
+    end_of_resource_id,
+    front_span,
+    text_at,
+)
 
 _T = TypeVar("_T")
 
-DISPATCH_TYPE: Final = 21
-
-_FIELDS_AT: Final = 6
-"""Where the fields of a command begin: behind type id, command id and response flag."""
 _FRONT_BYTES_MAX: Final = 2048
 _FRONTS_MAX: Final = 256
 """Remembered per connection: at most these many channels and as many sources, of this size."""
-_USUAL_TYPES: Final = frozenset(range(23, 29))
-"""Messages without fields of their own: all but BlobMessage."""
-_DESTINATION_TYPES: Final = range(100, 104)
-_PRODUCER: Final = b"\x01\x7b\x01"
-_CONSUMER: Final = b"\x01\x7a\x01"
-
-# producer sequence, broker sequence (both taken as bytes), original transaction?, group?, group sequence, correlation
-# id?, persistent, expiration, priority, reply to?, timestamp, type?, content?, content length
-_FIXED: Final = Struct(">16sBBiBBqbBqBBI")
-_FIXED_BYTES: Final = _FIXED.size
-_SEQUENCES: Final = Struct(">qq")
-_UNTIL_GROUP: Final = Struct(">16sB")
-_BEHIND_CORRELATION: Final = Struct(">Bqb")
-# data structure?, target consumer?, compressed, broker path?, user id?, cluster?, and the dispatch's own redelivery
-# counter; between them the message's counter and times, which say nothing to a client, and whether it is the first of
-# its group, which says nothing without one
-_END: Final = Struct(">BBB4xB8xBxxB8x8xxi")
-_END_BYTES: Final = _END.size
-_UNTIL_USER: Final = Struct(">BBB4xB8x")
-_BEHIND_USER: Final = Struct(">xxB8x8xBi")
-_UINT: Final = Struct(">I")
-_INT: Final = Struct(">i")
-_LONG: Final = Struct(">q")
-_USHORT: Final = Struct(">H")
 
 
 @final
@@ -86,7 +90,7 @@ class Source:
     ) -> None:
         self.producer_id = message_id.producer_id
         self.text_view = message_id.text_view
-        self.id_prefix = nested(message_id)[: -_SEQUENCES.size]
+        self.id_prefix = nested(message_id)[:-COUNTS_BYTES]
         """The encoded message id up to its two counts, in Java's form whoever wrote it."""
         self.destination = destination
         self.original_destination = original_destination
@@ -196,7 +200,7 @@ class Dispatch:
     @property
     def message_key(self) -> bytes:
         """The same for the same message, whichever broker dispatches it: to look for duplicates."""
-        return self.source.id_prefix + self.sequences[:8]
+        return self.source.id_prefix + self.sequences[:COUNT_BYTES]
 
     @property
     def encoded_id(self) -> bytes:
@@ -207,17 +211,17 @@ class Dispatch:
     def message_id(self) -> commands.MessageId:
         """The message id as a structure."""
         source = self.source
-        return commands.MessageId(source.text_view, source.producer_id, *_SEQUENCES.unpack(self.sequences))
+        return commands.MessageId(source.text_view, source.producer_id, *COUNTS.unpack(self.sequences))
 
     @property
     def producer_sequence(self) -> int:
         """Which of its producer's messages it is."""
-        return int.from_bytes(self.sequences[:8], signed=True)
+        return int.from_bytes(self.sequences[:COUNT_BYTES], signed=True)
 
     @property
     def broker_sequence(self) -> int:
         """Its place in the broker's order."""
-        return int.from_bytes(self.sequences[8:], signed=True)
+        return int.from_bytes(self.sequences[COUNT_BYTES:], signed=True)
 
     def __repr__(self) -> str:
         return f"<Dispatch of {self.message_id} to {self.consumer_id}>"
@@ -247,7 +251,7 @@ def dispatch_from(command: commands.MessageDispatch) -> Dispatch | EndOfMessages
         Channel(command.consumer_id, command.destination),
         Source(message_id, message.destination, message.original_destination),
         message.TYPE_ID,
-        _SEQUENCES.pack(message_id.producer_sequence_id, message_id.broker_sequence_id),
+        COUNTS.pack(message_id.producer_sequence_id, message_id.broker_sequence_id),
         message.persistent,
         message.priority,
         message.expiration,
@@ -289,15 +293,15 @@ class DispatchDecoder:
     def dispatch(self, frame: bytes) -> Dispatch | EndOfMessages:
         """What *frame*, a MessageDispatch, says; raises `RemoteProtocolError` for anything that is not one."""
         channel = self._channel
-        if channel is None or not frame.startswith(self._header, _FIELDS_AT):
+        if channel is None or not frame.startswith(self._header, FIELDS_AT):
             channel = self._find_channel(frame)
-        message_at = _FIELDS_AT + len(self._header)
+        message_at = FIELDS_AT + len(self._header)
         source = self._source
-        if channel is not None and (source is None or not frame.startswith(self._prefix, message_at + _FIELDS_AT)):
-            source = self._find_source(frame, message_at + _FIELDS_AT)
-        if channel is None or source is None or frame[message_at] not in _USUAL_TYPES:
+        if channel is not None and (source is None or not frame.startswith(self._prefix, message_at + FIELDS_AT)):
+            source = self._find_source(frame, message_at + FIELDS_AT)
+        if channel is None or source is None or frame[message_at] not in USUAL_TYPES:
             return self._by_plain_codec(frame)
-        at = message_at + _FIELDS_AT + len(self._prefix)
+        at = message_at + FIELDS_AT + len(self._prefix)
         try:
             (
                 sequences,
@@ -313,20 +317,20 @@ class DispatchDecoder:
                 type_,
                 content,
                 content_length,
-            ) = _FIXED.unpack_from(frame, at)
+            ) = HEADERS_AND_CONTENT.unpack_from(frame, at)
             if original_transaction or group or group_sequence or correlation or reply_to or type_ or not content:
                 return self._with_extras(frame, channel, source, message_at, at)
-            content_at = at + _FIXED_BYTES
+            content_at = at + HEADERS_AND_CONTENT_BYTES
             content_end = content_at + content_length
             properties = None
             end_at = content_end + 1
             if frame[content_end]:
-                properties_at = content_end + 5
-                end_at = properties_at + _UINT.unpack_from(frame, content_end + 1)[0]
+                properties_at = content_end + BYTES_AT
+                end_at = properties_at + UINT.unpack_from(frame, content_end + 1)[0]
                 properties = frame[properties_at:end_at]
-            if len(frame) - end_at != _END_BYTES:
+            if len(frame) - end_at != DISPATCH_TAIL_BYTES:
                 return self._with_extras(frame, channel, source, message_at, at)
-            data, target, compressed, path, user, cluster, redelivery_counter = _END.unpack_from(frame, end_at)
+            data, target, compressed, path, user, cluster, redelivery_counter = DISPATCH_TAIL.unpack_from(frame, end_at)
         except (StructError, IndexError):
             return self._by_plain_codec(frame)
         if data or target or path or user or cluster:
@@ -352,27 +356,34 @@ class DispatchDecoder:
         """Group, correlation id, reply-to, type and user are common too, and so is no body: walk over them."""
         try:
             # What is absent is skipped right here: calls take time.
-            sequences, original_transaction = _UNTIL_GROUP.unpack_from(frame, at)
-            at += _UNTIL_GROUP.size
+            sequences, original_transaction = UNTIL_GROUP_AS_BYTES.unpack_from(frame, at)
+            at += UNTIL_GROUP_BYTES
             group_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
-            group_sequence = _INT.unpack_from(frame, at)[0]
-            at += _INT.size
+            group_sequence = INT.unpack_from(frame, at)[0]
+            at += INT_BYTES
             correlation_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
-            persistent, expiration, priority = _BEHIND_CORRELATION.unpack_from(frame, at)
-            at += _BEHIND_CORRELATION.size
+            persistent, expiration, priority = BEHIND_CORRELATION.unpack_from(frame, at)
+            at += BEHIND_CORRELATION_BYTES
             reply_to, at = destination_at(frame, at) if frame[at] else (None, at + 1)
-            timestamp = _LONG.unpack_from(frame, at)[0]
-            at += _LONG.size
+            timestamp = LONG.unpack_from(frame, at)[0]
+            at += LONG_BYTES
             type_, at = text_at(frame, at) if frame[at] else (None, at + 1)
             content, at = bytes_at(frame, at) if frame[at] else (None, at + 1)
             properties, at = bytes_at(frame, at) if frame[at] else (None, at + 1)
-            data, target, compressed, path = _UNTIL_USER.unpack_from(frame, at)
-            at += _UNTIL_USER.size
+            data, target, compressed, path = TAIL_UNTIL_USER.unpack_from(frame, at)
+            at += TAIL_UNTIL_USER_BYTES
             user_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
-            cluster, group_first, redelivery_counter = _BEHIND_USER.unpack_from(frame, at)
+            cluster, group_first, redelivery_counter = DISPATCH_TAIL_BEHIND_USER.unpack_from(frame, at)
         except (Unusual, RemoteProtocolError, StructError, IndexError):
             return self._by_plain_codec(frame)
-        if original_transaction or data or target or path or cluster or at + _BEHIND_USER.size != len(frame):
+        if (
+            original_transaction
+            or data
+            or target
+            or path
+            or cluster
+            or at + DISPATCH_TAIL_BEHIND_USER_BYTES != len(frame)
+        ):
             return self._by_plain_codec(frame)
         return Dispatch(
             channel,
@@ -412,14 +423,14 @@ class DispatchDecoder:
         end = _header_end(frame)
         if not end:
             return None
-        header = frame[_FIELDS_AT:end]
+        header = frame[FIELDS_AT:end]
         channel = self._channels.get(header)
         if channel is not None:
             self._channel, self._header = channel, header
         return channel
 
     def _find_source(self, frame: bytes, at: int) -> Source | None:
-        span = source_span(frame, at)
+        span = front_span(frame, at)
         if span is None:
             return None
         transaction_at, transaction_end, end = span
@@ -433,10 +444,10 @@ class DispatchDecoder:
         message_at = _header_end(frame)
         if not message_at:
             return
-        header = frame[_FIELDS_AT:message_at]
+        header = frame[FIELDS_AT:message_at]
         dispatch.channel = _kept(self._channels, header, dispatch.channel)
-        at = message_at + _FIELDS_AT
-        span = source_span(frame, at)
+        at = message_at + FIELDS_AT
+        span = front_span(frame, at)
         if span is not None:
             transaction_at, transaction_end, end = span
             key = frame[at:transaction_at] + frame[transaction_end:end]
@@ -452,92 +463,13 @@ def _kept(known: dict[bytes, _T], front: bytes, value: _T) -> _T:
     return known.setdefault(front, value)
 
 
-class Unusual(Exception):
-    """Not what the shortcut knows: the plain codec decides."""
-
-
 def _header_end(frame: bytes) -> int:
     """Where the message in a dispatch begins; 0 where the front has an unusual shape.
 
     Used to find a known front and to remember one that was checked, so it needs no checks of its own.
     """
     try:
-        at = _destination_end(frame, _id_end(frame, _FIELDS_AT, _CONSUMER))
+        at = end_of_destination(frame, end_of_resource_id(frame, FIELDS_AT, CONSUMER_HEAD))
         return at + 1 if frame[at] == 1 else 0
     except (Unusual, StructError, IndexError):
         return 0
-
-
-def source_span(frame: bytes, at: int) -> tuple[int, int, int] | None:
-    """Where the transaction in the front of a message begins and ends, and where the front ends; None if unusual.
-
-    Of the transaction, which is another one ever so often and means nothing to the receiver, nothing is remembered: it
-    is checked here.
-    """
-    try:
-        transaction_at = _destination_end(frame, _id_end(frame, at, _PRODUCER))
-        transaction_end = _transaction_end(frame, transaction_at)
-        at = _destination_end(frame, transaction_end)
-        if frame[at : at + 3] != b"\x01\x6e\x00":  # a message id without a text view
-            return None
-        return transaction_at, transaction_end, _id_end(frame, at + 3, _PRODUCER)
-    except (Unusual, RemoteProtocolError, StructError, IndexError):
-        return None
-
-
-def _id_end(frame: bytes, at: int, start: bytes) -> int:
-    """Where a producer id or consumer id ends: a connection id and two numbers."""
-    if frame[at : at + 3] != start:
-        raise Unusual
-    end: int = at + 21 + _USHORT.unpack_from(frame, at + 3)[0]
-    return end
-
-
-def _destination_end(frame: bytes, at: int) -> int:
-    if not frame[at]:
-        return at + 1
-    if frame[at + 1] not in _DESTINATION_TYPES:
-        raise Unusual
-    if not frame[at + 2]:
-        return at + 3
-    end: int = at + 5 + _USHORT.unpack_from(frame, at + 3)[0]
-    return end
-
-
-def _transaction_end(frame: bytes, at: int) -> int:
-    if not frame[at]:
-        return at + 1
-    # A local transaction's id: a number, and the connection's id.
-    if frame[at : at + 2] != b"\x01\x6f" or frame[at + 10 : at + 12] != b"\x01\x78":
-        raise Unusual
-    return text_at(frame, at + 12)[1] if frame[at + 12] else at + 13
-
-
-def text_at(frame: bytes, at: int) -> tuple[str | None, int]:
-    """The text that is said to be at *at*, and where it ends."""
-    length = _USHORT.unpack_from(frame, at + 1)[0]
-    end = at + 3 + length
-    if length > STRING_BYTES_MAX // 2 or end > len(frame):
-        raise Unusual
-    return decode_modified_utf8(frame[at + 3 : end]), end
-
-
-def destination_at(frame: bytes, at: int) -> tuple[commands.ActiveMQDestination | None, int]:
-    name_at = at + 2
-    name, end = text_at(frame, name_at) if frame[name_at] else (None, at + 3)
-    return _wire_destination(frame[at + 1], name), end
-
-
-@lru_cache(maxsize=64)
-def _wire_destination(type_id: int, name: str | None) -> commands.ActiveMQDestination:
-    """Those who ask many questions want the answers in one place."""
-    if type_id not in _DESTINATION_TYPES:
-        raise Unusual
-    return cast(type[commands.ActiveMQDestination], REGISTRY[type_id])(name)
-
-
-def bytes_at(frame: bytes, at: int) -> tuple[bytes | None, int]:
-    end = at + 5 + _UINT.unpack_from(frame, at + 1)[0]
-    if end > len(frame):
-        raise Unusual
-    return frame[at + 5 : end], end

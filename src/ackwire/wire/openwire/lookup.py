@@ -5,17 +5,14 @@ not common, are left to whoever made it (`editor.py`), which goes the plain way.
 """
 
 from collections.abc import Callable
-from struct import Struct
 from struct import error as StructError
 from typing import Final, final
 
 from ackwire.message import Message
 from ackwire.values import Int, Long, Value
+from ackwire.wire.openwire.layout import DOUBLE, INT, LONG
 
 _HEADER_PREFIX: Final = "JMS"
-_INT: Final = Struct(">i")
-_LONG: Final = Struct(">q")
-_DOUBLE: Final = Struct(">d")
 
 
 @final
@@ -57,7 +54,7 @@ def quick_properties_of(message: Message, entries_max: int) -> dict[str, Value] 
     if not start:
         return {}
     frame = message.frame
-    return quick_properties(frame, start, start + int(_INT.unpack_from(frame, start - 4)[0]), entries_max)
+    return quick_properties(frame, start, start + int(INT.unpack_from(frame, start - 4)[0]), entries_max)
 
 
 def quick_properties(frame: bytes, position: int, end: int, entries_max: int) -> dict[str, Value] | None:
@@ -67,7 +64,7 @@ def quick_properties(frame: bytes, position: int, end: int, entries_max: int) ->
     """
     properties: dict[str, Value] = {}
     try:
-        count = int(_INT.unpack_from(frame, position)[0])
+        count = int(INT.unpack_from(frame, position)[0])
         if not 0 <= count <= entries_max:
             return None
         position += 4
@@ -81,16 +78,16 @@ def quick_properties(frame: bytes, position: int, end: int, entries_max: int) ->
                 position = start + (frame[position + 1] << 8 | frame[position + 2])
                 properties[name] = frame[start:position].decode("ascii")
             elif code == 5:
-                properties[name] = Int(_INT.unpack_from(frame, position + 1)[0])
+                properties[name] = Int(INT.unpack_from(frame, position + 1)[0])
                 position += 5
             elif code == 6:
-                properties[name] = Long(_LONG.unpack_from(frame, position + 1)[0])
+                properties[name] = Long(LONG.unpack_from(frame, position + 1)[0])
                 position += 9
             elif code == 1:
                 properties[name] = frame[position + 1] != 0
                 position += 2
             elif code == 7:
-                properties[name] = _DOUBLE.unpack_from(frame, position + 1)[0]
+                properties[name] = DOUBLE.unpack_from(frame, position + 1)[0]
                 position += 9
             else:
                 return None

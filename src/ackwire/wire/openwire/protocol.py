@@ -27,12 +27,8 @@ from ackwire.wire.buffer import FrameBuffer
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.dispatches import Consumer, SlotWriter, put_dispatch
 from ackwire.wire.openwire.fast import (
-    ACK_TYPE,
     CANONICAL,
     FAST_VERSION_MIN,
-    FIRST_MESSAGE_TYPE,
-    LAST_MESSAGE_TYPE,
-    MESSAGE_TYPES,
     Ack,
     FastDecoder,
     UnusableDestination,
@@ -40,11 +36,13 @@ from ackwire.wire.openwire.fast import (
     response_frame,
 )
 from ackwire.wire.openwire.incoming import Dispatch, EndOfMessages
+from ackwire.wire.openwire.layout import ACK_TYPE, FIRST_MESSAGE_TYPE, LAST_MESSAGE_TYPE, MESSAGE_TYPES, SIZE_BYTES
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import NULL_TYPE, Codec, Truncated, WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, negotiate, offer
 from ackwire.wire.openwire.slots import SlotReader
 from ackwire.wire.openwire.structures import Structure
+from ackwire.wire.protocol import WireProtocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +59,11 @@ Event = Agreement | Message | Undeliverable | Ack | Dispatch | EndOfMessages | S
 HANDSHAKE_FRAME_BYTES_MAX: Final = 64 * 1024
 """A frame before login: handshake commands are small, and strangers get no more."""
 
-_SIZE_PREFIX_BYTES: Final = 4
 _COMMAND_ID: Final = Struct(">i")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the simulation watches one
-class OpenWireProtocol:
+class OpenWireProtocol(WireProtocol):
     """Implements `WireProtocol` for OpenWire 1 to 12, for either side of a connection."""
 
     def __init__(
@@ -75,6 +72,7 @@ class OpenWireProtocol:
         limits: WireLimits = DEFAULT_LIMITS,
         handshake_frame_bytes_max: int = HANDSHAKE_FRAME_BYTES_MAX,
     ) -> None:
+        super().__init__()
         self._wants = wants
         self._limits = limits
         self._buffer = FrameBuffer()
@@ -87,8 +85,6 @@ class OpenWireProtocol:
         self._slot_writer: SlotWriter | None = None
         self._finished = False
         self._out: list[bytes] = []
-        self.waiting_bytes = 0
-        """Bytes that `data_to_send` would return now."""
         self.agreement: Agreement | None = None
         self.send(offer(wants))
 
@@ -199,7 +195,7 @@ class OpenWireProtocol:
             return self._agree(command)
         if isinstance(command, commands.Message):
             # Encoded again in canonical form: versions, encodings and caches end here.
-            return self._canonical_message(self._canonical.encode(command)[_SIZE_PREFIX_BYTES:])
+            return self._canonical_message(self._canonical.encode(command)[SIZE_BYTES:])
         if isinstance(command, commands.MessageAck):
             return ack_from(command)
         if command is None or isinstance(command, commands.WireFormatInfo):

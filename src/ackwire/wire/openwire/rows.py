@@ -15,7 +15,6 @@ import math
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from struct import Struct
 from struct import error as StructError
 from types import NoneType
 from typing import Any, Final, final
@@ -24,36 +23,40 @@ from ackwire.errors import RemoteProtocolError
 from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import bodies, commands, primitives
 from ackwire.wire.openwire.fast import CANONICAL
-from ackwire.wire.openwire.incoming import Unusual, bytes_at, destination_at, source_span, text_at
+from ackwire.wire.openwire.layout import (
+    BEHIND_CORRELATION,
+    BEHIND_CORRELATION_BYTES,
+    BYTES_AT,
+    DOUBLE,
+    FIELDS_AT,
+    HEADERS_AND_CONTENT_BYTES,
+    HEADERS_AND_TEXT,
+    INT,
+    INT_BYTES,
+    LONG,
+    LONG_BYTES,
+    TAIL_BEHIND_USER,
+    TAIL_BEHIND_USER_BYTES,
+    TAIL_BYTES,
+    TAIL_FLAGS,
+    TAIL_UNTIL_USER,
+    TAIL_UNTIL_USER_BYTES,
+    TEXT_LENGTH_BYTES,
+    UNTIL_GROUP_BYTES,
+    UNTIL_GROUP_FROM_PRODUCER,
+    USUAL_TYPES,
+)
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.text import decode_modified_utf8
+from ackwire.wire.openwire.walking import Unusual, bytes_at, destination_at, front_span, text_at
 
 UNDECODABLE: Final = "undecodable"
 
-_FIELDS_AT: Final = 6
-"""Where the fields of a command begin: behind type id, command id and response flag."""
 _FRONT_BYTES_MAX: Final = 2048
 _FRONTS_MAX: Final = 256
 _NAMES_MAX: Final = 1024
 """Remembered by one decoder: at most these many fronts of this size, and these many names of properties."""
-
-# producer sequence, broker sequence, original transaction?, group?, group sequence, correlation id?, persistent,
-# expiration, priority, reply to?, timestamp, type?, content?, content length; and the length that a text begins with
-_FIXED: Final = Struct(">q8xBBiBBqbBqBBIi")
-_CONTENT_AT: Final = _FIXED.size - 4
-_TEXT_LENGTH_BYTES: Final = 4
-_UNTIL_GROUP: Final = Struct(">q8xB")
-_BEHIND_CORRELATION: Final = Struct(">Bqb")
-# data structure?, target consumer?, compressed, redelivery counter, broker path?, arrival, user id?, received by
-# bridge, droppable, cluster?, broker in time, broker out time, group first for consumer
-_END: Final = Struct(">BBB4xB8xBxxBq8xx")
-_END_BYTES: Final = _END.size
-_UNTIL_USER: Final = Struct(">BBB4xB8x")
-_BEHIND_USER: Final = Struct(">xxBq8xx")
-_INT: Final = Struct(">i")
-_LONG: Final = Struct(">q")
-_DOUBLE: Final = Struct(">d")
 
 _TEXT: Final = commands.ActiveMQTextMessage.TYPE_ID
 _KINDS: Final = {
@@ -65,8 +68,6 @@ _KINDS: Final = {
     commands.ActiveMQTextMessage.TYPE_ID: "text",
     commands.ActiveMQBlobMessage.TYPE_ID: "blob",
 }
-_USUAL_TYPES: Final = frozenset(_KINDS) - {commands.ActiveMQBlobMessage.TYPE_ID}
-"""Messages without fields of their own."""
 _PREFIXES: Final[dict[type[commands.ActiveMQDestination], str]] = {
     commands.ActiveMQQueue: "queue://",
     commands.ActiveMQTopic: "topic://",
@@ -155,9 +156,9 @@ class MapColumn:
             return False
         values = self.values
         start = len(values)
-        at = _INT.size
+        at = INT_BYTES
         try:
-            if _INT.unpack_from(data)[0] != len(shape.heads):
+            if INT.unpack_from(data)[0] != len(shape.heads):
                 return False
             for head, code in shape.heads:
                 if not data.startswith(head, at):
@@ -187,9 +188,9 @@ class MapColumn:
         names: list[str] = []
         values: list[str] = []
         known = self._decoder.names
-        at = _INT.size
+        at = INT_BYTES
         try:
-            count = _INT.unpack_from(data)[0]
+            count = INT.unpack_from(data)[0]
             if not 0 <= count <= self._decoder.limits.entries_max:
                 return False
             for _ in range(count):
@@ -290,12 +291,12 @@ class RowColumns:
         decoder = self._decoder
         source = decoder.source
         try:
-            if source is None or not frame.startswith(decoder.front, _FIELDS_AT):
+            if source is None or not frame.startswith(decoder.front, FIELDS_AT):
                 source = decoder.find_source(frame)
             type_id = frame[0]
-            if source is None or type_id not in _USUAL_TYPES:
+            if source is None or type_id not in USUAL_TYPES:
                 return self._add_by_plain_codec(frame)
-            at = _FIELDS_AT + len(decoder.front)
+            at = FIELDS_AT + len(decoder.front)
             (
                 count,
                 original_transaction,
@@ -311,28 +312,28 @@ class RowColumns:
                 content,
                 length,
                 text_length,
-            ) = _FIXED.unpack_from(frame, at)
+            ) = HEADERS_AND_TEXT.unpack_from(frame, at)
             if original_transaction or group or group_sequence or correlation or reply_to or type_ or not content:
                 return self._add_with_options(frame, source, at)
-            content_at = at + _CONTENT_AT
+            content_at = at + HEADERS_AND_CONTENT_BYTES
             content_end = content_at + length
             properties = None
             end_at = content_end + 1
             if frame[content_end]:
-                properties_at = content_end + 5
+                properties_at = content_end + BYTES_AT
                 end_at = properties_at + int.from_bytes(frame[content_end + 1 : properties_at])
                 properties = frame[properties_at:end_at]
-            if len(frame) - end_at != _END_BYTES:
+            if len(frame) - end_at != TAIL_BYTES:
                 return self._add_with_options(frame, source, at)
-            data, target, compressed, path, user, cluster, in_time = _END.unpack_from(frame, end_at)
+            data, target, compressed, path, user, cluster, in_time = TAIL_FLAGS.unpack_from(frame, end_at)
         except (StructError, IndexError):
             return self._add_by_plain_codec(frame)
         if data or target or path or user or cluster:
             return self._add_by_plain_codec(frame)
         self._add_headers(frame, source, count, timestamp, in_time, expiration, persistent, priority)
-        if type_id == _TEXT and not compressed and text_length == length - _TEXT_LENGTH_BYTES >= 0:
+        if type_id == _TEXT and not compressed and text_length == length - TEXT_LENGTH_BYTES >= 0:
             self.kinds.append("text")
-            self.texts.append(frame[content_at + _TEXT_LENGTH_BYTES : content_end])
+            self.texts.append(frame[content_at + TEXT_LENGTH_BYTES : content_end])
             self.bodies.append(None)
             self.maps.starts.append(None)
         else:
@@ -346,27 +347,27 @@ class RowColumns:
     def _add_with_options(self, frame: bytes, source: _Source, at: int) -> None:
         """Group, correlation id, reply-to, type and user are common too, and so is no body: walk over them."""
         try:
-            count, original_transaction = _UNTIL_GROUP.unpack_from(frame, at)
-            at += _UNTIL_GROUP.size
+            count, original_transaction = UNTIL_GROUP_FROM_PRODUCER.unpack_from(frame, at)
+            at += UNTIL_GROUP_BYTES
             group_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
-            group_sequence = _INT.unpack_from(frame, at)[0]
-            at += _INT.size
+            group_sequence = INT.unpack_from(frame, at)[0]
+            at += INT_BYTES
             correlation_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
-            persistent, expiration, priority = _BEHIND_CORRELATION.unpack_from(frame, at)
-            at += _BEHIND_CORRELATION.size
+            persistent, expiration, priority = BEHIND_CORRELATION.unpack_from(frame, at)
+            at += BEHIND_CORRELATION_BYTES
             reply_to, at = destination_at(frame, at) if frame[at] else (None, at + 1)
-            timestamp = _LONG.unpack_from(frame, at)[0]
-            at += _LONG.size
+            timestamp = LONG.unpack_from(frame, at)[0]
+            at += LONG_BYTES
             type_, at = text_at(frame, at) if frame[at] else (None, at + 1)
             content, at = bytes_at(frame, at) if frame[at] else (None, at + 1)
             properties, at = bytes_at(frame, at) if frame[at] else (None, at + 1)
-            data, target, compressed, path = _UNTIL_USER.unpack_from(frame, at)
-            at += _UNTIL_USER.size
+            data, target, compressed, path = TAIL_UNTIL_USER.unpack_from(frame, at)
+            at += TAIL_UNTIL_USER_BYTES
             user_id, at = text_at(frame, at) if frame[at] else (None, at + 1)
-            cluster, in_time = _BEHIND_USER.unpack_from(frame, at)
+            cluster, in_time = TAIL_BEHIND_USER.unpack_from(frame, at)
         except (Unusual, RemoteProtocolError, StructError, IndexError):
             return self._add_by_plain_codec(frame)
-        if original_transaction or data or target or path or cluster or at + _BEHIND_USER.size != len(frame):
+        if original_transaction or data or target or path or cluster or at + TAIL_BEHIND_USER_BYTES != len(frame):
             return self._add_by_plain_codec(frame)
         self._add_options(correlation_id, reply_to, type_, user_id, group_id, group_sequence)
         self._add_headers(frame, source, count, timestamp, in_time, expiration, persistent, priority)
@@ -479,7 +480,7 @@ class RowColumns:
         try:
             match kind:
                 case "text" if content and not compressed and _says_its_length(content):
-                    text = content[_TEXT_LENGTH_BYTES:]
+                    text = content[TEXT_LENGTH_BYTES:]
                 case "text":
                     text = bodies.decode_text(content, compressed=compressed, limits=limits)
                     text = None if text is None else valid_text(text)
@@ -557,14 +558,14 @@ class RowDecoder:
 
     def find_source(self, frame: bytes) -> _Source | None:
         """The source whose bytes *frame* begins with; None for one that is still unknown."""
-        span = source_span(frame, _FIELDS_AT)
+        span = front_span(frame, FIELDS_AT)
         if span is None:
             return None
         transaction_at, transaction_end, end = span
         # The transaction is another one ever so often, and a row does not name it.
-        source = self._sources.get(frame[_FIELDS_AT:transaction_at] + frame[transaction_end:end])
+        source = self._sources.get(frame[FIELDS_AT:transaction_at] + frame[transaction_end:end])
         if source is not None:
-            self.source, self.front = source, frame[_FIELDS_AT:end]
+            self.source, self.front = source, frame[FIELDS_AT:end]
         return source
 
     def command(self, frame: bytes) -> commands.Message | None:
@@ -580,11 +581,11 @@ class RowDecoder:
 
     def _remember(self, frame: bytes, command: commands.Message) -> None:
         """The plain codec took *frame*: its front needs no second look when it comes again."""
-        span = source_span(frame, _FIELDS_AT)
+        span = front_span(frame, FIELDS_AT)
         if span is None:
             return
         transaction_at, transaction_end, end = span
-        key = frame[_FIELDS_AT:transaction_at] + frame[transaction_end:end]
+        key = frame[FIELDS_AT:transaction_at] + frame[transaction_end:end]
         if len(key) <= _FRONT_BYTES_MAX and key not in self._sources:
             if len(self._sources) >= _FRONTS_MAX:
                 self._sources.clear()
@@ -592,11 +593,11 @@ class RowDecoder:
 
     def id_of_broken(self, frame: bytes) -> str | None:
         """The message id in *frame*, if it stands where others of its source have it."""
-        span = source_span(frame, _FIELDS_AT)
+        span = front_span(frame, FIELDS_AT)
         source = None if span is None else self.find_source(frame)
-        if span is None or source is None or len(frame) < span[2] + _LONG.size:
+        if span is None or source is None or len(frame) < span[2] + LONG_BYTES:
             return None
-        return f"{source.id_text}{_LONG.unpack_from(frame, span[2])[0]}"
+        return f"{source.id_text}{LONG.unpack_from(frame, span[2])[0]}"
 
 
 # ---- values as text --------------------------------------------------------------------------------------------
@@ -615,7 +616,7 @@ def _destination_text(wire: commands.ActiveMQDestination | None) -> str | None:
 
 def _says_its_length(content: bytes) -> bool:
     """Whether *content* begins with the length of the text behind it."""
-    return int.from_bytes(content[:_TEXT_LENGTH_BYTES]) == len(content) - _TEXT_LENGTH_BYTES
+    return int.from_bytes(content[:TEXT_LENGTH_BYTES]) == len(content) - TEXT_LENGTH_BYTES
 
 
 def _quick_value(data: bytes, code: int, at: int) -> tuple[str, int]:
@@ -624,12 +625,12 @@ def _quick_value(data: bytes, code: int, at: int) -> tuple[str, int]:
         end = at + 2 + (data[at] << 8 | data[at + 1])
         return data[at + 2 : end].decode(), end
     if code == _INTEGER:
-        return str(_INT.unpack_from(data, at)[0]), at + 4
+        return str(INT.unpack_from(data, at)[0]), at + 4
     if code == _BOOLEAN:
         return "true" if data[at] else "false", at + 1
     if code == _LONG_INTEGER:
-        return str(_LONG.unpack_from(data, at)[0]), at + 8
-    return repr(_DOUBLE.unpack_from(data, at)[0]), at + 8
+        return str(LONG.unpack_from(data, at)[0]), at + 8
+    return repr(DOUBLE.unpack_from(data, at)[0]), at + 8
 
 
 def _odd_time(milliseconds: int) -> int | None:

@@ -16,47 +16,50 @@ from ackwire.errors import RemoteProtocolError
 from ackwire.message import Message, Origin
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.cache import ReceiveCache
-from ackwire.wire.openwire.fast import (
+from ackwire.wire.openwire.fast import PREFIX_BYTES_MAX, Ack, FastDecoder, int_at, long_at, nested
+from ackwire.wire.openwire.layout import (
     ABSENT,
+    ABSENT_BYTES,
+    ACK_CAUSE_AT,
+    ACK_END_BYTES,
     BLOB_TYPE,
+    COMMAND_ID_AT,
+    CONSUMER_ID_TYPE,
     COUNT_BYTES,
+    COUNTS_BYTES,
     FIELDS_AT,
+    FIRST_DESTINATION_TYPE,
+    LAST_DESTINATION_TYPE,
+    LONG_BYTES,
     MESSAGE_ID_HEAD,
-    PREFIX_BYTES_MAX,
+    MESSAGE_ID_HEAD_BYTES,
+    NAME_AT,
+    PRODUCER_ID_TYPE,
+    RESOURCE_NUMBERS_BYTES,
+    RESPONSE_REQUIRED_AT,
     TAIL_BYTES,
-    Ack,
-    FastDecoder,
-    Unusual,
-    after_destination,
-    int_at,
-    long_at,
-    nested,
+    TARGET_CONSUMER_AT,
+    TEXT_AT,
 )
 from ackwire.wire.openwire.structures import REGISTRY, Structure
 from ackwire.wire.openwire.text import decode_modified_utf8
+from ackwire.wire.openwire.walking import Unusual, after_destination
 
 _FRONTS_MAX: Final = 256
 """Remembered per connection: the slots of so many origins, and as many consumers."""
 
 _SLOT_BYTES: Final = 3
 """A field that names a slot."""
-_PRODUCER_ID: Final = 0x7B
-_CONSUMER_ID: Final = 0x7A
-_TEXT_AT: Final = 5
-"""In ids and destinations: present, type, present, length."""
-
 # A message all of whose slots were filled before: producer, destination, transaction, original destination, the
 # beginning of the id, its producer; the counts; the original transaction.
-_COUNTS_AT: Final = FIELDS_AT + 4 * _SLOT_BYTES + len(MESSAGE_ID_HEAD) + _SLOT_BYTES
-_ORIGINAL_TRANSACTION_AT: Final = _COUNTS_AT + 2 * COUNT_BYTES
+_COUNTS_AT: Final = FIELDS_AT + 4 * _SLOT_BYTES + MESSAGE_ID_HEAD_BYTES + _SLOT_BYTES
+_ORIGINAL_TRANSACTION_AT: Final = _COUNTS_AT + COUNTS_BYTES
 _BEHIND_ORIGINAL_TRANSACTION: Final = _ORIGINAL_TRANSACTION_AT + _SLOT_BYTES
-_TAIL_WITH_SLOT_BYTES: Final = TAIL_BYTES - len(ABSENT) + _SLOT_BYTES
+_TAIL_WITH_SLOT_BYTES: Final = TAIL_BYTES - ABSENT_BYTES + _SLOT_BYTES
 _SHORTEST: Final = _BEHIND_ORIGINAL_TRANSACTION + _TAIL_WITH_SLOT_BYTES
 
 # An ack: destination, transaction, consumer; the type follows.
 _ACK_TYPE_AT: Final = FIELDS_AT + 3 * _SLOT_BYTES
-_ACK_END_BYTES: Final = 5
-"""How many messages, and no cause."""
 
 
 @final
@@ -90,7 +93,7 @@ class SlotReader:
         if (
             origin is None
             or frame[_ORIGINAL_TRANSACTION_AT:_BEHIND_ORIGINAL_TRANSACTION] != absent
-            or frame[tail_at + 1 : tail_at + 1 + _SLOT_BYTES] != absent
+            or frame[tail_at + TARGET_CONSUMER_AT : tail_at + TARGET_CONSUMER_AT + _SLOT_BYTES] != absent
         ):
             return self._learn_message(frame)
         return self._decoder.usual(
@@ -115,15 +118,15 @@ class SlotReader:
         transaction, at = self._field(frame, at)
         original_target, at = self._field(frame, at)
         id_producer, counts_at = self._field(frame, _behind_id_head(frame, at))
-        original_transaction_at = counts_at + 2 * COUNT_BYTES
+        original_transaction_at = counts_at + COUNTS_BYTES
         original_transaction, rest_at = self._field(frame, original_transaction_at)
         tail_at = len(frame) - _TAIL_WITH_SLOT_BYTES
-        target_consumer, tail_end = self._field(frame, tail_at + 1)
+        target_consumer, tail_end = self._field(frame, tail_at + TARGET_CONSUMER_AT)
         if (
             original_transaction != ABSENT
             or tail_at < rest_at
             or target_consumer != ABSENT
-            or tail_end != tail_at + 1 + _SLOT_BYTES
+            or tail_end != tail_at + TARGET_CONSUMER_AT + _SLOT_BYTES
         ):
             return None
         prefix = b"".join((producer, target, transaction, original_target, MESSAGE_ID_HEAD, id_producer))
@@ -167,9 +170,17 @@ class SlotReader:
         else:
             at += 2
         last_key, at = self._key(frame, at)
-        if len(frame) != at + _ACK_END_BYTES or frame[at + _ACK_END_BYTES - 1]:
+        if len(frame) != at + ACK_END_BYTES or frame[at + ACK_CAUSE_AT]:
             raise Unusual
-        return Ack(int_at(frame, 1), frame[5] != 0, consumer, ack_type, first_key, last_key, int_at(frame, at))
+        return Ack(
+            int_at(frame, COMMAND_ID_AT),
+            frame[RESPONSE_REQUIRED_AT] != 0,
+            consumer,
+            ack_type,
+            first_key,
+            last_key,
+            int_at(frame, at),
+        )
 
     def _learn_consumer(self, frame: bytes) -> tuple[commands.ConsumerId, int]:
         """The consumer of an ack, and where the ack's type stands."""
@@ -188,9 +199,9 @@ class SlotReader:
     def _key(self, frame: bytes, at: int) -> tuple[bytes, int]:
         """The key of the message id at *at*, and where it ends."""
         producer, counts_at = self._field(frame, _behind_id_head(frame, at))
-        if len(producer) < 2 or producer[1] != _PRODUCER_ID:
+        if len(producer) < 2 or producer[1] != PRODUCER_ID_TYPE:
             raise Unusual
-        return producer + frame[counts_at : counts_at + COUNT_BYTES], counts_at + 2 * COUNT_BYTES
+        return producer + frame[counts_at : counts_at + COUNT_BYTES], counts_at + COUNTS_BYTES
 
     # ---- slots -------------------------------------------------------------------------------------------------
 
@@ -228,14 +239,14 @@ def _slot_at(frame: bytes, at: int) -> int:
 
 
 def _behind_id_head(frame: bytes, at: int) -> int:
-    end = at + len(MESSAGE_ID_HEAD)
+    end = at + MESSAGE_ID_HEAD_BYTES
     if frame[at:end] != MESSAGE_ID_HEAD:
         raise Unusual
     return end
 
 
 def _is_destination(encoded: bytes) -> bool:
-    return encoded == ABSENT or 100 <= encoded[1] <= 103
+    return encoded == ABSENT or FIRST_DESTINATION_TYPE <= encoded[1] <= LAST_DESTINATION_TYPE
 
 
 def _canonical(frame: bytes, prefix: bytes, counts_at: int, rest_at: int, tail_at: int) -> bytes:
@@ -244,11 +255,11 @@ def _canonical(frame: bytes, prefix: bytes, counts_at: int, rest_at: int, tail_a
         (
             frame[:FIELDS_AT],
             prefix,
-            frame[counts_at : counts_at + 2 * COUNT_BYTES],
+            frame[counts_at : counts_at + COUNTS_BYTES],
             ABSENT,
-            frame[rest_at : tail_at + 1],
+            frame[rest_at : tail_at + TARGET_CONSUMER_AT],
             ABSENT,
-            frame[tail_at + 1 + _SLOT_BYTES :],
+            frame[tail_at + TARGET_CONSUMER_AT + _SLOT_BYTES :],
         )
     )
 
@@ -256,16 +267,17 @@ def _canonical(frame: bytes, prefix: bytes, counts_at: int, rest_at: int, tail_a
 def _value_at(frame: bytes, at: int) -> tuple[Structure, int]:
     """The id of a producer or consumer, or the destination, that stands in canonical form at *at*, and its end."""
     kind = frame[at + 1]
-    if frame[at] != 1 or frame[at + 2] != 1:
+    if frame[at] != 1 or frame[at + NAME_AT] != 1:
         raise Unusual
-    text_at = at + _TEXT_AT
-    if kind in (_PRODUCER_ID, _CONSUMER_ID):
-        text_end = text_at + (frame[at + 3] << 8 | frame[at + 4])
+    length_at = at + NAME_AT + 1
+    text_at = at + NAME_AT + TEXT_AT
+    if kind in (PRODUCER_ID_TYPE, CONSUMER_ID_TYPE):
+        text_end = text_at + (frame[length_at] << 8 | frame[length_at + 1])
         text = frame[text_at:text_end]
         if not text.isascii() or b"\0" in text:  # in a key, NUL stands in Java's form
             raise Unusual
-        make = commands.ProducerId if kind == _PRODUCER_ID else commands.ConsumerId
-        value = make(text.decode("ascii"), long_at(frame, text_end), long_at(frame, text_end + 8))
-        return value, text_end + 16
+        make = commands.ProducerId if kind == PRODUCER_ID_TYPE else commands.ConsumerId
+        value = make(text.decode("ascii"), long_at(frame, text_end), long_at(frame, text_end + LONG_BYTES))
+        return value, text_end + RESOURCE_NUMBERS_BYTES
     end = after_destination(frame, at)
     return REGISTRY[kind](decode_modified_utf8(frame[text_at:end])), end  # type: ignore[call-arg]

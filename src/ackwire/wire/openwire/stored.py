@@ -1,19 +1,16 @@
 """How stores keep what only OpenWire can read: `ackwire.store.contract.StoredForm`."""
 
 from collections.abc import Hashable
-from struct import Struct
-from typing import Final, cast, final
+from typing import cast, final
 
 from ackwire.destinations import derived_destination
 from ackwire.errors import RemoteProtocolError
 from ackwire.message import Message
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import CANONICAL, FastDecoder
+from ackwire.wire.openwire.layout import LONG, SIZE_BYTES
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import Codec
-
-_SIZE_PREFIX_BYTES: Final = 4
-_LONG: Final = Struct(">q")
 
 
 @final
@@ -29,12 +26,12 @@ class OpenWireStoredForm:
     def message(self, frame: bytes) -> Message:
         """The message in *frame*, which was stamped before it was kept."""
         message = self._decoder.message(frame)
-        message.sequence = _LONG.unpack_from(frame, message.origin.id_end)[0]
+        message.sequence = LONG.unpack_from(frame, message.origin.id_end)[0]
         message.redelivery_counter = 0
         return message
 
     def transaction_to_bytes(self, transaction_id: Hashable) -> bytes:
-        return self._plain.encode(cast(commands.TransactionId, transaction_id))[_SIZE_PREFIX_BYTES:]
+        return self._plain.encode(cast(commands.TransactionId, transaction_id))[SIZE_BYTES:]
 
     def transaction_from_bytes(self, data: bytes) -> Hashable:
         transaction_id = self._plain.decode(data)

@@ -7,14 +7,18 @@ import pytest
 from ackwire.clock import ManualClock
 from ackwire.destinations import Destination, destination, parse_destination
 from ackwire.editing import Advisory, AdvisoryKind
+from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.fast import CANONICAL
 from ackwire.wire.openwire.marshal import Codec
+from ackwire.wire.openwire.primitives import encode_map
 
 TOPIC = parse_destination("topic://ActiveMQ.Advisory.Queue")
 
 
 NAMES = ["q", "orders.eu.1", "grüße", "\U0001f600.x", "a\0b", "n" * 4096]
+ORIGIN = {"originBrokerId": "ID:broker", "originBrokerName": "b", "originBrokerURL": "vm://b"}
+TARGET = commands.ConsumerId("ID:b:1", -1, 1)
 KINDS = ["queue", "topic", "temp-queue", "temp-topic"]
 
 
@@ -30,6 +34,21 @@ def _named(kind: str, name: str) -> Destination:
     return destination(parse_destination(f"{kind}://x").kind, name)
 
 
+def _command(editor: OpenWireEditor, advisory: Advisory, timestamp: int) -> commands.ActiveMQMessage:
+    target = advisory.target_consumer_id
+    message_id = editor._next_id()
+    return commands.ActiveMQMessage(
+        producer_id=message_id.producer_id,
+        destination=commands.ActiveMQTopic(advisory.topic.name),
+        message_id=message_id,
+        timestamp=timestamp,
+        type="Advisory",
+        marshalled_properties=encode_map(ORIGIN),
+        data_structure=editor._payload(advisory),
+        target_consumer_id=None if target is None else TARGET,
+    )
+
+
 def _check(advisory: Advisory) -> None:
     clock = ManualClock()
     spliced, plain = (OpenWireEditor("ID:broker", "b", clock) for _ in range(2))
@@ -37,7 +56,7 @@ def _check(advisory: Advisory) -> None:
     plain.advisory(advisory)
     clock.advance(1)
     message = spliced.advisory(advisory)
-    command = plain._advisory_command(advisory, plain._next_id(), clock.now_ms())
+    command = _command(plain, advisory, clock.now_ms())
     assert message.frame == Codec(CANONICAL).encode(command)[4:]
     expected = plain._message_of(command)
     for name_of in ("key", "timestamp", "expiration", "priority", "persistent", "properties_offset", "tail_offset"):

@@ -6,7 +6,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import MESSAGE_TYPES
+from ackwire.wire.openwire.layout import MESSAGE_TYPES
 from ackwire.wire.openwire.structures import REGISTRY
 from tests.unit.wire.openwire.strategies import structures
 
