@@ -18,7 +18,7 @@ DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run wheel test simulate fuzz-restarts crash restarts pipeline check twin bench bench-quick clean lock
+.PHONY: help demo run wheel test test-fast simulate fuzz-restarts crash restarts pipeline check twin bench bench-quick clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -46,6 +46,9 @@ else
 	$(ON_COMPILED) $(VENV)/bin/pytest -n 0 -m "spark and not load"
 	$(ON_COMPILED) $(VENV)/bin/pytest -n 0 -m load || [ $$? -eq 5 ] # 5: there are none
 endif
+
+test-fast: $(READY) ## what finds most mistakes in a minute: modules on their own, golden frames, every store
+	$(VENV)/bin/pytest -n $(or $(WORKERS),auto) --dist worksteal -m "not load" tests/unit tests/vectors tests/contract
 
 SEEDS ?= 1-1000
 STEPS ?= 400
