@@ -11,7 +11,6 @@ from ackwire.destinations import Destination, Kind, destination
 from ackwire.errors import RemoteProtocolError
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.fast import (
-    BLOB_TYPE,
     FAST_VERSION_MIN,
     Ack,
     FastDecoder,
@@ -21,7 +20,7 @@ from ackwire.wire.openwire.fast import (
     response_frame,
     stamp,
 )
-from ackwire.wire.openwire.layout import ACK_TYPE, MESSAGE_TYPES
+from ackwire.wire.openwire.layout import ACK_TYPE, BLOB_TYPE, MESSAGE_TYPES
 from ackwire.wire.openwire.marshal import Codec, WireFormat
 from ackwire.wire.openwire.structures import REGISTRY, VERSION_MAX, Structure
 from tests.unit.wire.effort import effort

@@ -360,7 +360,14 @@ def test_others_wait_when_another_socket_can_be_read(turn_loop: TurnLoop) -> Non
 def test_others_wait_when_output_waits_for_the_next_turn(turn_loop: TurnLoop) -> None:
     turn = Turn(turn_loop)
     seen: list[bool] = []
-    turn.at_end(lambda: turn.at_end(lambda: turn.at_end(lambda: None, can_wait=True)))
+
+    def later(callback: Callable[[], None], *, can_wait: bool = False) -> Callable[[], None]:
+        def ask() -> None:
+            turn.at_end(callback, can_wait=can_wait)
+
+        return ask
+
+    turn.at_end(later(later(lambda: None, can_wait=True)))
     turn.end()
     seen.append(turn.others_wait())
     turn.catch_up()
