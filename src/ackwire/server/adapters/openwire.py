@@ -490,7 +490,7 @@ class OpenWireAdapter:
         name = _given(info.subscription_name, "RemoveSubscriptionInfo without a subscription name")
         if info.client_id not in (None, "", self._client.client_id):
             raise NotAuthorised(f"subscriptions of client {info.client_id} are not this client's to end")
-        self._broker.remove_durable(self._client.client_id, name)
+        self._broker.remove_durable(self._client.client_id, name, self._client.principal)
 
     def _on_transaction_info(self, info: commands.TransactionInfo) -> bool | None:
         transactor = self._broker.transactor
