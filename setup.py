@@ -22,6 +22,7 @@ HOT_MODULES = [
     "broker/auditing",
     "broker/bets",
     "broker/broker",
+    "broker/bulk_access",
     "broker/clients",
     "broker/committed_sends",
     "broker/connections",

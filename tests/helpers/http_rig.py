@@ -151,8 +151,8 @@ class HttpRig:
             clock=self.rig.clock,
             failure=lambda: self.failure,
         )
-        api = Api(self.rig.broker, terms, cursors=cursors, staging=staging)
-        self.server = HttpServer(api.answer, self.settings)
+        self.api = Api(self.rig.broker, terms, cursors=cursors, staging=staging)
+        self.server = HttpServer(self.api.answer, self.settings)
         self._clients: list[HttpClient] = []
 
     async def client(self) -> HttpClient:

@@ -20,6 +20,7 @@ from ackwire.admin.tokens import is_authorised
 from ackwire.admin.verbs import Cursors, Staging, promised
 from ackwire.broker.broker import Broker
 from ackwire.broker.cursors import CursorFacts
+from ackwire.broker.permissions import Principal, Proof
 from ackwire.clock import Clock
 from ackwire.config import MIB, HttpSettings
 from ackwire.destinations import Kind, destination, is_unicode, parse_written_destination
@@ -66,6 +67,9 @@ _REPLIES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 )
 """The first class that an exception belongs to decides its status and its word."""
 
+_CALLER: Final = Principal("http", proof=Proof.TOKEN)
+"""Who calls: all that is known is that it has the token."""
+
 _Parameters = Mapping[str, str]
 _Route = tuple[str, str, Callable[[Request, _Parameters], Awaitable[Answer]]]
 
@@ -91,8 +95,9 @@ class Api:
         self, broker: Broker, terms: Terms, *, cursors: Cursors | None = None, staging: Staging | None = None
     ) -> None:
         self._broker = broker
-        self._cursors: Cursors = cursors or broker.cursors
-        self._staging: Staging = staging or broker.staging
+        self._bulk = broker.bulk(_CALLER)
+        self._cursors: Cursors = cursors or self._bulk.cursors
+        self._staging: Staging = staging or self._bulk.staging
         self._terms = terms
         self._started = terms.clock.monotonic()
         self._room = Room(terms.settings.bodies_bytes_max)
@@ -116,6 +121,10 @@ class Api:
             ("DELETE", "/v1/producers/{name}/parts/{part}", self._drop_part),
         )
         self._routes = [(method, tuple(path.split("/")), handler) for method, path, handler in routes]
+
+    def routes(self) -> list[tuple[str, str]]:
+        """Method and path of each route."""
+        return [(method, "/".join(path)) for method, path, _ in self._routes]
 
     async def answer(self, request: Request) -> Answer:
         """Answer *request*; what goes wrong on the way becomes an answer too."""
@@ -153,11 +162,13 @@ class Api:
 
     async def _metrics(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
+        self._bulk.inspect()
         text = await metrics.render(self._broker, self._terms.store, self._uptime_seconds)
         return Answer(200, text.encode("utf-8", "replace"), metrics.CONTENT_TYPE)
 
     async def _destinations(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
+        self._bulk.inspect()
         return Answer(200, pieces=self._destination_lines())
 
     async def _destination_lines(self) -> AsyncIterator[bytes]:
@@ -171,6 +182,7 @@ class Api:
 
     async def _dead_letters(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
+        self._bulk.inspect()
         queues = dead_letter_queues(self._broker)
         return json_answer(200, [{"queue": repr(queue), "pending": queue.pending_count} for queue in queues])
 
@@ -225,14 +237,14 @@ class Api:
         await _no_body(request)
         query = _known(request.query(), "parts")
         parts = _number(query, "parts", lowest=1, highest=_PARTS_MAX) if query else 1
-        sequences = self._broker.browse_sequences(destination(Kind.QUEUE, given["name"]))
+        sequences = self._bulk.browse_sequences(destination(Kind.QUEUE, given["name"]))
         return json_answer(200, {"ranges": ranges(sequences, parts), "messages": len(sequences)})
 
     async def _queue_messages(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
         after, to = _range(request, open_end=True)
         where = destination(Kind.QUEUE, given["name"])
-        rows = arrow.Sparse(lambda a, limit: self._broker.browse_rows(where, a, to, limit), after)
+        rows = arrow.Sparse(lambda a, limit: self._bulk.browse_rows(where, a, to, limit), after)
         return arrow.messages(rows, self._terms.wire_limits)
 
     # ---- staged batches ----------------------------------------------------------------------------------------

@@ -16,12 +16,13 @@ from typing import Final, final
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
 from ackwire.broker.auditing import Audit
+from ackwire.broker.bulk_access import BulkAccess
 from ackwire.broker.census import Census
 from ackwire.broker.clients import Clients
 from ackwire.broker.committed_sends import CommittedSends
 from ackwire.broker.connections import Connections
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
-from ackwire.broker.cursors import Cursors, Row
+from ackwire.broker.cursors import Cursors
 from ackwire.broker.dead_letters import DeadLetters
 from ackwire.broker.destination_events import BrokerEvents
 from ackwire.broker.expiry import ExpirySweep
@@ -35,11 +36,10 @@ from ackwire.broker.operation_requests import OperationRequests
 from ackwire.broker.operations import Operations
 from ackwire.broker.own_queues import OwnQueues
 from ackwire.broker.paging import Pager
-from ackwire.broker.permissions import Permissions
+from ackwire.broker.permissions import BROKER, Action, Permissions, Principal
 from ackwire.broker.placing import Placing
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.questions import Questions
-from ackwire.broker.queue import Queue
 from ackwire.broker.receive_room import ReceiveRoom
 from ackwire.broker.registry import Registry
 from ackwire.broker.repetitions import Repetitions
@@ -64,7 +64,7 @@ from ackwire.operation import OPERATIONS
 from ackwire.policy import Policies
 from ackwire.question import QUESTIONS
 from ackwire.selector import Reading, Selector
-from ackwire.store.contract import FileInfo, Spill, Store
+from ackwire.store.contract import DurableKey, FileInfo, Spill, Store
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
 
@@ -111,7 +111,8 @@ class Broker:
         self._store = store
         self._settings = live = LiveSettings(settings)
         self.clients = clients = Clients()
-        self.permissions = permissions or Permissions()
+        self.permissions = permissions = permissions or Permissions()
+        permissions.on_change(clients.forget_permissions)
         self.desk = desk = desk or Desk(store)
         placing = Placing()
         transactions = Transactions()
@@ -211,6 +212,7 @@ class Broker:
             repetitions=repetitions,
             routing=routing,
             transactor=self.transactor,
+            permissions=permissions,
             audit=audit,
         )
         self.cursors = Cursors(clock=clock, store=store, settings=live, registry=registry)
@@ -223,6 +225,7 @@ class Broker:
             registry=registry,
             advisories=advisories,
             repetitions=repetitions,
+            permissions=permissions,
             consumption=self.consumption,
             transactor=self.transactor,
             scheduler=self.scheduler,
@@ -268,10 +271,10 @@ class Broker:
             dead_letters=dead_letters,
             clients=clients,
             connections=self._connections,
-            permissions=self.permissions,
+            permissions=permissions,
         )
         self._own_queues = OwnQueues(self.view, self._connections, self.consumption, publisher)
-        self._questions = Questions(self.view, self.permissions)
+        self._questions = Questions(self.view, permissions)
         self._requests = OperationRequests(clock, self.operations)
         self._expiry = ExpirySweep(clock, slices, registry, live)
         self._inactive = InactiveDestinations(
@@ -345,11 +348,13 @@ class Broker:
 
     def add_destination(self, connection: Connection, destination: Destination) -> None:
         """Create *destination*; it may exist already. A temporary one belongs to *connection*."""
+        self.permissions.permit(connection.principal, Action.CREATE, destination)
         for part in destination.parts():
             self.registry.add(part, connection)
 
     def remove_destination(self, connection: Connection, destination: Destination) -> None:
         """Delete *destination* and all that is on it. Refused while it has consumers."""
+        self.permissions.permit(connection.principal, Action.DELETE, destination)
         self.registry.remove(destination, connection)
 
     def destinations(self, kind: Kind) -> list[tuple[Destination, Connection | None]]:
@@ -389,8 +394,11 @@ class Broker:
         """Remove a consumer. *last_delivered* is the sequence of the last message it saw, if that is known."""
         self.consumption.unsubscribe(subscription, last_delivered)
 
-    def remove_durable(self, client_id: str, name: str) -> None:
+    def remove_durable(self, client_id: str, name: str, principal: Principal = BROKER) -> None:
         """End a durable subscription and drop what waits for it (A3)."""
+        durable = self.registry.durables.get(DurableKey(client_id, name))
+        if durable is not None:
+            self.permissions.permit(principal, Action.DELETE, durable.record.destination)
         self.consumption.remove_durable(client_id, name)
 
     def subscription(self, connection: Connection, consumer_id: str) -> Subscription:
@@ -434,19 +442,9 @@ class Broker:
         for subscription in list(connection.subscriptions.values()):
             self.consumption.pump(subscription)
 
-    def browse_rows(self, where: Destination, after: int, to: int, limit: int) -> list[Row]:
-        """Up to *limit* messages of a queue with sequences behind *after*, up to *to*, without taking them."""
-        return self._existing_queue(where).look(after, to, limit)
-
-    def browse_sequences(self, where: Destination) -> list[int]:
-        """The sequences of all that `browse_rows` would show now, in order."""
-        return self._existing_queue(where).sequences()
-
-    def _existing_queue(self, where: Destination) -> Queue:
-        queue = self.registry.router.get(where)
-        if not isinstance(queue, Queue):
-            raise UnknownResource(f"{where!r} does not exist, or is no queue")
-        return queue
+    def bulk(self, principal: Principal) -> BulkAccess:
+        """Cursors, staged batches and browsing, as *principal*."""
+        return BulkAccess(principal, self.permissions, self.registry, self.cursors, self.staging)
 
     # ---- time --------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,12 @@ class Clients:
         del self._by_client_id[connection.client_id]
         self.connections.discard(connection)
 
+    def forget_permissions(self) -> None:
+        """What each was allowed is asked again."""
+        for connection in self._by_connection_id.values():
+            connection.sends_to = None
+            connection.may_send_to.clear()
+
     def add_producer(self, producer: Producer) -> None:
         self.producers.add(producer)
         if producer.destination is not None:

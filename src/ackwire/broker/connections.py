@@ -12,7 +12,7 @@ from ackwire.broker.cursors import CURSOR_CLIENT_ID
 from ackwire.broker.departures import Departures
 from ackwire.broker.limits import FlowControl, HeldSend
 from ackwire.broker.live_settings import LiveSettings
-from ackwire.broker.permissions import BROKER
+from ackwire.broker.permissions import BROKER, Action, Permissions
 from ackwire.broker.registry import Registry
 from ackwire.broker.repetitions import Repetitions
 from ackwire.broker.scheduler import Scheduler
@@ -54,6 +54,7 @@ class Connections:
         registry: Registry,
         advisories: Advisories,
         repetitions: Repetitions,
+        permissions: Permissions,
         consumption: Consumption,
         transactor: Transactor,
         scheduler: Scheduler,
@@ -66,6 +67,7 @@ class Connections:
         self._registry = registry
         self._advisories = advisories
         self._repetitions = repetitions
+        self._permissions = permissions
         self._consumption = consumption
         self._transactor = transactor
         self._scheduler = scheduler
@@ -133,12 +135,14 @@ class Connections:
             )
         if self._clients.by_connection_id(connection_id) is not None:
             raise InvalidClientId(f"connection id {connection_id} is in use by another client; choose another id")
+        principal = BROKER if is_broker else login.principal
+        self._permissions.permit(principal, Action.CONNECT)
         limits = self._settings.current.connection
         connection = Connection(
             connection_id=connection_id,
             client_id=client_id,
             port=port,
-            principal=BROKER if is_broker else login.principal,
+            principal=principal,
             user=user,
             proof=login.proof,
             is_reconnect=login.is_reconnect,
@@ -202,6 +206,8 @@ class Connections:
 
     def add_producer(self, connection: Connection, producer: Producer) -> None:
         """Announce a producer; its destination exists from then on."""
+        if producer.destination is not None:
+            self._permissions.permit(connection.principal, Action.SEND, producer.destination)
         self._departures.forestall(connection.connection_id, producer_id=producer.producer_id)
         known = producer.producer_id in connection.producers
         connection.require_session(producer.session_id)
@@ -222,5 +228,7 @@ class Connections:
 
     def subscribe(self, connection: Connection, request: SubscriptionRequest, port: ConsumerPort) -> Subscription:
         """Add a consumer. Messages may reach *port* before this returns."""
+        action = Action.BROWSE if request.browser else Action.CONSUME
+        self._permissions.permit(connection.principal, action, request.destination)
         self._departures.forestall(connection.connection_id, consumer_id=request.consumer_id)
         return self._consumption.subscribe(connection, request, port)

@@ -239,6 +239,10 @@ class Cursors:
     def all(self) -> list[CursorFacts]:
         return [self._facts(cursor) for cursor in self._cursors.values()]
 
+    def destination_of(self, name: str) -> Destination:
+        """What the cursor of that name reads."""
+        return self._cursor(name).destination
+
     def facts(self, name: str) -> CursorFacts:
         return self._facts(self._cursor(name))
 

@@ -9,6 +9,7 @@ from ackwire.broker.auditing import Audit
 from ackwire.broker.handover import Desk
 from ackwire.broker.limits import FlowControl, HeldSend
 from ackwire.broker.live_settings import LiveSettings
+from ackwire.broker.permissions import Action, Permissions
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.repetitions import Repetitions
@@ -22,6 +23,9 @@ from ackwire.editing import MessageEditor
 from ackwire.errors import BrokerError
 from ackwire.message import Message
 from ackwire.store.contract import Store
+
+_PERMITTED_MAX: Final = 1000
+"""Destinations of one connection that it is remembered to be permitted to send to."""
 
 _TIME_TO_LIVE_SHARE_TOLERATED: Final = 0.1
 """What a message may lose of its time to live to a clock that is behind."""
@@ -46,6 +50,7 @@ class Intake:
         repetitions: Repetitions,
         routing: Routing,
         transactor: Transactor,
+        permissions: Permissions,
         audit: Audit | None,
     ) -> None:
         self._clock = clock
@@ -61,6 +66,7 @@ class Intake:
         self._repetitions = repetitions
         self._routing = routing
         self._transactor = transactor
+        self._permissions = permissions
         self._audit = audit
 
     def send(
@@ -71,6 +77,8 @@ class Intake:
         on_refused: Callable[[Message, BrokerError], None] | None,
     ) -> None:
         """Take *message*, or hold it until there is space."""
+        if message.destination is not connection.sends_to:
+            self._ask(connection, message)
         if message.expiration:
             self._settle_clock_difference(message)
         if (
@@ -85,6 +93,20 @@ class Intake:
         except BrokerError:
             self._repetitions.refused(message)
             raise
+
+    def _ask(self, connection: Connection, message: Message) -> None:
+        """Raise `NotAuthorised` unless *connection* may send where *message* goes; asked once for each destination."""
+        where = message.destination
+        if where not in connection.may_send_to:
+            try:
+                self._permissions.permit(connection.principal, Action.SEND, where)
+            except BrokerError:
+                self._repetitions.refused(message)
+                raise
+            if len(connection.may_send_to) >= _PERMITTED_MAX:
+                connection.may_send_to.clear()
+            connection.may_send_to.add(where)
+        connection.sends_to = where
 
     def _send(
         self,

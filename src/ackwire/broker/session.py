@@ -136,6 +136,10 @@ class Connection:
     """The last of them whose answer did not wait for the disk (`handover.py`)."""
     bets: Bets = field(default_factory=Bets)
     """Whether its messages are consumed before the disk has them."""
+    sends_to: Destination | None = None
+    """The destination of its last message, if it was permitted to send there."""
+    may_send_to: set[Destination] = field(default_factory=set)
+    """Where it was permitted to send, as long as the decision holds (`permissions.py`)."""
     temporary: set[Destination] = field(default_factory=set)
     """The temporary destinations it made; they go with it."""
     made: set[Destination | DurableKey] = field(default_factory=set)

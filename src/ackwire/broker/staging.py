@@ -371,6 +371,11 @@ class Staging:
 
     # ---- how they stand ----------------------------------------------------------------------------------------
 
+    def places_of(self, producer: str, part: str) -> list[Place]:
+        """Where the messages of a part go; none if it is not here."""
+        staged = self._parts.get((producer, part))
+        return [] if staged is None else list(staged.messages)
+
     def facts(self, producer: str) -> ProducerFacts:
         last = self._last.get(producer)
         parts = [it for it in self._parts.values() if it.producer == producer and not it.is_committed]

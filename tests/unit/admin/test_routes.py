@@ -1,6 +1,7 @@
 """What each route asks of the broker and answers, without Arrow: with stand-ins for cursors and staged batches."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from ackwire.admin.routes import refusal
 from ackwire.broker.cursors import CursorFacts
+from ackwire.broker.permissions import Action, Principal
 from ackwire.broker.staging import ProducerFacts
 from ackwire.destinations import Destination, parse_destination
 from ackwire.errors import (
@@ -350,3 +352,40 @@ def test_each_error_has_its_status(error: Exception, status: int) -> None:
     answer = refusal(error)
     assert answer.status == status
     assert ("retry-after" in answer.headers) == (status == 503)
+
+
+# --- who may do what -------------------------------------------------------------------------------------
+
+
+def test_every_route_but_health_asks_for_permission() -> None:
+    async def test(client: HttpClient, http: HttpRig) -> None:
+        broker = http.rig.broker
+        http.rig.connect().send("queue://name")
+        broker.cursors.open("name", parse_destination("queue://name"))
+        names: set[str] = set()
+
+        def refuse(principal: Principal, _action: Action, _where: Destination | None) -> str:
+            names.add(principal.name)
+            return "nothing is allowed"
+
+        broker.permissions.use(refuse)
+        bodies: dict[str, object] = {
+            "/v1/cursors": {"name": "name", "destination": "name"},
+            "/v1/cursors/{name}/latest": {"after": 0, "limit": 1},
+            "/v1/cursors/{name}/commit": {"to": 0},
+            "/v1/producers/{name}/commit": {"batch": 1, "parts": ["p"]},
+        }
+        queries = {
+            "/v1/cursors/{name}/messages": "?after=0&to=0",
+            "/v1/queues/{name}/messages": "?after=0",
+        }
+        for method, path in http.api.routes():
+            target = path.replace("{name}", "name").replace("{part}", "p") + queries.get(path, "")
+            if path == "/v1/producers/{name}/parts/{part}" and method == "POST":
+                continue  # its body is Arrow; `StagingAccess.stage` asks
+            body = json.dumps(bodies[path]).encode() if method == "POST" else b""
+            reply = await client.request(method, target, body=body)
+            assert reply.status == (200 if path == "/health" else 403), (method, path, reply.body)
+        assert names == {"http"}
+
+    with_client(test)

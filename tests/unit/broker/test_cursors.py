@@ -2,6 +2,7 @@
 
 import pytest
 
+from ackwire.broker.permissions import BROKER
 from ackwire.errors import (
     BrokerError,
     Conflict,
@@ -394,20 +395,22 @@ def test_paused_queue_gives_nothing(rig: BrokerRig) -> None:
 def test_look_shows_what_is_there_and_takes_nothing(rig: BrokerRig) -> None:
     _fill(rig, 10)
     rig.consumer(Q, prefetch=2)
-    sequences = rig.broker.browse_sequences(named(Q))
+    sequences = rig.broker.bulk(BROKER).browse_sequences(named(Q))
     rows = [
-        row for after in (0, sequences[3], sequences[7]) for row in rig.broker.browse_rows(named(Q), after, 1 << 60, 4)
+        row
+        for after in (0, sequences[3], sequences[7])
+        for row in rig.broker.bulk(BROKER).browse_rows(named(Q), after, 1 << 60, 4)
     ]
     assert [row[0] for row in rows] == sequences
     assert rig.pending(Q) == 8
     with pytest.raises(UnknownResource):
-        rig.broker.browse_rows(named("queue://none"), 0, 10, 10)
+        rig.broker.bulk(BROKER).browse_rows(named("queue://none"), 0, 10, 10)
 
 
 def test_look_goes_on_behind_messages_that_cannot_be_read() -> None:
     rig, store, _ = paging_rig(1)
     _fill(rig, 10)
-    sequences = rig.broker.browse_sequences(named(Q))
+    sequences = rig.broker.bulk(BROKER).browse_sequences(named(Q))
     for sequence in sequences[:6]:
         del store._places[named(Q)][sequence]
-    assert [row[0] for row in rig.broker.browse_rows(named(Q), 0, 1 << 60, 2)] == sequences[6:8]
+    assert [row[0] for row in rig.broker.bulk(BROKER).browse_rows(named(Q), 0, 1 << 60, 2)] == sequences[6:8]

@@ -179,7 +179,8 @@ class Consuming:
         name = given(info.subscription_name, "RemoveSubscriptionInfo without a subscription name")
         if info.client_id not in (None, "", client.open_connection.client_id):
             raise NotAuthorised(f"subscriptions of client {info.client_id} are not this client's to end")
-        client.broker.remove_durable(client.open_connection.client_id, name)
+        connection = client.open_connection
+        client.broker.remove_durable(connection.client_id, name, connection.principal)
 
     # ---- acks: the hot path ------------------------------------------------------------------------------------
 
