@@ -174,7 +174,7 @@ StateKey = tuple[RecordKind, bytes]
 
 @final
 class StateItem:
-    """A durable subscription, a job, a prepared transaction, a note, or the list of gaps."""
+    """A durable subscription, a job, a prepared transaction, a state record, or the list of gaps."""
 
     __slots__ = ("segments", "value")
 

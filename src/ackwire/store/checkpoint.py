@@ -213,7 +213,7 @@ def _state_key(key: StateKey) -> bytes:
 
 
 def state_key(catalog: Catalog, value: object) -> StateKey:
-    """What a durable subscription, a job, a prepared transaction, a note or the gaps are found by."""
+    """What a durable subscription, a job, a prepared transaction, a state record or the gaps are found by."""
     match value:
         case DurableRecord():
             return durable_key(catalog.places[value.key].place_id)

@@ -121,7 +121,7 @@ class BatchRecord:
 
 
 StateRecord = CursorRecord | StagedRecord | BatchRecord
-"""What is remembered of those who read and write in bulk. A note replaces the one with the same key."""
+"""What is remembered of those who read and write in bulk. One replaces another with the same key."""
 
 
 Kept = Place | DurableRecord | PreparedTransaction | ScheduledJob | StateRecord

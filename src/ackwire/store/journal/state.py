@@ -1,4 +1,4 @@
-"""Jobs, prepared transactions and notes as payloads."""
+"""Jobs, prepared transactions and state records as payloads."""
 
 import sys
 from array import array
@@ -81,14 +81,14 @@ def unpack_prepared(payload: memoryview) -> PreparedRecord:
     return PreparedRecord(transaction, frames, tuple((place_id, sequence) for place_id, sequence in acks), user)
 
 
-# ---- notes -----------------------------------------------------------------------------------------------------
+# ---- state records ---------------------------------------------------------------------------------------------
 
 _CURSOR, _STAGED, _BATCH = 1, 2, 3
 _I64: Final = Struct(">q")
 
 
 def pack_state_record(note: StateRecord) -> bytes:
-    """A note with its key in front, so that it can be found without reading the rest."""
+    """A state record with its key in front, so that it can be found without reading the rest."""
     return pack_text(note.key) + _pack_note(note)
 
 
