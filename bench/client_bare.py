@@ -12,14 +12,14 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from ackwire.destinations import Kind, destination
+from ackwire.jms.destinations import Kind, destination
 from ackwire.wire.buffer import FrameBuffer
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_text
+from ackwire.wire.openwire.client_decode import Dispatch, DispatchDecoder
+from ackwire.wire.openwire.codec_fast import CANONICAL, destination_to_wire
 from ackwire.wire.openwire.commands import AckType
-from ackwire.wire.openwire.fast import CANONICAL, destination_to_wire
 from ackwire.wire.openwire.frame_builder import FrameBuilder
-from ackwire.wire.openwire.incoming import Dispatch, DispatchDecoder
 from ackwire.wire.openwire.layout import DISPATCH_TYPE
 from ackwire.wire.openwire.marshal import Codec
 from bench.client_work import NUMBER_DIGITS, PREFETCH, Measured, Stopwatch, Work, text_of

@@ -11,14 +11,14 @@ from typing import Final
 
 from ackwire.client.message import DeliveryMode
 from ackwire.client.messages import Message, TextMessage, message_from
-from ackwire.destinations import Kind, destination
+from ackwire.jms.destinations import Kind, destination
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.client_decode import Dispatch, DispatchDecoder, EndOfMessages
+from ackwire.wire.openwire.client_encode import AckTemplate, encoded_id
 from ackwire.wire.openwire.client_protocol import ClientProtocol
 from ackwire.wire.openwire.frame_builder import FrameBuilder, OutgoingMessage
-from ackwire.wire.openwire.incoming import Dispatch, DispatchDecoder, EndOfMessages
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.negotiation import Preferences, offer
-from ackwire.wire.openwire.outgoing import AckTemplate, encoded_id
 from bench import samples
 from bench.codec import each
 from bench.measure import Figure, cpu_microseconds_each, present

@@ -8,9 +8,9 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from ackwire.message import Message
-from ackwire.wire.openwire.dispatches import Consumer, put_dispatch
-from ackwire.wire.openwire.fast import (
+from ackwire.jms.message import Message
+from ackwire.wire.openwire.cached_encode import Consumer, put_dispatch
+from ackwire.wire.openwire.codec_fast import (
     FastDecoder,
     response_frame,
     stamp,

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from ackwire.broker.broker import Broker
-from ackwire.clock import SystemClock
 from ackwire.config import Settings
+from ackwire.jms.types import Int
 from ackwire.server.adapters.openwire import OpenWireAdapter
 from ackwire.store.memory import MemoryStore
-from ackwire.values import Int
+from ackwire.util.clock import SystemClock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.marshal import Codec

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from ackwire.values import Value
+from ackwire.jms.types import Value
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import CANONICAL
+from ackwire.wire.openwire.codec_fast import CANONICAL
 from ackwire.wire.openwire.marshal import Codec, WireFormat
 from ackwire.wire.openwire.primitives import encode_map
 from ackwire.wire.openwire.structures import Structure

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ackwire.destinations import parse_destination
+from ackwire.jms.destinations import parse_destination
 from ackwire.tabular.reading import RowReader
 from ackwire.tabular.writing import batch_to_messages
 from ackwire.wire.openwire import commands

@@ -8,7 +8,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["ackwire"]):
-    from ackwire.wire.openwire.fast import FastDecoder
+    from ackwire.wire.openwire.codec_fast import FastDecoder
     from ackwire.wire.openwire.layout import ACK_TYPE, MESSAGE_TYPES
     from fuzz.fuzz_openwire_codec import frames_in
     from tests.unit.wire.openwire.agreement import assert_ack_agrees, assert_message_agrees

@@ -11,10 +11,10 @@ import atheris
 
 with atheris.instrument_imports(include=["ackwire"]):
     from ackwire.errors import RemoteProtocolError
-    from ackwire.message import Message
+    from ackwire.jms.message import Message
+    from ackwire.wire.openwire.cached_encode import Consumer
+    from ackwire.wire.openwire.codec_fast import CANONICAL, Ack, stamp
     from ackwire.wire.openwire.commands import ConsumerId
-    from ackwire.wire.openwire.dispatches import Consumer
-    from ackwire.wire.openwire.fast import CANONICAL, Ack, stamp
     from ackwire.wire.openwire.limits import WireLimits
     from ackwire.wire.openwire.marshal import Codec
     from ackwire.wire.openwire.negotiation import Agreement, Preferences

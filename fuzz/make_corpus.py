@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import CANONICAL
+from ackwire.wire.openwire.codec_fast import CANONICAL
 from ackwire.wire.openwire.marshal import Codec, WireFormat
 from ackwire.wire.openwire.negotiation import Preferences, offer
 from ackwire.wire.openwire.structures import Structure

@@ -4,7 +4,7 @@ Two rules, checked on the syntax tree, aliases included:
 
 * Nowhere does data become code: no pickle and its relatives, no eval or exec, no import by name.
 * `ackwire.wire`, `ackwire.broker` and `ackwire.store` meet the outside only through what is passed in: no
-  asyncio, no sockets, time from `ackwire.clock`, randomness from a seeded generator. That is what makes a
+  asyncio, no sockets, time from `ackwire.util.clock`, randomness from a seeded generator. That is what makes a
   whole run repeatable.
 
 Prints `file:line: what, why` for each find and exits 1. Which layer may import which is import-linter's job
@@ -24,7 +24,7 @@ CORE: Final = ("src/ackwire/wire", "src/ackwire/broker", "src/ackwire/store")
 
 DATA_AS_CODE: Final = "turns data into code"
 IMPORT_BY_NAME: Final = "imports by name; write the import out"
-CLOCK: Final = "take the time from ackwire.clock"
+CLOCK: Final = "take the time from ackwire.util.clock"
 SEED: Final = "take randomness from a passed-in, seeded random.Random"
 
 EVERYWHERE: Final = {

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ackwire import listener_uri
 from ackwire.client.options import SECTIONS
+from ackwire.config import listener_uri
 from ackwire.config.fields import Option, options_of
 from ackwire.config.queries import Section
 from ackwire.spark import options as spark

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from ackwire.audit.opening import opened_audit
 from ackwire.broker.broker import Broker
-from ackwire.clock import Clock, SystemClock
 from ackwire.config import Reload, Settings, plan_reload
+from ackwire.config.listener_uri import ClientAuth, ListenerUri, parse_address, parse_listener_uri
+from ackwire.config.policy import Policies
 from ackwire.errors import ConfigError, StoreFailed
-from ackwire.listener_uri import ClientAuth, ListenerUri, parse_address, parse_listener_uri
-from ackwire.plurals import counted
-from ackwire.policy import Policies
 from ackwire.selector import prepare as prepare_selectors
 from ackwire.server.adapters.contract import ProtocolFactory
 from ackwire.server.adapters.openwire_factory import wire_limits
-from ackwire.server.asyncio_end import AsyncioEnd
+from ackwire.server.asyncio_protocol import AsyncioEnd
 from ackwire.server.background import ThreadBackground
 from ackwire.server.listener import ConnectionGate, Listener, check_address
 from ackwire.server.peer import Peer
@@ -38,6 +36,8 @@ from ackwire.store.leftovers import Leftovers
 from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.memory import MemoryStore
 from ackwire.store.temp import TempStore
+from ackwire.util.clock import Clock, SystemClock
+from ackwire.util.plurals import counted
 from ackwire.wire.openwire.editor import OpenWireEditor, producer_text, transaction_text
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 

@@ -7,7 +7,7 @@ A message to the queue `Ackwire.Operations` with the property `verb` and what th
 
 from typing import Final
 
-from ackwire.destinations import Kind, destination
+from ackwire.jms.destinations import Kind, destination
 
 OPERATIONS: Final = destination(Kind.QUEUE, "Ackwire.Operations")
 

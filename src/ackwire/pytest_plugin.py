@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ackwire.clock import AdjustableClock
     from ackwire.config import Settings
+    from ackwire.util.clock import AdjustableClock
     from ackwire.vm import EmbeddedBroker
 
 
@@ -27,7 +27,7 @@ def ackwire_clock() -> "AdjustableClock":
     """The broker's time: expiry, redelivery delays, schedules. `advance(seconds)` moves it on, and returns when what
     was due has been done. Clients keep the machine's time.
     """
-    from ackwire.clock import AdjustableClock
+    from ackwire.util.clock import AdjustableClock
 
     return AdjustableClock()
 

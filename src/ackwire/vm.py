@@ -28,16 +28,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from ackwire.client.uri import VmUri
-from ackwire.clock import Clock, SystemClock
 from ackwire.config import ListenSettings, Settings, StoreSettings, load, with_setting
 from ackwire.config.fields import did_you_mean
-from ackwire.destinations import Destination
+from ackwire.config.listener_uri import ListenerUri
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import ListenerUri
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.server.listener import ConnectionGate
+from ackwire.util.clock import Clock, SystemClock
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import CANONICAL, destination_from_wire
+from ackwire.wire.openwire.codec_fast import CANONICAL, destination_from_wire
 from ackwire.wire.openwire.marshal import Codec
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ class EmbeddedBroker:
 
     *settings* are those of `ackwire serve` (`ackwire.config.load`); without them it keeps everything in memory. *name*
     and *listen* count instead of what they say; with `listen=None` they decide where it listens, and with `listen=()`
-    it can be reached by `vm_url` only. *clock* is the time of messages (`ackwire.clock.AdjustableClock` for tests).
+    it can be reached by `vm_url` only. *clock* is the time of messages (`ackwire.util.clock.AdjustableClock` for
+    tests).
 
     All methods may be called from any thread. `start` and `stop` wait; on an event loop use `asyncio.to_thread`.
     """

@@ -27,8 +27,8 @@ from ackwire.client.errors import (
     MessageFormatError,
     MessageNotWriteableError,
 )
-from ackwire.destinations import Destination, Kind, destination
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.destinations import Destination, Kind, destination
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from tests.client.brokers import Broker
 from tests.client.conftest import Connect
 from tests.client.work import (

@@ -12,7 +12,7 @@ import ackwire
 from ackwire import Connection
 from ackwire.client import engine
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import Ack
+from ackwire.wire.openwire.codec_fast import Ack
 from tests.client.fake_broker import PRODUCER, FakeBroker
 from tests.client.steps import ARRIVAL_SECONDS, receive, receive_all
 from tests.client.work import await_that

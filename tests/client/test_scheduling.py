@@ -47,7 +47,7 @@ def test_I1_a_delayed_message_comes_after_its_delay(connection: Connection, queu
     assert "AMQ_SCHEDULED_DELAY" not in message.properties
 
 
-@pytest.mark.parametrize("value", ["300", 300, ackwire.values.Long(300), ackwire.values.Short(300)])
+@pytest.mark.parametrize("value", ["300", 300, ackwire.jms.types.Long(300), ackwire.jms.types.Short(300)])
 def test_I1_a_delay_may_be_given_as_text_or_number(connection: Connection, queue: str, value: Any) -> None:
     """I1: the client converts it to the long that brokers look for."""
     consumer = connection.session().consumer(queue)

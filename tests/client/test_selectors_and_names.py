@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import ackwire
-from ackwire import AckMode, Connection, Kind, Message, parse_destination, values
+from ackwire import AckMode, Connection, Kind, Message, parse_destination
+from ackwire.jms import types
 from tests.client.conftest import Connect
 from tests.client.steps import (
     assert_nothing_comes,
@@ -25,8 +26,8 @@ from tests.client.steps import (
 ORDERS: list[dict[str, Any]] = [
     {"color": "red", "n": 1, "price": 9.5, "vip": True},
     {"color": "blue", "n": 2, "price": 10.0, "vip": False, "note": "50%_off"},
-    {"color": "green", "n": values.Long(3), "price": values.Float(10.5)},
-    {"n": values.Short(4), "color": None},
+    {"color": "green", "n": types.Long(3), "price": types.Float(10.5)},
+    {"n": types.Short(4), "color": None},
     {"color": "O'Neil", "n": -5, "price": 1e3, "vip": True},
 ]
 

@@ -18,7 +18,7 @@ from ackwire.client.errors import (
     RequestTimedOutError,
     UnsupportedError,
 )
-from ackwire.destinations import Destination, Kind, destination
+from ackwire.jms.destinations import Destination, Kind, destination
 from ackwire.wire.openwire import commands
 from tests.client.brokers import Broker
 from tests.client.conftest import Connect

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ackwire.client.conversions import as_double, as_float, as_string
 from ackwire.client.errors import MessageFormatError, NumberFormatError
 from ackwire.client.messages import MapMessage, Message, StreamMessage
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from tests.helpers.java import CLIENT_JARS, JVM_OPTIONS, classpath, compiled
 
 VALUES: Final[dict[str, Value]] = {

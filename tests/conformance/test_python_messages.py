@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 
-from ackwire import values
 from ackwire.client.conversions import type_of
 from ackwire.client.messages import (
     BytesMessage,
@@ -22,6 +21,7 @@ from ackwire.client.messages import (
     TextMessage,
     message_from_dispatch,
 )
+from ackwire.jms import types
 from tests.conformance.jms import NON_PERSISTENT, Jms, Outgoing, Received, Value, with_options
 from tests.conformance.routes import Broker
 from tests.conformance.test_message_kinds import DIFFICULT_TEXT, KINDS, MAP_BODY, PROPERTIES, STREAM_BODY
@@ -29,20 +29,20 @@ from tests.helpers.openwire_client import UNWATCHED, OpenWireClient, queue
 
 Pairs = dict[str, Value]
 
-_FROM_JAVA: Final[dict[str, Callable[[Any], values.Value]]] = {
-    "byte": values.Byte,
-    "short": values.Short,
-    "char": values.Char,
-    "int": values.Int,
-    "long": values.Long,
-    "float": values.Float,
+_FROM_JAVA: Final[dict[str, Callable[[Any], types.Value]]] = {
+    "byte": types.Byte,
+    "short": types.Short,
+    "char": types.Char,
+    "int": types.Int,
+    "long": types.Long,
+    "float": types.Float,
 }
 _JAVA_NAMES: Final = {"String": "string", "byte[]": "bytes"}
 
 by_compression = pytest.mark.parametrize("compressed", [False, True], ids=["plain", "compressed"])
 
 
-def python_value(value: Value) -> values.Value:
+def python_value(value: Value) -> types.Value:
     """What our classes make of a value of the Java driver's."""
     match value:
         case Value("list", items):
@@ -50,11 +50,11 @@ def python_value(value: Value) -> values.Value:
         case Value("map", entries):
             return {name: python_value(item) for name, item in entries.items()}
     convert = _FROM_JAVA.get(value.type)
-    plain: values.Value = value.value
+    plain: types.Value = value.value
     return plain if convert is None else convert(plain)
 
 
-def java_value(value: values.Value) -> Value:
+def java_value(value: types.Value) -> Value:
     """The same the other way round."""
     kind = type_of(value)
     if isinstance(value, dict):
@@ -66,7 +66,7 @@ def java_value(value: values.Value) -> Value:
     return Value(_JAVA_NAMES.get(kind, kind), value)
 
 
-def python_values(pairs: Pairs) -> dict[str, values.Value]:
+def python_values(pairs: Pairs) -> dict[str, types.Value]:
     return {name: python_value(value) for name, value in pairs.items()}
 
 

@@ -8,12 +8,12 @@ from typing import Final
 import pytest
 
 from ackwire.client.messages import DeliveryMode, MapMessage, Message, TextMessage, message_from
-from ackwire.destinations import Kind, destination
+from ackwire.jms.destinations import Kind, destination
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.client_decode import Dispatch, EndOfMessages
+from ackwire.wire.openwire.client_encode import AckTemplate
 from ackwire.wire.openwire.client_protocol import ClientProtocol
 from ackwire.wire.openwire.frame_builder import FrameBuilder
-from ackwire.wire.openwire.incoming import Dispatch, EndOfMessages
-from ackwire.wire.openwire.outgoing import AckTemplate
 from tests.conformance.routes import Broker
 from tests.helpers.openwire_client import UNWATCHED, OpenWireClient, queue, unique
 

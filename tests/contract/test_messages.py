@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import Place, Store, WaitingMessage
 from tests.helpers.stored import D, E, Messages, Q, R, T, durable, facts, kept, waiting_facts
 from tests.helpers.stores import StoreFactory

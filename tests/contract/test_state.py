@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ackwire.recent import COMMITS_REMEMBERED
 from ackwire.store.contract import CursorRecord, DurableKey, PreparedTransaction, StateRecord
+from ackwire.util.lru import COMMITS_REMEMBERED
 from tests.helpers.store_history import NOTES
 from tests.helpers.stored import (
     D,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.blocks import BLOCK_MESSAGES, sealed, unsealed
 from ackwire.store.contract import Place, Store
 from ackwire.store.index import Table

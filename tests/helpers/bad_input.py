@@ -11,8 +11,8 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from ackwire.errors import RemoteProtocolError
+from ackwire.jms.types import Value
 from ackwire.server.adapters.openwire import OpenWireAdapter
-from ackwire.values import Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_text
 from ackwire.wire.openwire.commands import TransactionType

@@ -24,19 +24,19 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection, Login, Producer
 from ackwire.broker.slices import SLICE_UNITS
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
-from ackwire.clock import ManualClock, Turns
 from ackwire.config import Settings
-from ackwire.destinations import Destination, Kind, destination, parse_destination
+from ackwire.config.policy import DestinationPolicy, Policies
 from ackwire.errors import BrokerError
-from ackwire.message import Message
-from ackwire.policy import DestinationPolicy, Policies
+from ackwire.jms.destinations import Destination, Kind, destination, parse_destination
+from ackwire.jms.message import Message
+from ackwire.jms.types import Value
 from ackwire.store.contract import Spill
 from ackwire.store.memory import MemoryStore
-from ackwire.values import Value
+from ackwire.util.clock import ManualClock, Turns
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import decode_text, encode_text
+from ackwire.wire.openwire.codec_fast import CANONICAL, FastDecoder, destination_to_wire
 from ackwire.wire.openwire.editor import OpenWireEditor
-from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, destination_to_wire
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.primitives import encode_map
 from tests.helpers.paging_store import FakeSpill, PagingStore

@@ -5,7 +5,7 @@ from typing import Any
 
 from ackwire.broker.cursors import CursorFacts
 from ackwire.errors import BrokerError
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from tests.helpers.broker_rig import BrokerRig, RigClient, named, text_of
 
 

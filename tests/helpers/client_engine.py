@@ -15,7 +15,7 @@ from ackwire.client.engine import Engine
 from ackwire.client.errors import JMSError, error_from_wire
 from ackwire.client.failover import Uri
 from ackwire.client.uri import BrokerUrl, parse_broker_url
-from ackwire.clock import Clock, SystemClock
+from ackwire.util.clock import Clock, SystemClock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.negotiation import Agreement, Preferences
 from ackwire.wire.openwire.protocol import OpenWireProtocol

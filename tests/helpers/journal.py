@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from ackwire.clock import ManualClock
 from ackwire.errors import StoreFailed
 from ackwire.store.background import Background, OnTheSpot
 from ackwire.store.contract import Store
@@ -13,6 +12,7 @@ from ackwire.store.index import Index, Table
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
 from ackwire.store.lmdb_index import LmdbIndex
+from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.background import ControlledBackground
 from tests.helpers.memory_index import IndexMedium, MemoryIndex

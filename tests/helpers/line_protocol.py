@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 from ackwire.broker.acks import AckKind
 from ackwire.broker.session import IMPLICIT_SESSION, Connection, Login
 from ackwire.broker.subscription import SubscriptionRequest
-from ackwire.destinations import Kind, peer_destination
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, RemoteProtocolError
-from ackwire.message import Message
+from ackwire.jms.destinations import Kind, peer_destination
+from ackwire.jms.message import Message
 from ackwire.server.adapters.contract import AdaptedClient, Adapter, ConnectionContext
 from ackwire.wire.canonical import MessageView, MessageWriter
 from ackwire.wire.protocol import WireProtocol

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import Place
 from ackwire.store.memory import MemoryStore
 

@@ -16,7 +16,7 @@ from ackwire.broker.auditing import ENDS, Audit, AuditedPlace, Copy, Event
 from ackwire.broker.broker import Broker
 from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import Subscription
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import WaitingMessage
 
 

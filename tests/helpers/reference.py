@@ -3,8 +3,8 @@
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
-from ackwire.destinations import Destination
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.store.contract import DurableKey, DurableRecord, Place, PreparedTransaction, ScheduledJob, StateRecord
 from tests.helpers.stored import MADE, Kept, facts, job_facts, only_dispatched, prepared_facts, waiting_facts
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import Place
 from ackwire.store.memory import MemoryStore
 

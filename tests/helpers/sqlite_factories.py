@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from ackwire.clock import Clock, ManualClock
 from ackwire.store.background import Background, OnTheSpot
+from ackwire.util.clock import Clock, ManualClock
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.background import ControlledBackground
 from tests.helpers.simulated_disk import SimulatedDisk

@@ -10,11 +10,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, final
 
-from ackwire.clock import Clock
-from ackwire.destinations import Destination
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
-from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.store.background import Background
 from ackwire.store.contract import (
     DurableRecord,
@@ -30,6 +28,8 @@ from ackwire.store.contract import (
 )
 from ackwire.store.journal.record import Reader, pack_durable, pack_place_name, unpack_durable
 from ackwire.store.journal.state import pack_job, pack_state_record, unpack_job, unpack_state_record
+from ackwire.util.clock import Clock
+from ackwire.util.lru import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS places (place BLOB PRIMARY KEY, dispatched INTEGER NOT NULL);

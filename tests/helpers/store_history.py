@@ -14,7 +14,7 @@ from dataclasses import replace
 from random import Random
 
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import (
     BatchRecord,
     CursorRecord,

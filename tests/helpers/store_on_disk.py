@@ -16,9 +16,9 @@ from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ackwire.clock import ManualClock
-from ackwire.destinations import parse_destination
-from ackwire.message import Message
+from ackwire.jms.destinations import parse_destination
+from ackwire.jms.message import Message
+from ackwire.jms.types import Value
 from ackwire.store.background import OnTheSpot
 from ackwire.store.check import CheckReport, check
 from ackwire.store.contract import (
@@ -34,10 +34,10 @@ from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.record import HEADER, MARKER, record_bytes
 from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.offline import OfflineStore
-from ackwire.values import Value
+from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_text
-from ackwire.wire.openwire.fast import destination_to_wire, stamp
+from ackwire.wire.openwire.codec_fast import destination_to_wire, stamp
 from ackwire.wire.openwire.primitives import encode_map
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.broker_rig import make_message, text_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, Protocol, TypeAlias
 
-from ackwire.destinations import Destination, parse_destination
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination, parse_destination
+from ackwire.jms.message import Message
 from ackwire.store.contract import (
     DurableKey,
     DurableRecord,

@@ -12,9 +12,9 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ackwire.destinations import Destination
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.store.background import Background
 from ackwire.store.contract import (
     DurableRecord,

@@ -17,7 +17,7 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN
 from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import QueueSubscription, SubscriptionRequest
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import SESSION, BrokerRig, RigClient, named
 from tests.simulation.audit import audit

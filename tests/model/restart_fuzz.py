@@ -20,14 +20,14 @@ from random import Random
 from typing import Any, Final
 
 from ackwire.broker.acks import AckKind
-from ackwire.clock import ManualClock
-from ackwire.destinations import Kind, derived_destination, matches_pattern
+from ackwire.jms.destinations import Kind, derived_destination, matches_pattern
+from ackwire.jms.types import Int, Long, Value
 from ackwire.store.contract import DurableKey, Place
-from ackwire.values import Int, Long, Value
+from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_text
+from ackwire.wire.openwire.codec_fast import message_key
 from ackwire.wire.openwire.commands import TransactionType
-from ackwire.wire.openwire.fast import message_key
 from ackwire.wire.openwire.primitives import encode_map
 from ackwire.wire.openwire.structures import Structure
 from tests.helpers.bad_input import Line

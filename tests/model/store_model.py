@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import Place, Store
 from tests.helpers.simulated_disk import Stopped
 from tests.helpers.store_history import ALL_KINDS, PLACES, Happenings, History

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ackwire.broker.acks import AckKind
 from ackwire.broker.session import Login
 from ackwire.broker.subscription import QueueSubscription
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import (
     BrokerError,
     DestinationGone,
@@ -22,7 +23,6 @@ from ackwire.errors import (
     NotAuthorised,
     ResourceLimit,
 )
-from ackwire.policy import DestinationPolicy
 from ackwire.selector import compile_selector
 from ackwire.wire.openwire import commands
 from tests.helpers.bad_input import (

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ackwire.errors import BrokerError
+from ackwire.jms.types import Int
 from ackwire.store.contract import DurableKey
-from ackwire.values import Int
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
 from tests.helpers.broker_rig import contents as contents_of
 from tests.simulation.audit import audit

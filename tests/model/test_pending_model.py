@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ackwire.broker import pending
 from ackwire.broker.pending import NO_LIMIT, Entry, PagedOut, PendingList
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import WaitingMessage, WaitingMessages
 from tests.helpers.broker_rig import BrokerRig
 

@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ackwire.broker.acks import AckKind, UnmatchedAck
 from ackwire.broker.queue import Queue
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import BrokerError
-from ackwire.message import Message
-from ackwire.policy import DestinationPolicy
-from ackwire.values import Int
+from ackwire.jms.message import Message
+from ackwire.jms.types import Int
 from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, paging_rig
 from tests.helpers.broker_rig import contents as contents_of

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ackwire.errors import InvalidSelector
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.selector import Selector, compile_selector
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
 
 NAMES = ("a", "b", "c")
 OPERANDS = (

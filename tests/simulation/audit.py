@@ -12,7 +12,7 @@ from ackwire.broker.dispatch import Lane
 from ackwire.broker.pending import NO_LIMIT, PagedOut, PendingList
 from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import QueueSubscription
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import Store
 
 

@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ackwire.values import Int, Long, Value
+from ackwire.jms.types import Int, Long, Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_text
+from ackwire.wire.openwire.codec_fast import message_key
 from ackwire.wire.openwire.commands import TransactionType
-from ackwire.wire.openwire.fast import message_key
 from ackwire.wire.openwire.negotiation import Agreement, Preferences
 from ackwire.wire.openwire.primitives import encode_map
 from ackwire.wire.openwire.protocol import Event, OpenWireProtocol

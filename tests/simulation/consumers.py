@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from ackwire.broker.acks import AckKind
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.codec_fast import message_key
 from ackwire.wire.openwire.commands import TransactionType
-from ackwire.wire.openwire.fast import message_key
 from ackwire.wire.openwire.structures import Structure, Throwable
 from tests.simulation.audit import Violation
 from tests.simulation.client import Client, SendingClient, destination_name, wire_destination

@@ -10,8 +10,8 @@ from enum import Enum
 from functools import cache
 
 from ackwire.broker.acks import AckKind
-from ackwire.editing import Advisory, AdvisoryKind
-from ackwire.message import Message
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import Advisory, AdvisoryKind
 from tests.simulation.audit import Violation
 
 DEAD_LETTERS = "queue://ActiveMQ.DLQ"

@@ -8,8 +8,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.codec_fast import message_key
 from ackwire.wire.openwire.commands import DestinationOperation
-from ackwire.wire.openwire.fast import message_key
 from tests.simulation.audit import Violation
 from tests.simulation.client import destination_name
 from tests.simulation.consumers import DurableSubscriber

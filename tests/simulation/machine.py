@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from ackwire.clock import ManualClock, Timer
 from ackwire.errors import StoreFailed
 from ackwire.store.contract import Store
 from ackwire.store.index import Index
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
+from ackwire.util.clock import ManualClock, Timer
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA

@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol, cast
 
 from ackwire.broker.broker import Broker
 from ackwire.broker.slices import Budget
-from ackwire.clock import Clock
 from ackwire.config import Settings
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.server.adapters.openwire import OpenWireAdapter
-from ackwire.wire.openwire.dispatches import Consumer
+from ackwire.util.clock import Clock
+from ackwire.wire.openwire.cached_encode import Consumer
 from ackwire.wire.openwire.negotiation import Preferences
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 from tests.simulation.audit import Violation

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from ackwire.broker.staging import SET_ASIDE
-from ackwire.clock import Clock
-from ackwire.destinations import parse_destination
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
-from ackwire.runs import sequences_of
+from ackwire.jms.destinations import parse_destination
+from ackwire.jms.message import Message
 from ackwire.store.contract import DurableKey, Place, StagedRecord, Store
 from ackwire.store.journal.recovery_report import UnusableStore
+from ackwire.util.clock import Clock
+from ackwire.util.sequence_runs import sequences_of
 from tests.helpers.simulated_disk import Stopped
 from tests.helpers.stores import Crash
 from tests.simulation.audit import Violation

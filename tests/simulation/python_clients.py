@@ -28,9 +28,9 @@ from ackwire.client.message import DeliveryMode
 from ackwire.client.messages import TextMessage
 from ackwire.client.options import ConsumerOptions, ProducerOptions, WireFormatOptions
 from ackwire.client.uri import TcpUri, parse_broker_url
-from ackwire.destinations import parse_destination
+from ackwire.jms.destinations import parse_destination
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import message_key
+from ackwire.wire.openwire.codec_fast import message_key
 from tests.simulation.audit import Violation
 from tests.simulation.client import Client
 from tests.simulation.ledger import Copy, Deed, Outcome, Sent

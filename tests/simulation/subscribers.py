@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ackwire.broker.acks import AckKind
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import message_key
+from ackwire.wire.openwire.codec_fast import message_key
 from ackwire.wire.openwire.structures import Structure
 from tests.simulation.audit import Violation
 from tests.simulation.client import Client, wire_destination

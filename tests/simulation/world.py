@@ -18,15 +18,15 @@ from ackwire.broker.handover import Desk
 from ackwire.broker.session import Connection
 from ackwire.broker.slices import SLICE_UNITS
 from ackwire.broker.subscription import QueueSubscription
-from ackwire.clock import Clock, ManualClock, Turns
 from ackwire.config import Settings
-from ackwire.destinations import parse_destination
-from ackwire.editing import Advisory
-from ackwire.message import Message
-from ackwire.policy import DestinationPolicy, Policies
+from ackwire.config.policy import DestinationPolicy, Policies
+from ackwire.jms.destinations import parse_destination
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import Advisory
 from ackwire.store.contract import Store
 from ackwire.store.memory import MemoryStore
-from ackwire.wire.openwire.dispatches import Consumer as WireConsumer
+from ackwire.util.clock import Clock, ManualClock, Turns
+from ackwire.wire.openwire.cached_encode import Consumer as WireConsumer
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.negotiation import Preferences
 from tests.helpers.paging_store import FakeSpill, PagingStore

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackwire.destinations import parse_destination
+from ackwire.jms.destinations import parse_destination
 from ackwire.spark.errors import BadOption
 from ackwire.spark.offsets import ROWS_PER_PARTITION_MIN, Offset, read_offset, split_range
 from ackwire.spark.options import Reading, Use, read_options

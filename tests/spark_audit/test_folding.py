@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ackwire.spark.audit.folding import Folder
-from ackwire.spark.audit.judging import Judge
+from ackwire.spark.audit.classify import Judge
+from ackwire.spark.audit.reduce import Folder
 from ackwire.spark.audit.runs import Run, Runs
 from tests.spark_audit.events import Event, Scribe, write
 from tests.spark_audit.story import busy_day

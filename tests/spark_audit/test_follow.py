@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ackwire.errors import ConfigError
+from ackwire.spark.audit.alerts import COUNTED, Alert, Facts
 from ackwire.spark.audit.follow import Follower, events_root
-from ackwire.spark.audit.watch import COUNTED, Alert, Facts
 from tests.spark_audit.events import Event, Scribe, write, write_all
 from tests.spark_audit.story import busy_day
 

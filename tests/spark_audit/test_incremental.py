@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ackwire.errors import ConfigError
-from ackwire.spark.audit.books import Books
 from ackwire.spark.audit.job import run_job
+from ackwire.spark.audit.partitions import Books
 from tests.spark_audit.events import Event, Scribe, write, write_all
 from tests.spark_audit.story import busy_day
 

@@ -14,7 +14,7 @@ import pytest
 from ackwire.client.engine import Engine
 from ackwire.client.errors import ConnectionFailedError, JMSSecurityError
 from ackwire.errors import ConfigError
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.commands import KeepAliveInfo
 from ackwire.wire.openwire.negotiation import Preferences

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from ackwire.values import Int, Long, Value
+from ackwire.jms.types import Int, Long, Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.marshal import WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, offer

@@ -1,7 +1,7 @@
 """Keep-alives and dead peers in real time (SEMANTICS J3, openwire.md §5).
 
-The times here are the protocol's own, and short; `tests/unit/test_heartbeat.py` has the exact ones. Upper limits are
-never tighter than the agreed time, so a slow machine does not fail them; lower limits hold on any machine.
+The times here are the protocol's own, and short; `tests/unit/wire/test_inactivity.py` has the exact ones. Upper limits
+are never tighter than the agreed time, so a slow machine does not fail them; lower limits hold on any machine.
 """
 
 import threading

@@ -19,7 +19,7 @@ from ackwire.broker.session import Connection
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.config import LimitSettings, ListenSettings, Settings, StoreSettings
 from ackwire.server.adapters.openwire import OpenWireAdapter
-from ackwire.server.asyncio_end import AsyncioEnd
+from ackwire.server.asyncio_protocol import AsyncioEnd
 from ackwire.server.loop import TurnLoop
 from ackwire.server.peer import Peer
 from ackwire.wire.buffer import FrameBuffer

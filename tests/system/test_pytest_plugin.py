@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HEADER = """
 import pytest
 from ackwire.config import Settings
-from ackwire.policy import DestinationPolicy
-from ackwire.values import Long
+from ackwire.config.policy import DestinationPolicy
+from ackwire.jms.types import Long
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.commands import AckType
 from ackwire.wire.openwire.primitives import encode_map

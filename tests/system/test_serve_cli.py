@@ -18,11 +18,11 @@ import pytest
 import trustme
 
 import ackwire
-from ackwire.clock import SystemClock
 from ackwire.config import HandshakeSettings, problems
+from ackwire.config.listener_uri import parse_listener_uri
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import parse_listener_uri
 from ackwire.server.listener import ConnectionGate, Listener
+from ackwire.util.clock import SystemClock
 from tests.helpers.processes import ManagedProcess
 
 pytestmark = pytest.mark.system

@@ -18,9 +18,9 @@ from ackwire import vm
 from ackwire.client import transports
 from ackwire.client.transports import PLUGIN_GROUP
 from ackwire.client.uri import VmUri, parse_broker_url
-from ackwire.clock import AdjustableClock
 from ackwire.config import ConnectionSettings, HandshakeSettings, Settings, StoreSettings
 from ackwire.errors import ConfigError
+from ackwire.util.clock import AdjustableClock
 from ackwire.vm import DeadLetter, EmbeddedBroker, brokers
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_text

@@ -66,7 +66,7 @@ ALLOWED = [
     "import random; random.Random(7).random()",
     "def shuffled(random): return random.random()",
     "from random import Random; Random(x=7)",
-    "from ackwire.clock import Clock",
+    "from ackwire.util.clock import Clock",
     "from datetime import timedelta",
     "'import pickle'",
 ]

@@ -15,9 +15,9 @@ import pytest
 import ackwire
 from ackwire.cli import serve
 from ackwire.cli.main import main
-from ackwire.clock import ManualClock
 from ackwire.config import Settings, load
 from ackwire.errors import ConfigError
+from ackwire.util.clock import ManualClock
 from tests.helpers.compilation import IS_COMPILED
 
 

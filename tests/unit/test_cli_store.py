@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ackwire.cli.main import main
-from ackwire.destinations import parse_destination
-from ackwire.message import Message
+from ackwire.jms.destinations import parse_destination
+from ackwire.jms.message import Message
 from ackwire.store.contract import CursorRecord, Place
 from ackwire.store.files import DataFile, OsFiles
 from ackwire.store.journal.journal_store import JournalStore

@@ -23,10 +23,10 @@ from ackwire.config import (
     with_setting,
 )
 from ackwire.config.fields import Option
+from ackwire.config.policy import DestinationPolicy
 from ackwire.config.settings import TABLES
 from ackwire.config.types import Bytes, Factor, Number, Seconds
 from ackwire.errors import ConfigError
-from ackwire.policy import DestinationPolicy
 
 
 def only_problem(text: str) -> Problem:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackwire.config import Settings, load, problems, render
-from ackwire.policy import DeadLetters, DestinationPolicy, Eviction
+from ackwire.config.policy import DeadLetters, DestinationPolicy, Eviction
 
 
 def loaded(tmp_path: Path, text: str) -> tuple[DestinationPolicy, ...]:

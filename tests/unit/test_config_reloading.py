@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from ackwire.config import LimitSettings, LogSettings, Settings, StoreSettings, plan_reload
 from ackwire.config.fields import options_of
+from ackwire.config.policy import DestinationPolicy
 from ackwire.config.reloading import RELOADABLE
 from ackwire.config.settings import TABLES
-from ackwire.policy import DestinationPolicy
 
 
 def test_the_same_settings_change_nothing() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import ackwire
+from ackwire.config.policy import DestinationPolicy
 from ackwire.config.settings import TABLES
-from ackwire.policy import DestinationPolicy
 
 
 @cache

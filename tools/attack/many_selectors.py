@@ -6,7 +6,7 @@ python -m tools.attack.many_selectors [SELECTORS] [SENDS]
 import sys
 import time
 
-from ackwire.values import Int
+from ackwire.jms.types import Int
 from ackwire.wire.openwire.primitives import encode_map
 from tests.helpers.openwire_client import OpenWireClient, queue
 from tools.attack.bulk import tell_all

@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
 
+from ackwire.admin.bulk_api import Staging, promised
 from ackwire.admin.http import Answer, BadRequest
-from ackwire.admin.verbs import Staging, promised
-from ackwire.clock import Clock
 from ackwire.config import MIB
-from ackwire.destinations import Destination
 from ackwire.errors import AckwireError, BrokerError
+from ackwire.jms.destinations import Destination
+from ackwire.util.clock import Clock
 from ackwire.wire.openwire.limits import WireLimits
 
 CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"

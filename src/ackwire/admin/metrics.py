@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ackwire import __version__
-from ackwire.admin.census import Counts, census
+from ackwire.admin.destination_stats import Counts, census
 from ackwire.broker.broker import Broker
 from ackwire.broker.cursors import CursorFacts
 from ackwire.broker.loop_report import LIMITS_SECONDS, LoopReport

@@ -11,19 +11,17 @@ from typing import Any, Final, final
 from urllib.parse import unquote
 
 from ackwire.admin import arrow, metrics
-from ackwire.admin.census import census, dead_letter_queues
+from ackwire.admin.body_budget import Room
+from ackwire.admin.bulk_api import Cursors, Staging, promised
+from ackwire.admin.destination_stats import census, dead_letter_queues
 from ackwire.admin.health import health
 from ackwire.admin.http import Answer, BadRequest, Request, error_answer, json_answer
 from ackwire.admin.metrics import StoreFacts
-from ackwire.admin.rooms import Room
 from ackwire.admin.tokens import is_authorised
-from ackwire.admin.verbs import Cursors, Staging, promised
 from ackwire.broker.broker import Broker
 from ackwire.broker.cursors import CursorFacts
 from ackwire.broker.permissions import Principal, Proof
-from ackwire.clock import Clock
 from ackwire.config import MIB, HttpSettings
-from ackwire.destinations import Kind, destination, is_unicode, parse_written_destination
 from ackwire.errors import (
     BrokerError,
     Conflict,
@@ -38,6 +36,8 @@ from ackwire.errors import (
     UnknownResource,
     Unsupported,
 )
+from ackwire.jms.destinations import Kind, destination, is_unicode, parse_written_destination
+from ackwire.util.clock import Clock
 from ackwire.wire.openwire.limits import WireLimits
 
 _BODY_BYTES_MAX: Final = MIB

@@ -1,8 +1,9 @@
 """The recorder that a broker tells what happens to messages (`broker/auditing.py`).
 
-All of it runs on the broker's loop, so all of it is short: an event becomes a record, or less (`unwritten.py`). Records
-go to the spool (`spool.py`) before the journal writes what the events are about, several times a second in any case,
-and when they are many. Texts become numbers; who is met for the first time in a chunk of the spool is defined there.
+All of it runs on the broker's loop, so all of it is short: an event becomes a record, or less (`pending_records.py`).
+Records go to the spool (`spool.py`) before the journal writes what the events are about, several times a second in any
+case, and when they are many. Texts become numbers; who is met for the first time in a chunk of the spool is defined
+there.
 """
 
 import logging
@@ -10,14 +11,14 @@ import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Final, final
 
+from ackwire.audit.pending_records import MESSAGES_MAX, Unwritten
 from ackwire.audit.records import ACK_OF_CURSOR, HOT, NO_ACK, NONE, RECORD, UNKNOWN, definition
 from ackwire.audit.spool import Spool
-from ackwire.audit.unwritten import MESSAGES_MAX, Unwritten
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Audit, AuditedPlace, Copy, Event
-from ackwire.clock import Clock, Timer, Turns
-from ackwire.message import Message, Origin
+from ackwire.jms.message import Message, Origin
 from ackwire.store.contract import WaitingMessage
+from ackwire.util.clock import Clock, Timer, Turns
 
 if TYPE_CHECKING:
     from ackwire.broker.subscription import Subscription

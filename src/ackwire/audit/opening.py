@@ -13,9 +13,9 @@ from ackwire.audit.converter import Converter
 from ackwire.audit.events import AuditLog, run_name
 from ackwire.audit.records import Run
 from ackwire.audit.spool import AuditUnusable, Spool
-from ackwire.clock import Clock, SystemClock, Turns
 from ackwire.config import Settings
 from ackwire.errors import ConfigError
+from ackwire.util.clock import Clock, SystemClock, Turns
 
 _CONVERT_SECONDS_MAX: Final = 15.0
 """How long a stop waits for the last files."""

@@ -18,11 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
+from ackwire.audit.pending_records import Taken
 from ackwire.audit.records import Block, Run, chunk_header, encoded, first_number_of
-from ackwire.audit.unwritten import Taken
-from ackwire.clock import Clock
 from ackwire.config import AuditSettings
 from ackwire.store.files import Lock, LockHeld, OsFiles
+from ackwire.util.clock import Clock
 
 EVENTS: Final = "events"
 """Where the Parquet files are."""

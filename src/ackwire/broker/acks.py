@@ -11,8 +11,8 @@ from itertools import repeat
 from typing import Final, final
 
 from ackwire.errors import BrokerError
-from ackwire.message import Message
-from ackwire.plurals import agree, counted
+from ackwire.jms.message import Message
+from ackwire.util.plurals import agree, counted
 
 _COMPACT_FROM: Final = 64
 """Free slots are given back when there are more of them than this, and more than messages."""

@@ -17,11 +17,11 @@ from ackwire.broker.placing import Placing
 from ackwire.broker.rolls import E, Roll
 from ackwire.broker.session import Connection, Producer
 from ackwire.broker.subscription import Subscription
-from ackwire.destinations import Destination, Kind, derived_destination, matches_pattern
-from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts, MessageEditor
 from ackwire.errors import AckwireError
-from ackwire.message import Message
-from ackwire.values import Int, Value
+from ackwire.jms.destinations import Destination, Kind, derived_destination, matches_pattern
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import Advisory, AdvisoryKind, ConsumerFacts, MessageEditor
+from ackwire.jms.types import Int, Value
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from ackwire.broker.router import Router
 from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.broker.topic import Topic
-from ackwire.destinations import Destination, matches_pattern
+from ackwire.jms.destinations import Destination, matches_pattern
 from ackwire.store.contract import Place
 
 _Attach = Callable[[Destination, Queue | Topic], None]

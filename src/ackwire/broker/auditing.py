@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from ackwire.broker.acks import AckKind
 from ackwire.broker.session import Subscription
 from ackwire.compilation import mypyc_attr
-from ackwire.message import Message, Origin
+from ackwire.jms.message import Message, Origin
 from ackwire.store.contract import WaitingMessage
 
 

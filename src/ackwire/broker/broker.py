@@ -3,10 +3,10 @@
 Every verb runs to its end before the next one starts: one loop owns all of this, and there are no locks. A verb that
 cannot be carried out raises a `BrokerError` and has changed nothing.
 
-`connections.py` admits clients, `registry.py` knows the destinations, `intake.py` takes messages in and `publishing.py`
-puts them in their places, `consumption.py` serves consumers and their acks, `transactor.py` carries out what belongs
-together, `scheduler.py` keeps what is meant for later. This module makes these parts, each with what it uses, and is
-the front that adapters see. No part knows this module.
+`connections.py` admits clients, `registry.py` knows the destinations, `sending.py` takes messages in and
+`publishing.py` puts them in their places, `consumption.py` serves consumers and their acks, `transaction_manager.py`
+carries out what belongs together, `scheduler.py` keeps what is meant for later. This module makes these parts, each
+with what it uses, and is the front that adapters see. No part knows this module.
 """
 
 import logging
@@ -25,10 +25,10 @@ from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.cursors import Cursors
 from ackwire.broker.dead_letters import DeadLetters
 from ackwire.broker.destination_events import BrokerEvents
+from ackwire.broker.duplicates import Repetitions
 from ackwire.broker.expiry import ExpirySweep
 from ackwire.broker.handover import Desk
 from ackwire.broker.inactive import InactiveDestinations
-from ackwire.broker.intake import Intake
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.loop_report import LoopReport
@@ -39,32 +39,32 @@ from ackwire.broker.paging import Pager
 from ackwire.broker.permissions import BROKER, Action, Permissions, Principal
 from ackwire.broker.placing import Placing
 from ackwire.broker.publishing import Publisher
-from ackwire.broker.questions import Questions
 from ackwire.broker.receive_room import ReceiveRoom
 from ackwire.broker.registry import Registry
-from ackwire.broker.repetitions import Repetitions
 from ackwire.broker.restore import Restoring
 from ackwire.broker.routing import Routing
 from ackwire.broker.scheduler import Scheduler
+from ackwire.broker.sending import Intake
 from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Login, Producer
 from ackwire.broker.slices import SLICE_UNITS, Slices
 from ackwire.broker.staging import Staging
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.takeover import Claim
+from ackwire.broker.transaction_manager import Transactor
 from ackwire.broker.transactions import Transaction, Transactions
-from ackwire.broker.transactor import Transactor
 from ackwire.broker.view import BrokerView
-from ackwire.clock import Clock, Turns
+from ackwire.broker.why.service import Questions
 from ackwire.config import Settings
-from ackwire.destinations import Destination, Kind
-from ackwire.editing import MessageEditor
+from ackwire.config.policy import Policies
 from ackwire.errors import BrokerError, StoreFailed, UnknownResource
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination, Kind
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import MessageEditor
 from ackwire.operation import OPERATIONS
-from ackwire.policy import Policies
-from ackwire.question import QUESTIONS
 from ackwire.selector import Reading, Selector
 from ackwire.store.contract import DurableKey, FileInfo, Spill, Store
+from ackwire.util.clock import Clock, Turns
+from ackwire.why.protocol import QUESTIONS
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "Broker"]
 
@@ -473,5 +473,5 @@ class Broker:
             self._census.end(self.audit, self._store)
 
     def answer_questions(self) -> None:
-        """Listen to clients that ask why (`questions.py`), and to operators (`operation_requests.py`)."""
+        """Listen to clients that ask why (`broker/why/service.py`), and to operators (`operation_requests.py`)."""
         self._own_queues.start({QUESTIONS: self._questions.answer, OPERATIONS: self._requests.answer})

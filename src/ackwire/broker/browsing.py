@@ -9,7 +9,7 @@ from typing import Final, final
 
 from ackwire.broker.paging import QueuePages
 from ackwire.broker.pending import PagedOut, PendingList
-from ackwire.message import Message
+from ackwire.jms.message import Message
 
 _InHand = Callable[[int], list[Message | PagedOut]]
 """What consumers have of a level, or what waits for one of them alone."""

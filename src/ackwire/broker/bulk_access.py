@@ -12,9 +12,9 @@ from ackwire.broker.permissions import Action, Permissions, Principal
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.staging import ProducerFacts, Staging
-from ackwire.destinations import Destination
 from ackwire.errors import BrokerError, UnknownResource
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 
 Failed = Callable[[BrokerError], None]
 

@@ -12,8 +12,8 @@ from ackwire.broker.auditing import Audit
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.transactions import Transactions
-from ackwire.clock import Clock
 from ackwire.store.contract import Store
+from ackwire.util.clock import Clock
 
 _QUEUES_PER_TURN: Final = 200
 _NOT_KEPT: Final = "it was not persistent, and the broker has stopped"

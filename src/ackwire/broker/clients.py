@@ -8,7 +8,7 @@ from typing import final
 
 from ackwire.broker.rolls import Roll
 from ackwire.broker.session import Connection, Producer, Subscription
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 
 
 @final

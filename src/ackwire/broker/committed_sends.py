@@ -3,12 +3,12 @@
 from typing import final
 
 from ackwire.broker.dead_letters import DeadLetters
+from ackwire.broker.duplicates import Repetitions
 from ackwire.broker.publishing import Publisher
-from ackwire.broker.repetitions import Repetitions
 from ackwire.broker.routing import Routing
 from ackwire.broker.session import Connection
 from ackwire.errors import BrokerError
-from ackwire.message import Message
+from ackwire.jms.message import Message
 
 
 @final

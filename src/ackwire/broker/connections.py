@@ -10,11 +10,11 @@ from ackwire.broker.clients import Clients
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.cursors import CURSOR_CLIENT_ID
 from ackwire.broker.departures import Departures
+from ackwire.broker.duplicates import Repetitions
 from ackwire.broker.limits import FlowControl, HeldSend
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.permissions import BROKER, Action, Permissions
 from ackwire.broker.registry import Registry
-from ackwire.broker.repetitions import Repetitions
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.session import (
     ClientPort,
@@ -28,10 +28,10 @@ from ackwire.broker.session import (
 )
 from ackwire.broker.slices import Slices
 from ackwire.broker.takeover import Claim, Takeovers
-from ackwire.broker.transactor import Transactor
-from ackwire.clock import Clock
-from ackwire.destinations import is_unicode
+from ackwire.broker.transaction_manager import Transactor
 from ackwire.errors import BrokerError, InvalidClientId
+from ackwire.jms.destinations import is_unicode
+from ackwire.util.clock import Clock
 
 _NAMED_MAX: Final = 3
 """Destinations that one line of the log names."""

@@ -33,15 +33,15 @@ from ackwire.broker.subscription import (
 )
 from ackwire.broker.topic import DurableSubscription, Topic
 from ackwire.broker.transactions import AckedMessages, Transaction
-from ackwire.clock import Clock
-from ackwire.destinations import Destination, Kind, is_unicode
-from ackwire.editing import MessageEditor
 from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised, ResourceLimit
-from ackwire.message import Message
-from ackwire.plurals import counted
+from ackwire.jms.destinations import Destination, Kind, is_unicode
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import MessageEditor
+from ackwire.jms.types import Long, Value
 from ackwire.selector import Selector
 from ackwire.store.contract import DurableKey, DurableRecord, Store
-from ackwire.values import Long, Value
+from ackwire.util.clock import Clock
+from ackwire.util.plurals import counted
 
 LAST_DELIVERED_UNKNOWN: Final = -2
 """Nobody knows what a consumer saw: all it held counts as delivered."""

@@ -22,8 +22,6 @@ from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.reserved import refuse_reserved
-from ackwire.clock import Clock
-from ackwire.destinations import Destination
 from ackwire.errors import (
     BrokerError,
     Conflict,
@@ -34,9 +32,11 @@ from ackwire.errors import (
     StoreFailed,
     UnknownResource,
 )
-from ackwire.runs import runs_of, sequences_of
+from ackwire.jms.destinations import Destination
 from ackwire.selector import Selector
 from ackwire.store.contract import CursorRecord, DurableKey, DurableRecord, Place, Store, WaitingMessage
+from ackwire.util.clock import Clock
+from ackwire.util.sequence_runs import runs_of, sequences_of
 
 ROWS_PER_TURN: Final = 256
 """What a reader should ask for at once, so that others get their turn."""

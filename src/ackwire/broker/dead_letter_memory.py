@@ -11,9 +11,9 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import Final, final
 
-from ackwire.destinations import Destination
-from ackwire.message import Message
-from ackwire.policy import DeadLetters, DestinationPolicy
+from ackwire.config.policy import DeadLetters, DestinationPolicy
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 
 _PRODUCERS_MAX: Final = 1024
 """Producers that one memory knows; the longest unheard is forgotten."""

@@ -15,11 +15,11 @@ from ackwire.broker.redelivery import (
     judge,
 )
 from ackwire.broker.registry import Registry
-from ackwire.destinations import Destination
-from ackwire.editing import MessageEditor
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import MessageEditor
+from ackwire.jms.types import Long, Value
 from ackwire.store.contract import DurableKey
-from ackwire.values import Long, Value
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import QueueSubscription, TopicSubscription
 from ackwire.broker.topic import Topic
 from ackwire.broker.transactions import Transactions
-from ackwire.destinations import Destination
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 
 _TOO_SLOW: Final = "the subscriber is too slow"
 

@@ -8,8 +8,8 @@ from typing import Final, final
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.registry import Registry
 from ackwire.broker.slices import Budget, Slices
-from ackwire.clock import Clock
 from ackwire.errors import AckwireError
+from ackwire.util.clock import Clock
 
 _SWEEP_UNITS: Final = 8
 """What a step of the sweep costs of a slice: a message that expires may become a dead letter."""

@@ -9,7 +9,7 @@ none waits for longer than the sync that is due anyway. What cannot leave yet wa
 any other.
 
 One message may leave ahead of its sync: that of a sender who waits alone, after a pause, or if its consumers are quick.
-After a crash it is what that sender repeats first, and it is called redelivered then (`repetitions.py`, ADR 12).
+After a crash it is what that sender repeats first, and it is called redelivered then (`duplicates.py`, ADR 12).
 
 Its sender is answered by whatever comes first, the sync or the consumer's ack: what is done with need not be on disk
 (ADR 13). Then the next message may leave, also while that sync goes on, if the sender has got its answer: so it still
@@ -26,7 +26,7 @@ from ackwire.broker.session import Connection
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.compilation import mypyc_attr
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import Place, Store
 
 BLOCK_SEQUENCES: Final = 1000

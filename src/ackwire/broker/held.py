@@ -7,8 +7,8 @@ millions, so only numbers are kept. The store has the messages.
 from array import array
 from typing import final
 
-from ackwire.runs import Runs, runs_of
 from ackwire.store.contract import WaitingMessage
+from ackwire.util.sequence_runs import Runs, runs_of
 
 
 @final

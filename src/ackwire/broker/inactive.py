@@ -15,9 +15,9 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.topic import Topic
-from ackwire.clock import Clock
-from ackwire.destinations import Destination
 from ackwire.errors import BrokerError
+from ackwire.jms.destinations import Destination
+from ackwire.util.clock import Clock
 
 _log = logging.getLogger(__name__)
 

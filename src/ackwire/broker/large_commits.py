@@ -1,8 +1,8 @@
 """Transactions with many sends: prepared and committed in slices of the loop (SEMANTICS G, H1).
 
 Many are more than a slice has units. Where the store keeps none of them, slices cost next to nothing: there, many are
-more than can be committed while other clients wait. A smaller transaction commits in one turn (`transactor.py`). A
-large one takes these steps, each as many turns as it needs:
+more than can be committed while other clients wait. A smaller transaction commits in one turn
+(`transaction_manager.py`). A large one takes these steps, each as many turns as it needs:
 
 1. *Check*: what cannot be routed is found before anything is done. Then the transaction is rolled back.
 2. *Keep*: its persistent messages are recorded in a place of the broker's own (`SET_ASIDE`), as a part of `staging.py`
@@ -48,7 +48,7 @@ from ackwire.broker.transactions import (
     TransactionState,
 )
 from ackwire.errors import BrokerError, StoreFailed
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import Store, WaitingMessage
 
 _AT_ONCE_MAX: Final = 200

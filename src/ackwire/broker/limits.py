@@ -24,12 +24,12 @@ from typing import Final, final
 
 from ackwire.broker.placing import Placing
 from ackwire.broker.session import Connection
-from ackwire.clock import Clock, Timer
 from ackwire.config import LimitSettings
+from ackwire.config.policy import DestinationPolicy, WhenFull
 from ackwire.errors import AckwireError, BrokerError, ResourceLimit
-from ackwire.message import Message
-from ackwire.policy import DestinationPolicy, WhenFull
+from ackwire.jms.message import Message
 from ackwire.store.contract import Spill, Store
+from ackwire.util.clock import Clock, Timer
 
 _TIGHT_PERCENT: Final = 70
 """The share of memory above which what waits is paged out; the rest is for what is in flight and about to be."""

@@ -10,10 +10,9 @@ from typing import Final, final
 from ackwire.broker.operations import LISTED_AT_ONCE, Counting, DestinationInfo, Operations, Selection
 from ackwire.broker.own_queues import ANSWER_CHARACTERS_MAX, Reply
 from ackwire.broker.permissions import Principal
-from ackwire.clock import Clock
-from ackwire.destinations import Destination, parse_destination
 from ackwire.errors import BrokerError, InvalidDestination, NotHere
-from ackwire.logs import escape
+from ackwire.jms.destinations import Destination, parse_destination
+from ackwire.jms.types import Long, Value
 from ackwire.operation import (
     AFTER,
     ANSWER,
@@ -31,7 +30,8 @@ from ackwire.operation import (
     VERB,
     WORKING,
 )
-from ackwire.values import Long, Value
+from ackwire.util.clock import Clock
+from ackwire.util.logs import escape
 
 _PROGRESS_SECONDS: Final = 1.0
 """Between two answers to one request: who asked knows that it goes on."""

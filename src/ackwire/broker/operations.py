@@ -34,13 +34,13 @@ from ackwire.broker.redelivery import CAUSE_PROPERTY, ORIGINAL_DELIVERY_MODE_PRO
 from ackwire.broker.registry import Registry
 from ackwire.broker.reserved import is_reserved, refuse_reserved
 from ackwire.broker.slices import Budget, Slices
-from ackwire.clock import Clock
-from ackwire.destinations import Destination, matches_pattern, parse_destination
-from ackwire.editing import MessageEditor
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, NotHere, ResourceLimit
-from ackwire.message import Message
-from ackwire.plurals import counted
+from ackwire.jms.destinations import Destination, matches_pattern, parse_destination
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import MessageEditor
 from ackwire.store.contract import Store
+from ackwire.util.clock import Clock
+from ackwire.util.plurals import counted
 
 Counting: TypeAlias = Generator[None, None, int]
 """A verb in steps, whose result is how many messages it concerned."""

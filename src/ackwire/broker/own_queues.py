@@ -19,10 +19,10 @@ from ackwire.broker.reserved import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection, Login, SubscriptionRequest
 from ackwire.broker.slices import Budget, Job
 from ackwire.broker.view import BrokerView
-from ackwire.destinations import Destination, Kind, parse_destination
 from ackwire.errors import AckwireError
-from ackwire.message import Message
-from ackwire.values import Value
+from ackwire.jms.destinations import Destination, Kind, parse_destination
+from ackwire.jms.message import Message
+from ackwire.jms.types import Value
 
 ANSWER_CHARACTERS_MAX: Final = 60_000
 """An answer is one property."""

@@ -14,11 +14,11 @@ from typing import Final, final
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.pending import NO_LIMIT, Listed, PagedOut, PendingList
 from ackwire.broker.slices import SLICE_SECONDS
-from ackwire.clock import Clock
-from ackwire.editing import MessageEditor
 from ackwire.errors import RemoteProtocolError
-from ackwire.message import Message
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import MessageEditor
 from ackwire.store.contract import DurableKey, Place, Spill, SpillDamaged, Store, StoredFrame
+from ackwire.util.clock import Clock
 
 BATCH_MESSAGES: Final = 256
 BATCH_BYTES: Final = 1024 * 1024

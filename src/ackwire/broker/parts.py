@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from ackwire.runs import drop_first, pairs, runs_of
 from ackwire.store.contract import Place, StagedRecord, WaitingMessage
+from ackwire.util.sequence_runs import drop_first, pairs, runs_of
 
 
 @dataclass(eq=False, slots=True)

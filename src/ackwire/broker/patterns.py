@@ -29,7 +29,7 @@ class _Node(Generic[W]):
 
 @final
 class PatternTree(Generic[W]):
-    """Watchers by pattern. `matches_pattern` in `destinations.py` says what a pattern stands for."""
+    """Watchers by pattern. `matches_pattern` in `jms/destinations.py` says what a pattern stands for."""
 
     def __init__(self) -> None:
         self._root: _Node[W] = _Node()

@@ -16,7 +16,7 @@ from itertools import islice, repeat
 from operator import itemgetter
 from typing import Final, NamedTuple, final
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import WaitingMessage, WaitingMessages
 
 _COMPACT_FROM: Final = 1024

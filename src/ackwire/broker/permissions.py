@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias, final
 
-from ackwire.destinations import Destination
 from ackwire.errors import NotAuthorised
+from ackwire.jms.destinations import Destination
 
 
 class Proof(Enum):

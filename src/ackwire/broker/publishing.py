@@ -1,7 +1,7 @@
 """Gives messages their place in the broker's order, and puts them where they are addressed to (SEMANTICS A2, A8, B).
 
 Whatever is published passes here: what clients send, what the scheduler delivers, dead letters, staged batches,
-advisories. Whether a message may come in is decided before (`intake.py`).
+advisories. Whether a message may come in is decided before (`sending.py`).
 """
 
 from typing import Final, final
@@ -14,13 +14,13 @@ from ackwire.broker.registry import Registry
 from ackwire.broker.router import is_virtual_topic
 from ackwire.broker.session import Connection
 from ackwire.broker.topic import Topic
-from ackwire.clock import Clock
-from ackwire.destinations import Destination
-from ackwire.editing import MessageEditor
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import InvalidDestination
-from ackwire.message import Message
-from ackwire.policy import DestinationPolicy
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import MessageEditor
 from ackwire.store.contract import Store
+from ackwire.util.clock import Clock
 
 _COMPOSITE_PARTS_MAX: Final = 256
 """Destinations in one composite name."""

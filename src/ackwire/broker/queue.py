@@ -27,15 +27,15 @@ from ackwire.broker.paging import KEPT_BYTES, Pager, QueuePages
 from ackwire.broker.pending import NO_LIMIT, Cleared, PagedOut, PendingList
 from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.subscription import QueueSubscription
-from ackwire.clock import Clock, Timer
-from ackwire.destinations import Destination
-from ackwire.editing import MessageEditor
-from ackwire.message import Message
-from ackwire.policy import DestinationPolicy
-from ackwire.runs import Runs, sequences_of
+from ackwire.config.policy import DestinationPolicy
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import MessageEditor
+from ackwire.jms.types import Value
 from ackwire.selector import Selector
 from ackwire.store.contract import Place, Store, WaitingMessage, WaitingMessages
-from ackwire.values import Value
+from ackwire.util.clock import Clock, Timer
+from ackwire.util.sequence_runs import Runs, sequences_of
 
 _PRIORITY_LEVELS: Final = 10
 _NO_LIMIT: Final = 1 << 62

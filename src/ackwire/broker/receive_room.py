@@ -17,7 +17,7 @@ connection is closed. As long as no other frame waits, it may take any time.
 
 from typing import Final, Protocol, final
 
-from ackwire.clock import Clock, Timer
+from ackwire.util.clock import Clock, Timer
 
 SMALL_BYTES: Final = 1024 * 1024
 """The largest frame that the lane for small frames takes."""

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ackwire.destinations import Destination, Kind, derived_destination
-from ackwire.message import Message
-from ackwire.policy import DeadLetters, DestinationPolicy
+from ackwire.config.policy import DeadLetters, DestinationPolicy
+from ackwire.jms.destinations import Destination, Kind, derived_destination
+from ackwire.jms.message import Message
 
 CAUSE_PROPERTY: Final = "dlqDeliveryFailureCause"
 DELAY_PROPERTY: Final = "redeliveryDelay"

@@ -18,9 +18,7 @@ from ackwire.broker.router import Router, is_virtual_pattern
 from ackwire.broker.session import Connection
 from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.topic import DurableSubscription, Topic, TopicEvents
-from ackwire.clock import Clock
-from ackwire.destinations import Destination, Kind, matches_pattern
-from ackwire.editing import MessageEditor
+from ackwire.config.policy import DestinationPolicy, Policies
 from ackwire.errors import (
     BrokerError,
     DestinationGone,
@@ -29,10 +27,12 @@ from ackwire.errors import (
     NotAuthorised,
     ResourceLimit,
 )
-from ackwire.plurals import counted
-from ackwire.policy import DestinationPolicy, Policies
+from ackwire.jms.destinations import Destination, Kind, matches_pattern
+from ackwire.jms.message_editor import MessageEditor
 from ackwire.selector import Selector
 from ackwire.store.contract import DurableKey, DurableRecord, Place, Store
+from ackwire.util.clock import Clock
+from ackwire.util.plurals import counted
 
 _NAMED_MAX: Final = 3
 

@@ -6,10 +6,10 @@ otherwise than a start would. No listener is opened, and no timer runs.
 
 from ackwire.broker.broker import Broker
 from ackwire.broker.restore import describe
-from ackwire.clock import ManualClock
 from ackwire.config import Settings
-from ackwire.editing import MessageEditor
+from ackwire.jms.message_editor import MessageEditor
 from ackwire.store.contract import Kept, Store
+from ackwire.util.clock import ManualClock
 
 
 def rehearse(store: Store, editor: MessageEditor, now_ms: int) -> list[tuple[Kept, str]]:

@@ -1,17 +1,17 @@
 """Names that are the broker's own: clients may ask there, and do nothing else.
 
 Every queue and topic whose name begins with `Ackwire.` belongs to the broker. Clients send questions to `Ackwire.Why`
-(`ackwire.question`), and operators send requests to `Ackwire.Operations` (`ackwire.operation`). Clients cannot consume
-or browse there, through wildcards neither, so that no client can answer in the broker's place; and they cannot create
-or delete such a destination.
+(`ackwire.why.protocol`), and operators send requests to `Ackwire.Operations` (`ackwire.operation`). Clients cannot
+consume or browse there, through wildcards neither, so that no client can answer in the broker's place; and they cannot
+create or delete such a destination.
 """
 
 from typing import Final
 
-from ackwire.destinations import Destination
 from ackwire.errors import NotAuthorised
+from ackwire.jms.destinations import Destination
 from ackwire.operation import OPERATIONS
-from ackwire.question import QUESTIONS
+from ackwire.why.protocol import QUESTIONS
 
 OWN_QUEUES: Final = frozenset((QUESTIONS, OPERATIONS))
 """Where clients send what the broker itself answers."""

@@ -19,19 +19,17 @@ from typing import final
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
 from ackwire.broker.cursors import Cursors
+from ackwire.broker.duplicates import Repetitions
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
-from ackwire.broker.repetitions import Repetitions
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.staging import SET_ASIDE, Staging
+from ackwire.broker.transaction_manager import Transactor
 from ackwire.broker.transactions import AckedMessages, Transaction, TransactionState
-from ackwire.broker.transactor import Transactor
-from ackwire.clock import Clock
-from ackwire.destinations import Destination
 from ackwire.errors import ConfigError, StoreFailed
-from ackwire.message import Message
-from ackwire.runs import sequences_of
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.store.contract import (
     BatchRecord,
     CursorRecord,
@@ -47,6 +45,8 @@ from ackwire.store.contract import (
     WaitingMessage,
     WaitingMessages,
 )
+from ackwire.util.clock import Clock
+from ackwire.util.sequence_runs import sequences_of
 
 _log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from typing import Final, final
 from ackwire.broker.queue import Queue
 from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.topic import DurableSubscription, Topic
-from ackwire.clock import Clock
-from ackwire.destinations import Destination, matches_pattern
-from ackwire.editing import MessageEditor
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination, matches_pattern
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import MessageEditor
 from ackwire.store.contract import Store
+from ackwire.util.clock import Clock
 
 _UNITS: Final = 5
 """Units of a slice that one message takes: it is examined, copied and recorded."""

@@ -5,7 +5,7 @@ from typing import Final, Generic, TypeVar, final
 
 from ackwire.broker.patterns import PatternTree
 from ackwire.broker.rolls import Roll
-from ackwire.destinations import Destination, Kind, matches_pattern
+from ackwire.jms.destinations import Destination, Kind, matches_pattern
 
 _VIRTUAL_TOPIC: Final = "VirtualTopic"
 _VIRTUAL_TOPIC_PREFIX: Final = "VirtualTopic."

@@ -8,9 +8,9 @@ from ackwire.broker.publishing import Publisher
 from ackwire.broker.registry import Registry
 from ackwire.broker.scheduler import SCHEDULER_MARK, Scheduler, mentions_scheduler
 from ackwire.broker.session import Connection
-from ackwire.destinations import Destination, Kind
 from ackwire.errors import NotAuthorised
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination, Kind
+from ackwire.jms.message import Message
 
 
 @final

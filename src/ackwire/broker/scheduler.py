@@ -32,13 +32,13 @@ from ackwire.broker.publishing import Publisher
 from ackwire.broker.redelivery import CAUSE_PROPERTY, judge
 from ackwire.broker.registry import Registry
 from ackwire.broker.session import Connection
-from ackwire.clock import Clock, Timer
-from ackwire.destinations import Destination, parse_destination
-from ackwire.editing import MessageEditor
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, RemoteProtocolError, ResourceLimit
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination, parse_destination
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import MessageEditor
+from ackwire.jms.types import Value
 from ackwire.store.contract import ScheduledJob, Store
-from ackwire.values import Value
+from ackwire.util.clock import Clock, Timer
 
 JOB_ID: Final = "scheduledJobId"
 """The property that names a job; a message that has it is never scheduled again."""

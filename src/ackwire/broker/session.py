@@ -11,12 +11,12 @@ from typing import Protocol
 
 from ackwire.broker.bets import Bets
 from ackwire.broker.permissions import UNKNOWN, Principal
-from ackwire.clock import Timer
-from ackwire.destinations import Destination
 from ackwire.errors import ResourceLimit, UnknownResource
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.selector import Selector
 from ackwire.store.contract import DurableKey
+from ackwire.util.clock import Timer
 
 IMPLICIT_SESSION: int = -1
 """The session that exists with every connection; the Java client's own advisory consumer lives in it."""
@@ -120,13 +120,13 @@ class Connection:
     is_reconnect: bool = False
     """The client was here before and lost its connection: it may repeat what was not answered."""
     owner: int = 0
-    """Who has its connection id, as the store remembers it (`repetitions.py`)."""
+    """Who has its connection id, as the store remembers it (`duplicates.py`)."""
     owner_changes: int = 0
     """How often that id has changed hands, as far as is known."""
     owner_kept: int = -1
     """Whether that is remembered: 1 in the store, 0 in memory, -1 not yet."""
     producers_back: int = -1
-    """Of those that were there when it began to repeat, how many may still have something (`repetitions.py`); or -1."""
+    """Of those that were there when it began to repeat, how many may still have something (`duplicates.py`); or -1."""
     has_loose_ends: bool = False
     """It does not only send and wait for the answer. What it consumes, or sends without waiting, it may take for safe
     when something later is answered; and what it sends before it is answered says nothing of what it has heard."""

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
-from ackwire.clock import Clock, Turns
+from ackwire.util.clock import Clock, Turns
 
 SLICE_SECONDS: Final = 0.005
 """How long one slice may hold up the loop."""

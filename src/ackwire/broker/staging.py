@@ -28,13 +28,13 @@ from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.scheduler import mentions_scheduler
-from ackwire.clock import Clock
-from ackwire.destinations import Destination, Kind, destination
 from ackwire.errors import BrokerError, Conflict, InvalidDestination, ResourceLimit, StoreFailed, UnknownResource
-from ackwire.message import Message
-from ackwire.plurals import agree, counted
-from ackwire.runs import sequences_of
+from ackwire.jms.destinations import Destination, Kind, destination
+from ackwire.jms.message import Message
 from ackwire.store.contract import BatchRecord, Place, StagedRecord, Store, WaitingMessage
+from ackwire.util.clock import Clock
+from ackwire.util.plurals import agree, counted
+from ackwire.util.sequence_runs import sequences_of
 
 PRODUCERS_MAX: Final = 10_000
 """Producers of batches that are remembered; the one that has been silent for longest is forgotten for a new one."""

@@ -12,8 +12,8 @@ from ackwire.broker.auditing import Audit, Copy
 from ackwire.broker.pending import PagedOut
 from ackwire.broker.session import Connection, ConsumerPort, Subscription, SubscriptionRequest
 from ackwire.broker.slices import Budget
-from ackwire.message import Message
-from ackwire.policy import Eviction
+from ackwire.config.policy import Eviction
+from ackwire.jms.message import Message
 from ackwire.selector import Selector
 from ackwire.store.contract import Place
 

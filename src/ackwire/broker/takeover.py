@@ -12,8 +12,8 @@ from functools import partial
 from typing import final
 
 from ackwire.broker.session import Connection
-from ackwire.clock import Clock
 from ackwire.errors import BrokerError, InvalidClientId
+from ackwire.util.clock import Clock
 
 
 @final

@@ -13,13 +13,13 @@ from ackwire.broker.auditing import Audit
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
 from ackwire.broker.subscription import QueueSubscription, Subscription, TopicSubscription
-from ackwire.destinations import Destination
-from ackwire.editing import MessageEditor
-from ackwire.message import Message
-from ackwire.policy import DestinationPolicy
+from ackwire.config.policy import DestinationPolicy
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import MessageEditor
+from ackwire.jms.types import Value
 from ackwire.selector import Lookup, Selector
 from ackwire.store.contract import DurableKey, DurableRecord, Store
-from ackwire.values import Value
 
 
 class TopicEvents(Protocol):

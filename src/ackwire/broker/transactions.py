@@ -15,8 +15,8 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
 from ackwire.broker.subscription import Subscription
 from ackwire.errors import BrokerError
-from ackwire.message import Message
-from ackwire.recent import COMMITS_REMEMBERED, Recent
+from ackwire.jms.message import Message
+from ackwire.util.lru import COMMITS_REMEMBERED, Recent
 
 XA_OK: Final = 0
 XA_READ_ONLY: Final = 3

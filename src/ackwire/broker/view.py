@@ -1,4 +1,4 @@
-"""What answers about the broker are made from (`why.py`, `why_broker.py`): its parts, for reading only."""
+"""The parts of the broker that its answers (`why/reasons.py`, `why/broker_report.py`) are made from; for reading."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from ackwire.broker.registry import Registry
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.slices import Slices
 from ackwire.broker.transactions import Transactions
-from ackwire.clock import Clock
 from ackwire.config import Settings
-from ackwire.editing import MessageEditor
+from ackwire.jms.message_editor import MessageEditor
 from ackwire.store.contract import Store
+from ackwire.util.clock import Clock
 
 
 @dataclass(slots=True)

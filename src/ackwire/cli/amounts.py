@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from ackwire.config.fields import did_you_mean
-from ackwire.plurals import counted
+from ackwire.util.plurals import counted
 
 _SECONDS_PER_UNIT: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _PER_SECOND: Final = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}

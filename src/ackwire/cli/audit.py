@@ -15,8 +15,8 @@ from ackwire.cli.audit_common import add_command_to, add_master, date_of, durati
 from ackwire.cli.audit_follow import add_follow
 from ackwire.cli.audit_report import add_report
 from ackwire.errors import ConfigError
-from ackwire.logs import escape
-from ackwire.plurals import counted
+from ackwire.util.logs import escape
+from ackwire.util.plurals import counted
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands

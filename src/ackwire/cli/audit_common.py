@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ackwire.errors import ConfigError
-from ackwire.logs import escape
+from ackwire.util.logs import escape
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ackwire.cli.audit_common import add_command_to, add_master, duration, say_progress, spark_session
 from ackwire.cli.interrupts import Interrupts
 from ackwire.errors import ConfigError
-from ackwire.logs import escape
+from ackwire.util.logs import escape
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
+    from ackwire.spark.audit.alerts import Alert, Facts, Watch
     from ackwire.spark.audit.follow import Follower
-    from ackwire.spark.audit.watch import Alert, Facts, Watch
 
 _TRUTH: Final = "counts so far, for a quick look: `ackwire audit run` is the truth"
 _PLACES_SHOWN: Final = 30
@@ -72,8 +72,8 @@ def _run_follow(args: argparse.Namespace) -> int:
         raise ConfigError("--every must be at least 1s")
     # Spark's own progress bar would run through the table.
     with spark_session(args.master, **{"spark.ui.showConsoleProgress": False}) as spark:
+        from ackwire.spark.audit.alerts import Thresholds
         from ackwire.spark.audit.follow import Follower, events_root
-        from ackwire.spark.audit.watch import Thresholds
 
         with Interrupts() as interrupts:  # Spark has put its own in the place of ours
             screen = _Screen(as_json=args.json)

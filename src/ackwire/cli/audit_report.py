@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ackwire.cli.audit_common import add_command_to, date_of, say_progress
 from ackwire.errors import ConfigError
-from ackwire.logs import escape
-from ackwire.plurals import counted
+from ackwire.util.logs import escape
+from ackwire.util.plurals import counted
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands

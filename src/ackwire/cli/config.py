@@ -9,11 +9,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ackwire import settings_file
-from ackwire.config import Settings, load, problems, read_text, render, with_setting
+from ackwire.config import Settings, load, problems, read_text, render, settings_file, with_setting
+from ackwire.config.listener_uri import mask_secrets
+from ackwire.config.settings_file import NAME, VARIABLE
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import mask_secrets
-from ackwire.settings_file import NAME, VARIABLE
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]

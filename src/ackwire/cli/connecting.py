@@ -18,16 +18,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ackwire import logs, settings_file
 from ackwire.cli import amounts
 from ackwire.cli.interrupts import Interrupts
 from ackwire.client import Connection, ConnectionFactory, errors
 from ackwire.client.options import ConnectionOptions, RedeliveryPolicy
 from ackwire.client.uri import BrokerUrl, DestinationUri, TcpUri, VmUri, mask_secrets, parse_destination_uri
-from ackwire.config import LogSettings
-from ackwire.destinations import Kind
+from ackwire.config import LogSettings, settings_file
 from ackwire.errors import AckwireError, ConfigError
-from ackwire.logs import escape
+from ackwire.jms.destinations import Kind
+from ackwire.util import logs
+from ackwire.util.logs import escape
 
 EXIT_INCOMPLETE: Final = 1
 EXIT_NOTHING_CAME: Final = 3

@@ -16,7 +16,7 @@ from ackwire import __version__
 from ackwire.cli import serve
 from ackwire.compilation import HOW_TO_COMPILE, compiled_modules
 from ackwire.errors import ConfigError
-from ackwire.logs import escape
+from ackwire.util.logs import escape
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands

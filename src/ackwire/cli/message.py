@@ -17,7 +17,7 @@ from ackwire.cli.operating import (
 )
 from ackwire.errors import ConfigError
 from ackwire.operation import DELETE_MESSAGES, DRY_RUN, IDS, MESSAGE_VERBS, QUEUE, SELECTOR, TARGET, VERB
-from ackwire.plurals import agree, counted
+from ackwire.util.plurals import agree, counted
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands

@@ -30,7 +30,7 @@ from ackwire.client.messages import (
 )
 from ackwire.config.fields import did_you_mean
 from ackwire.errors import AckwireError
-from ackwire.values import Value
+from ackwire.jms.types import Value
 from ackwire.wire.openwire.portrait import typed
 
 _BODIES: Final = ("text", "bytes", "map", "stream", "object", "body")

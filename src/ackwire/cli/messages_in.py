@@ -21,7 +21,7 @@ from ackwire.client import conversions
 from ackwire.client.errors import JMSError
 from ackwire.client.messages import BytesMessage, Message, TextMessage
 from ackwire.errors import ConfigError
-from ackwire.values import Long, Value
+from ackwire.jms.types import Long, Value
 
 _HEADERS: Final = {
     "correlation_id": "correlation_id",

@@ -19,8 +19,8 @@ from urllib.parse import quote
 from ackwire.cli.message_json import headers_of, plain_body, to_json_line
 from ackwire.client.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage
 from ackwire.errors import ConfigError
-from ackwire.logs import escape
-from ackwire.values import Value
+from ackwire.jms.types import Value
+from ackwire.util.logs import escape
 from ackwire.wire.openwire.portrait import typed
 
 _NAME_LENGTH_MAX: Final = 200

@@ -21,8 +21,8 @@ from ackwire.cli.connecting import (
 )
 from ackwire.cli.interrupts import Interrupts
 from ackwire.client import Connection, DeliveryMode
-from ackwire.destinations import Kind, parse_written_destination
 from ackwire.errors import ConfigError, InvalidDestination
+from ackwire.jms.destinations import Kind, parse_written_destination
 from ackwire.operation import ANSWER, COUNT, DONE, NOT_HERE, OPERATIONS, OUTCOME, WORKING
 
 TIMEOUT_SECONDS: Final = 10.0

@@ -18,9 +18,9 @@ from ackwire.cli.operating import (
     show,
 )
 from ackwire.errors import ConfigError
-from ackwire.logs import escape
 from ackwire.operation import AFTER, QUEUE, QUEUE_VERBS, VERB, WORKING
-from ackwire.plurals import counted
+from ackwire.util.logs import escape
+from ackwire.util.plurals import counted
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands

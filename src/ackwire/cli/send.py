@@ -41,10 +41,10 @@ from ackwire.client import (
     RequestTimedOutError,
     Session,
 )
-from ackwire.clock import SystemClock
 from ackwire.errors import ConfigError
-from ackwire.plurals import agree
-from ackwire.question import ANSWER
+from ackwire.util.clock import SystemClock
+from ackwire.util.plurals import agree
+from ackwire.why.protocol import ANSWER
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands

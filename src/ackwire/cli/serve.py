@@ -14,12 +14,13 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
-from ackwire import __version__, logs, settings_file
+from ackwire import __version__
 from ackwire.cli.config import add_settings_options, settings_from
-from ackwire.clock import Clock, SystemClock
 from ackwire.compilation import HOW_TO_COMPILE, is_compiled
-from ackwire.config import Settings
+from ackwire.config import Settings, settings_file
 from ackwire.errors import ConfigError, StoreFailed
+from ackwire.util import logs
+from ackwire.util.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from ackwire.app import Serving

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ackwire.cli.progress import ProgressLine
-from ackwire.clock import SystemClock
 from ackwire.errors import ConfigError, StoreFailed
-from ackwire.logs import escape
-from ackwire.plurals import counted
+from ackwire.util.clock import SystemClock
+from ackwire.util.logs import escape
+from ackwire.util.plurals import counted
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands

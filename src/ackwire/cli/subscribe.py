@@ -24,8 +24,8 @@ from ackwire.cli.receive import add_taking_options
 from ackwire.cli.taking import Taker, Unreadable, Wanted, WriteFailed, acknowledge_each, tally_for, told, told_failure
 from ackwire.client import AckMode, Consumer, JMSError, Session
 from ackwire.client.uri import DestinationUri, parse_broker_url
-from ackwire.destinations import Kind
 from ackwire.errors import ConfigError
+from ackwire.jms.destinations import Kind
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands

@@ -21,7 +21,7 @@ from ackwire.cli.tally import Pace, Tally
 from ackwire.client import Consumer, JMSError, Message, RequestTimedOutError
 from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS
 from ackwire.errors import AckwireError
-from ackwire.plurals import agree
+from ackwire.util.plurals import agree
 
 BATCH_MAX: Final = 100
 """Messages that are written before they are flushed and acknowledged, at most."""

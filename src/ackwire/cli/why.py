@@ -18,10 +18,10 @@ from ackwire.cli.connecting import (
 )
 from ackwire.cli.interrupts import Interrupts
 from ackwire.client import Connection, DeliveryMode, Message
-from ackwire.destinations import Kind, parse_written_destination
 from ackwire.errors import ConfigError, InvalidDestination
-from ackwire.logs import escape
-from ackwire.question import ANSWER, FOUND, NAME, QUESTIONS, SUBJECT, SUBJECTS
+from ackwire.jms.destinations import Kind, parse_written_destination
+from ackwire.util.logs import escape
+from ackwire.why.protocol import ANSWER, FOUND, NAME, QUESTIONS, SUBJECT, SUBJECTS
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands

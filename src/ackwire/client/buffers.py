@@ -15,10 +15,10 @@ from typing import Final, Protocol, cast
 from ackwire.client.errors import MessageFormatError
 from ackwire.client.message import DeliveryMode, Message
 from ackwire.client.messages import message_from_command
-from ackwire.destinations import Destination
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
+from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import CANONICAL, destination_to_wire
+from ackwire.wire.openwire.codec_fast import CANONICAL, destination_to_wire
 from ackwire.wire.openwire.marshal import Codec
 
 MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -27,7 +27,7 @@ from struct import Struct
 from typing import Final
 
 from ackwire.client.errors import MessageFormatError, NumberFormatError
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS
 
 _READABLE_AS: Final[dict[str, frozenset[str]]] = {

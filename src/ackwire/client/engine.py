@@ -37,9 +37,9 @@ from ackwire.client.transports import TransportOpener, set_no_delay, wants_no_de
 from ackwire.client.uri import BrokerUrl, TcpUri
 from ackwire.client.uri_file import read_uris
 from ackwire.client.writer import Output, Writer
-from ackwire.clock import Clock, Timer
 from ackwire.errors import ConfigError, RemoteProtocolError
-from ackwire.heartbeat import InactivityMonitor
+from ackwire.util.clock import Clock, Timer
+from ackwire.wire.inactivity import InactivityMonitor
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.negotiation import Agreement
 

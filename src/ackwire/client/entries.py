@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from ackwire.client import conversions
 from ackwire.client.errors import IllegalArgumentError, MessageFormatError, MessageNotWriteableError
-from ackwire.property_names import HEADERS, can_stand_in_selectors
-from ackwire.values import Int, Long, Value
+from ackwire.jms.names import HEADERS, can_stand_in_selectors
+from ackwire.jms.types import Int, Long, Value
 
 if TYPE_CHECKING:
     from ackwire.client.message import Message

@@ -11,7 +11,7 @@ from ackwire.client.core.modes import AckMode, ack_mode_of
 from ackwire.client.errors import IllegalArgumentError
 from ackwire.client.settings import read_destination
 from ackwire.client.uri import DestinationUri
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 
 CONSUMERS_MAX: Final = 1000
 """For one listener; more is a slip of the pen."""

@@ -1,6 +1,6 @@
 """Factories and destinations by name, from `ackwire.toml`: what JNDI is for Java (A1).
 
-`ackwire/settings_file.py` shows what the tables look like. The file is the one given, or that of the environment
+`config/settings_file.py` shows what the tables look like. The file is the one given, or that of the environment
 variable ACKWIRE_CONFIG, or `ackwire.toml` in this folder; it may be the broker's own file.
 """
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ackwire import settings_file
 from ackwire.client.uri import DestinationUri, parse_destination_uri
+from ackwire.config import settings_file
+from ackwire.config.settings_file import CLIENT, DESTINATIONS, FACTORIES, VARIABLE, NotToml, Problem
 from ackwire.errors import ConfigError
-from ackwire.settings_file import CLIENT, DESTINATIONS, FACTORIES, VARIABLE, NotToml, Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,13 @@ from ackwire.client.errors import (
     InvalidDestinationError,
     MessageFormatError,
 )
-from ackwire.destinations import Destination, parse_written_destination
 from ackwire.errors import InvalidDestination, LocalProtocolError, RemoteProtocolError
-from ackwire.values import Value
+from ackwire.jms.destinations import Destination, parse_written_destination
+from ackwire.jms.types import Value
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import destination_from_wire, destination_to_wire
+from ackwire.wire.openwire.client_decode import NO_EXTRAS, Dispatch
+from ackwire.wire.openwire.codec_fast import destination_from_wire, destination_to_wire
 from ackwire.wire.openwire.frame_builder import FrameBuilder, OutgoingMessage, outgoing_from
-from ackwire.wire.openwire.incoming import NO_EXTRAS, Dispatch
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.primitives import decode_map, encode_map
 from ackwire.wire.openwire.structures import Structure

@@ -20,9 +20,9 @@ from ackwire.client.errors import (
 )
 from ackwire.client.message import DeliveryMode, Message, Received
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
-from ackwire.values import Value
+from ackwire.jms.types import Value
 from ackwire.wire.openwire import bodies, commands
-from ackwire.wire.openwire.incoming import Dispatch
+from ackwire.wire.openwire.client_decode import Dispatch
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.text import check_string_length, decode_modified_utf8, encode_modified_utf8
 

@@ -33,8 +33,8 @@ from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, Str
 from ackwire.client.options import ConnectionOptions, PrefetchPolicy, RedeliveryPolicy
 from ackwire.client.transform import MessageTransformer
 from ackwire.client.xid import Xid
-from ackwire.destinations import Destination, Kind
-from ackwire.destinations import parse_written_destination as parse_destination
+from ackwire.jms.destinations import Destination, Kind
+from ackwire.jms.destinations import parse_written_destination as parse_destination
 
 __all__ = [
     "AckMode",

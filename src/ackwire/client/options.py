@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ackwire.config.fields import Option, option
+from ackwire.config.listener_uri import CACHE_SIZE_HIGHEST, FRAME_BYTES_LOWEST, read_cache_size
 from ackwire.config.queries import Section
 from ackwire.config.types import Factor, Number, Own, Refused, Switch, Text, Texts, quoted, read_whole
-from ackwire.listener_uri import CACHE_SIZE_HIGHEST, FRAME_BYTES_LOWEST, read_cache_size
 
 INT_LOWEST: Final = -(2**31)
 INT_HIGHEST: Final = 2**31 - 1

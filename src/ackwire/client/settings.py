@@ -5,8 +5,8 @@ from typing import Final
 from ackwire.client.errors import IllegalArgumentError, InvalidDestinationError
 from ackwire.client.options import ConnectionOptions, ConsumerOptions, PrefetchPolicy, RedeliveryPolicy
 from ackwire.client.uri import DestinationUri, parse_destination_uri
-from ackwire.destinations import Destination, Kind, matches_pattern
 from ackwire.errors import ConfigError
+from ackwire.jms.destinations import Destination, Kind, matches_pattern
 
 REQUEST_TIMEOUT_SECONDS: Final = 60.0
 """For an answer of the broker where no option says otherwise: longer than a failover takes, shorter than a night."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from ackwire.client.options import TlsOptions
 from ackwire.errors import ConfigError
-from ackwire.pem import load_authorities, load_certificate
+from ackwire.util.pem import load_authorities, load_certificate
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _OLD_VERSIONS: Final = ("SSLv2Hello", "SSLv2", "SSLv3", "TLSv1", "TLSv1.1")

@@ -29,8 +29,8 @@ from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.options import TlsOptions, TransportOptions
 from ackwire.client.tls import client_context, tls_problem
 from ackwire.client.uri import TcpUri, VmUri
+from ackwire.config.listener_uri import SCHEMES as TCP_SCHEMES
 from ackwire.errors import AckwireError, ConfigError
-from ackwire.listener_uri import SCHEMES as TCP_SCHEMES
 
 PLUGIN_GROUP: Final = "ackwire.transports"
 

@@ -37,12 +37,12 @@ from ackwire.client.options import (
     WireFormatOptions,
 )
 from ackwire.config.fields import did_you_mean
+from ackwire.config.listener_uri import PORT_DEFAULT, PORT_DEFAULT_TLS, checked_host
+from ackwire.config.listener_uri import SCHEMES as TCP_SCHEMES
 from ackwire.config.queries import MASK, Known, Pair, Section, pairs_of, read, write
 from ackwire.config.types import Refused, quoted
-from ackwire.destinations import Destination, Kind, parse_written_destination
 from ackwire.errors import ConfigError, InvalidDestination
-from ackwire.listener_uri import PORT_DEFAULT, PORT_DEFAULT_TLS, checked_host
-from ackwire.listener_uri import SCHEMES as TCP_SCHEMES
+from ackwire.jms.destinations import Destination, Kind, parse_written_destination
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.link import Link
-from ackwire.clock import Clock, Timer
+from ackwire.util.clock import Clock, Timer
 
 
 class Output(Protocol):

@@ -1,7 +1,7 @@
 """Every setting and the TOML file they are read from.
 
 `load` reads a file, `problems` names everything wrong with a text, `render` writes a complete file that explains
-itself. What settings there are: `settings.py` and, for `[[policy]]`, `ackwire/policy.py`. How they are
+itself. What settings there are: `settings.py` and, for `[[policy]]`, `config/policy.py`. How they are
 declared: `fields.py` and `types.py`.
 """
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
         StoreSettings,
         WireSettings,
     )
+    from ackwire.config.settings_file import Problem, read_text
     from ackwire.config.types import GIB, KIB, MIB
     from ackwire.config.writing import render
-    from ackwire.settings_file import Problem, read_text
 
 __all__ = [
     "GIB",
@@ -63,8 +63,7 @@ def __getattr__(name: str) -> Any:
     """Load the broker's settings when one of them is first asked for: clients use this package, too."""
     if name not in __all__:
         raise AttributeError(f"module 'ackwire.config' has no attribute {name!r}")
-    from ackwire import settings_file
-    from ackwire.config import reading, reloading, settings, types, writing
+    from ackwire.config import reading, reloading, settings, settings_file, types, writing
 
     modules = (settings, reading, reloading, writing, types, settings_file)
     found = next(module for module in modules if hasattr(module, name))

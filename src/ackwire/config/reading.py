@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ackwire.config.fields import Option, did_you_mean, options_of
+from ackwire.config.policy import DestinationPolicy
 from ackwire.config.settings import ORDERED, POLICY, TABLES, Settings
+from ackwire.config.settings_file import CLIENT, NotToml, Problem, client_problems, misplaced, parse, read_text
+from ackwire.config.toml_lines import Path as KeyPath
 from ackwire.config.types import Bytes, Share, Uris, Whole
 from ackwire.config.wholes import Wholes, wholes_of_this_machine
 from ackwire.errors import ConfigError
-from ackwire.policy import DestinationPolicy
-from ackwire.settings_file import CLIENT, NotToml, Problem, client_problems, misplaced, parse, read_text
-from ackwire.toml_lines import Path as KeyPath
 
 _KNOWN: Mapping[str, type[Any]] = {**TABLES, POLICY: DestinationPolicy}
 

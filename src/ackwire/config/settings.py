@@ -1,7 +1,7 @@
 """Every setting, once: type, unit, default, range and reason.
 
 A table of the file is a frozen dataclass here, and a key has the same name in both, so one search finds it everywhere.
-The tables `[[policy]]` are `DestinationPolicy` (`policy.py`), one for each pattern.
+The tables `[[policy]]` are `DestinationPolicy` (`config/policy.py`), one for each pattern.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from ackwire.config import fields
 from ackwire.config.fields import Option
+from ackwire.config.listener_uri import FRAME_BYTES_HIGHEST, INACTIVITY_MS_HIGHEST, parse_address, parse_listener_uri
 from ackwire.config.memory import memory_bytes
+from ackwire.config.policy import DestinationPolicy
 from ackwire.config.types import GIB, KIB, MIB, Bytes, Share, Text, Uris, Whole
 from ackwire.config.wholes import DEFAULT_DATA, disk_bytes
-from ackwire.listener_uri import FRAME_BYTES_HIGHEST, INACTIVITY_MS_HIGHEST, parse_address, parse_listener_uri
-from ackwire.policy import DestinationPolicy
 
 _MEMORY_PERCENT: Final = 20
 _STORE_PERCENT: Final = 80

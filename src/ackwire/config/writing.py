@@ -5,9 +5,9 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, Final
 
 from ackwire.config.fields import Option
+from ackwire.config.policy import DEFAULT_POLICY, DestinationPolicy
 from ackwire.config.settings import POLICY, TABLES, Settings
 from ackwire.config.types import Bytes, Number, Share
-from ackwire.policy import DEFAULT_POLICY, DestinationPolicy
 
 
 def render(settings: Settings) -> str:

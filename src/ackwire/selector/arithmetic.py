@@ -10,9 +10,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
+from ackwire.jms.types import Float, Value
 from ackwire.selector.effort import charge
 from ackwire.selector.numbers import BYTE, CHAR, DOUBLE, FLOAT, INT, LONG, SHORT, STRING, kind_of, wrap_int, wrap_long
-from ackwire.values import Float, Value
 
 Operation: TypeAlias = Callable[[Value, Value], Value]
 

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from lark import Token, Transformer
 
+from ackwire.jms.types import Long, Value
 from ackwire.selector import conditions
 from ackwire.selector.arithmetic import OPERATIONS, Operation, negate
 from ackwire.selector.conditions import EQUAL, SIGNS, Condition, Sign, comparison
@@ -21,7 +22,6 @@ from ackwire.selector.numbers import LONG_MAX, LONG_MIN, order, order_converting
 from ackwire.selector.types import Evaluate, Lookup, Problem, Test, XPathLimits
 from ackwire.selector.xpath import xpath_test
 from ackwire.selector.xpath_parser import InvalidXPath
-from ackwire.values import Long, Value
 
 NESTING_MAX: Final = 256
 """Levels of parentheses, NOT, signs and comparisons of comparisons. Each may be one call deep; Python allows 1000."""

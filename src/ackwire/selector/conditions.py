@@ -9,10 +9,10 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from ackwire.jms.types import Value
 from ackwire.selector.like import Matcher
 from ackwire.selector.numbers import INTEGRAL, OTHER, kind_of, order
 from ackwire.selector.types import Evaluate, Lookup, Test
-from ackwire.values import Value
 
 Truth: TypeAlias = bool | None
 Order: TypeAlias = Callable[[Value, Value], int | None]

@@ -9,8 +9,8 @@ import math
 import re
 from typing import Any, Final
 
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.selector.effort import charge
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
 
 # In the order in which Java widens them. Plain numbers: they are compared for every message.
 BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = range(6)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from ackwire.values import Value
+from ackwire.jms.types import Value
 
 Lookup: TypeAlias = Callable[[str], Value]
 """Gives the value of a header or property, None where the message has none."""

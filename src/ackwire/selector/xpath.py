@@ -10,7 +10,7 @@ import logging
 from functools import lru_cache
 from typing import Final
 
-from ackwire.property_names import BODY
+from ackwire.jms.names import BODY
 from ackwire.selector.effort import FREE_STEPS, charge
 from ackwire.selector.types import Lookup, Test, XPathLimits
 from ackwire.selector.xml_tree import Node, NotXml, TooManyNodes, parse_xml

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ackwire.config import HandshakeSettings
+from ackwire.config.listener_uri import ListenerUri
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import ListenerUri
 from ackwire.server.tls import load_files, server_context
 
 BACKLOG: Final = 1024

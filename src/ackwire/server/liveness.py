@@ -11,7 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, final
 
-from ackwire.clock import Clock
+from ackwire.util.clock import Clock
 
 _FIRST_LOOK_SECONDS: Final = 0.05
 """Time for a confirmation on a quick network, and for the loop to read the end of a socket that was closed."""

@@ -22,11 +22,9 @@ from typing import Final, final
 
 from ackwire.broker.broker import Broker
 from ackwire.broker.slices import Budget
-from ackwire.clock import Clock, Timer
 from ackwire.config import Settings
+from ackwire.config.listener_uri import ListenerUri
 from ackwire.errors import BrokerError, RemoteProtocolError
-from ackwire.heartbeat import InactivityMonitor
-from ackwire.listener_uri import ListenerUri
 from ackwire.server.adapters.contract import ConnectionContext, ProtocolFactory
 from ackwire.server.frame_room import LITTLE_BYTES, FrameRoom
 from ackwire.server.listener import ConnectionGate
@@ -41,7 +39,9 @@ from ackwire.server.sockets import (
     unread_bytes,
 )
 from ackwire.server.turn import Turn
+from ackwire.util.clock import Clock, Timer
 from ackwire.wire.detect import detect
+from ackwire.wire.inactivity import InactivityMonitor
 
 _CLOSE_TIMEOUT_SECONDS: Final = 5.0
 """How long a closing peer may take to read its last bytes."""
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 @final
 class Peer(PeerOutput):
-    """The server's end of one connection. What asyncio has for it comes through `asyncio_end.py`."""
+    """The server's end of one connection. What asyncio has for it comes through `asyncio_protocol.py`."""
 
     def __init__(
         self,

@@ -6,13 +6,13 @@ A peer that does not read gets no more messages once `write_pause_bytes` wait fo
 
 import asyncio
 
-from ackwire.clock import Clock
 from ackwire.config import Settings
-from ackwire.heartbeat import InactivityMonitor
 from ackwire.server.adapters.contract import Adapter
 from ackwire.server.reading import DOES_NOT_READ, Reading
 from ackwire.server.sockets import has_unconfirmed
 from ackwire.server.turn import Turn
+from ackwire.util.clock import Clock
+from ackwire.wire.inactivity import InactivityMonitor
 from ackwire.wire.protocol import WireProtocol
 
 

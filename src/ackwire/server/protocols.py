@@ -9,8 +9,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from ackwire.config.listener_uri import SCHEMES, ListenerUri, protocol_entry_points
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import SCHEMES, ListenerUri, protocol_entry_points
 from ackwire.server.adapters.contract import ProtocolFactory
 from ackwire.server.adapters.openwire_factory import OpenWireFactory
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, final
 
-from ackwire.clock import Clock, Timer
-from ackwire.heartbeat import InactivityMonitor
+from ackwire.util.clock import Clock, Timer
+from ackwire.wire.inactivity import InactivityMonitor
 
 NO_SPACE: Final = "its sends wait for space"
 NO_ROOM: Final = "its frame waits for room"

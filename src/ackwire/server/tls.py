@@ -5,9 +5,9 @@ Whatever is wrong with the files (pem.py) is found here, at start, and said with
 
 import ssl
 
+from ackwire.config.listener_uri import ClientAuth, ListenerUri
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import ClientAuth, ListenerUri
-from ackwire.pem import load_authorities, load_certificate
+from ackwire.util.pem import load_authorities, load_certificate
 
 _VERIFY_MODES = {
     ClientAuth.NONE: ssl.CERT_NONE,

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
-from ackwire.clock import Timer, Turns
 from ackwire.server.loop_monitor import LoopMonitor
+from ackwire.util.clock import Timer, Turns
 
 Events = list[tuple[int, int]]
 """Descriptors, and what epoll says of them."""

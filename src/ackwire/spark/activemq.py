@@ -27,13 +27,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 import ackwire
+from ackwire.jms.types import Byte, Float, Int, Long, Short
 from ackwire.spark.columns import PROPERTY_PREFIX, WritePlan
 from ackwire.spark.errors import ConnectorError
 from ackwire.spark.http import Patience
 from ackwire.spark.options import Options
 from ackwire.tabular.reading import rows_to_batch
-from ackwire.values import Byte, Float, Int, Long, Short
-from ackwire.wire.openwire.fast import CANONICAL
+from ackwire.wire.openwire.codec_fast import CANONICAL
 from ackwire.wire.openwire.marshal import Codec
 
 BROWSED_AT_ONCE: Final = 1000

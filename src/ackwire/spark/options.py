@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from ackwire.config.fields import Option, did_you_mean, option
 from ackwire.config.queries import Found, Known, Section, read_value
 from ackwire.config.types import Choice, Number, Own, Refused, Seconds, Switch, Text, Texts, Type, quoted
-from ackwire.destinations import Destination, Kind, parse_written_destination
 from ackwire.errors import InvalidDestination
+from ackwire.jms.destinations import Destination, Kind, parse_written_destination
 from ackwire.spark.errors import BadOption
 
 TOKEN_VARIABLE: Final = "ACKWIRE_TOKEN"  # noqa: S105 - the name of a variable

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from ackwire.destinations import Destination, parse_destination
+from ackwire.jms.destinations import Destination, parse_destination
 from ackwire.spark.errors import BadAnswer, BadOption, DataLoss, Refused
 from ackwire.spark.http import BrokerApi, CursorFacts
 from ackwire.spark.offsets import Offset, RangePartition, read_offset, split_range

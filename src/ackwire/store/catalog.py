@@ -15,7 +15,6 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final, final
 
-from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
 from ackwire.store.blocks import (
     BLOCK_BITS,
     Block,
@@ -33,6 +32,7 @@ from ackwire.store.contract import DurableRecord, Place, ScheduledJob, StateReco
 from ackwire.store.index import Edit, Index, Table
 from ackwire.store.journal.record import RecordKind, pack_place
 from ackwire.store.journal.state import PreparedRecord
+from ackwire.util.lru import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
 
 _SEQUENCE_MAX: Final = (1 << 64) - 1
 _BLOCKS_PER_PORTION: Final = 512

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator
 from itertools import chain
 from typing import final
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.catalog import CRASH_KEY, Catalog
 from ackwire.store.contract import (
     DurableRecord,

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from ackwire.destinations import Destination
-from ackwire.plurals import counted
+from ackwire.jms.destinations import Destination
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
 from ackwire.store.compare import Differences, Located, compare, state_text
@@ -30,6 +29,7 @@ from ackwire.store.journal.segment import (
     segment_path,
 )
 from ackwire.store.journal.state import read_message
+from ackwire.util.plurals import counted
 
 _TAIL: Final = "-tail.bin"
 _EXAMPLES_MAX: Final = 1000

@@ -11,7 +11,6 @@ from itertools import count, islice
 from struct import Struct
 from typing import Any, Final, NamedTuple, final
 
-from ackwire.recent import Recent
 from ackwire.store.blocks import BLOCK_MESSAGES, block_key, sealed, unsealed
 from ackwire.store.catalog import (
     Catalog,
@@ -49,6 +48,7 @@ from ackwire.store.journal.state import (
     unpack_prepared,
     unpack_state_record,
 )
+from ackwire.util.lru import Recent
 
 _PLACE_ID: Final = Struct(">I")
 _NUMBER: Final = Struct(">Q")

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ackwire.plurals import agree, counted
-from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog, PlaceInfo, StateKey, StateValue
 from ackwire.store.contract import BatchRecord, CursorRecord, DurableRecord, Place, ScheduledJob, StagedRecord
 from ackwire.store.journal.record import RecordKind
 from ackwire.store.journal.state import PreparedRecord
+from ackwire.util.lru import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED
+from ackwire.util.plurals import agree, counted
 
 
 class Located(NamedTuple):

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, NamedTuple
 
-from ackwire.plurals import counted
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog, SegmentInfo
 from ackwire.store.contract import BatchRecord, CursorRecord, DurableRecord, FileInfo, Place, ScheduledJob, StagedRecord
 from ackwire.store.journal.state import PreparedRecord
+from ackwire.util.plurals import counted
 
 _NAMED_MAX: Final = 3
 """Places that one sentence names; of more it gives the number."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import Checkpoint, Position

@@ -6,10 +6,9 @@ It keeps what the contract says must be kept, so it is also the reference that o
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ackwire.destinations import Destination
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
-from ackwire.recent import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.store.contract import (
     DurableKey,
     DurableRecord,
@@ -22,6 +21,7 @@ from ackwire.store.contract import (
     WaitingMessage,
     WaitingMessages,
 )
+from ackwire.util.lru import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
 
 
 class MemoryStore:

@@ -10,7 +10,6 @@ from itertools import count
 from pathlib import Path
 from typing import Final, final
 
-from ackwire.clock import ManualClock
 from ackwire.errors import StoreFailed
 from ackwire.store.background import OnTheSpot
 from ackwire.store.contract import StoredForm
@@ -20,6 +19,7 @@ from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.recovery_report import UnusableStore
 from ackwire.store.lmdb_index import LmdbIndex
+from ackwire.util.clock import ManualClock
 
 FREE_BYTES_MIN: Final = 64 << 20
 """A tool leaves this much of the disk to others."""

@@ -15,11 +15,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, NamedTuple, final
 
-from ackwire.destinations import parse_destination
 from ackwire.errors import AckwireError
-from ackwire.message import Message, Origin
-from ackwire.plurals import counted
-from ackwire.runs import Runs, runs_of, sequences_of
+from ackwire.jms.destinations import parse_destination
+from ackwire.jms.message import Message, Origin
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import CRASH_KEY, Catalog
 from ackwire.store.contract import DurableKey, Place, StoredForm
@@ -40,6 +38,8 @@ from ackwire.store.portable_rows import (
     to_json,
 )
 from ackwire.store.portable_state import NOT_CARRIED, RULE_OF_KIND, RULE_OF_VALUE, RULES, StateRule
+from ackwire.util.plurals import counted
+from ackwire.util.sequence_runs import Runs, runs_of, sequences_of
 
 HEADER_KIND: Final = "ackwire-export"
 END_KIND: Final = "end"

@@ -10,10 +10,10 @@ from binascii import Error as Base64Error
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ackwire.destinations import Destination, parse_destination
 from ackwire.errors import AckwireError
-from ackwire.runs import Runs
+from ackwire.jms.destinations import Destination, parse_destination
 from ackwire.store.contract import DurableKey, Place
+from ackwire.util.sequence_runs import Runs
 
 BYTES_FIELDS: Final = frozenset({"frame", "transaction", "producer"})
 """Fields that hold bytes; `sends` holds a list of them."""

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from ackwire.errors import AckwireError
-from ackwire.message import Message
-from ackwire.runs import Runs
+from ackwire.jms.message import Message
 from ackwire.store.contract import (
     BatchRecord,
     CursorRecord,
@@ -39,6 +38,7 @@ from ackwire.store.portable_rows import (
     runs_from_row,
     text_of,
 )
+from ackwire.util.sequence_runs import Runs
 
 CARRIED: Final[Mapping[RecordKind, str]] = {
     RecordKind.OPENED: "the first row has the last sequence",

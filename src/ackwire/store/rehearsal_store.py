@@ -6,7 +6,7 @@ What was kept comes from the catalog that a start would find. What is recorded g
 from collections.abc import Hashable, Sequence
 from typing import final
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.catalog_restore import CatalogRestore
 from ackwire.store.contract import (
     DurableRecord,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog, StateKey
 from ackwire.store.check import CheckReport, Finding, FindingKind, check

@@ -1,7 +1,7 @@
 """From the frames of messages to Arrow: `rows_to_batch`, and `RowReader` for those who read many.
 
-What a frame says is found out by `wire/openwire/rows.py`, column by column; here columns become arrays. No frame can
-make this fail: one that cannot be decoded is a row of kind "undecodable".
+What a frame says is found out by `wire/openwire/columnar.py`, column by column; here columns become arrays. No frame
+can make this fail: one that cannot be decoded is a row of kind "undecodable".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +10,8 @@ from typing import Any, Final, final
 import pyarrow as pa
 
 from ackwire.tabular.schema import MESSAGE
+from ackwire.wire.openwire.columnar import MapColumn, RowColumns, RowDecoder
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
-from ackwire.wire.openwire.rows import MapColumn, RowColumns, RowDecoder
 
 Row = tuple[int, bytes, int]
 """Number, canonical frame, how often it was redelivered."""

@@ -16,15 +16,15 @@ from typing import Any, Final, NamedTuple, final
 
 import pyarrow as pa
 
-from ackwire.destinations import Destination, parse_written_destination
 from ackwire.errors import AckwireError, InvalidDestination, LocalProtocolError
-from ackwire.message import Message
-from ackwire.property_names import HEADERS, can_stand_in_selectors
+from ackwire.jms.destinations import Destination, parse_written_destination
+from ackwire.jms.message import Message
+from ackwire.jms.names import HEADERS, can_stand_in_selectors
+from ackwire.jms.types import Byte, Float, Int, Long, Short, Value
 from ackwire.tabular.schema import PROPERTY_PREFIX, PROPERTY_TYPES, WRITE_COLUMNS
-from ackwire.values import Byte, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import encode_map_body
-from ackwire.wire.openwire.fast import FastDecoder, stamp
+from ackwire.wire.openwire.codec_fast import FastDecoder, stamp
 from ackwire.wire.openwire.frame_builder import FrameBuilder
 from ackwire.wire.openwire.layout import (
     ABSENT,

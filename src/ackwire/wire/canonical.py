@@ -8,11 +8,11 @@ needs to know nothing about the frame.
 from collections.abc import Hashable, Mapping
 from typing import Final, cast, final
 
-from ackwire.destinations import Destination
-from ackwire.message import Message
-from ackwire.values import Value
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
+from ackwire.jms.types import Value
 from ackwire.wire.openwire import bodies, commands
-from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, destination_from_wire
+from ackwire.wire.openwire.codec_fast import CANONICAL, FastDecoder, destination_from_wire
 from ackwire.wire.openwire.frame_builder import FrameBuilder
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import Codec

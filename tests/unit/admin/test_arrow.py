@@ -11,7 +11,7 @@ import pytest
 
 from ackwire.config import MIB
 from ackwire.errors import Conflict, RangeGone, ResourceLimit
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from tests.helpers.broker_rig import BrokerRig, text_of
 from tests.helpers.http_rig import ARROW, BrokenOff, HttpClient, HttpRig
 

@@ -5,7 +5,7 @@ import asyncio
 from ackwire.admin import metrics
 from ackwire.admin.metrics import StoreFacts
 from ackwire.broker.loop_report import LongTurn, LoopReport
-from ackwire.destinations import parse_destination
+from ackwire.jms.destinations import parse_destination
 from tests.helpers.broker_rig import BrokerRig
 from tests.helpers.prometheus import Labels, parse
 

@@ -12,7 +12,6 @@ from ackwire.admin.routes import refusal
 from ackwire.broker.cursors import CursorFacts
 from ackwire.broker.permissions import Action, Principal
 from ackwire.broker.staging import ProducerFacts
-from ackwire.destinations import Destination, parse_destination
 from ackwire.errors import (
     BrokerError,
     Conflict,
@@ -27,6 +26,7 @@ from ackwire.errors import (
     UnknownResource,
     Unsupported,
 )
+from ackwire.jms.destinations import Destination, parse_destination
 from tests.helpers.http_rig import HttpClient, HttpRig
 
 

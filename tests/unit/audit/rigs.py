@@ -10,8 +10,8 @@ from ackwire.audit.events import AuditLog, run_name
 from ackwire.audit.parquet_files import convert
 from ackwire.audit.records import Run
 from ackwire.audit.spool import EVENTS, Spool
-from ackwire.clock import ManualClock, Turns
 from ackwire.config import AuditSettings
+from ackwire.util.clock import ManualClock, Turns
 from ackwire.wire.openwire.editor import producer_text, transaction_text
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
-from ackwire.clock import Turns
-from ackwire.policy import DestinationPolicy
+from ackwire.config.policy import DestinationPolicy
+from ackwire.util.clock import Turns
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import producer_text
 from tests.helpers.broker_rig import BrokerRig
@@ -167,7 +167,7 @@ def test_A3_a_durable_subscription_is_a_place_of_its_own(rig: AuditedRig) -> Non
 
 
 def test_I1_what_is_scheduled_is_sent_when_it_is_due(rig: AuditedRig) -> None:
-    from ackwire.values import Long
+    from ackwire.jms.types import Long
 
     rig.connect("p").send("queue://orders", properties={"AMQ_SCHEDULED_DELAY": Long(1000)})
     assert not rig.recorded.of(Event.SENT)

@@ -3,7 +3,7 @@
 import pytest
 
 from ackwire.broker.acks import AckKind, UnmatchedAck
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
 from tests.simulation.audit import audit

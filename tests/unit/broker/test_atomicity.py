@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import Place
 from ackwire.store.memory import MemoryStore
 from tests.helpers.broker_rig import BrokerRig

@@ -3,7 +3,7 @@
 import pytest
 
 from ackwire.broker.queue import Queue
-from ackwire.destinations import Destination, parse_destination
+from ackwire.jms.destinations import Destination, parse_destination
 from tests.helpers.broker_rig import BrokerRig, RigClient
 from tests.simulation.audit import audit
 

@@ -7,8 +7,8 @@ import pytest
 
 from ackwire.broker.auditing import Event
 from ackwire.broker.transactions import TransactionError
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import ResourceLimit
-from ackwire.policy import DestinationPolicy
 from tests.helpers.broker_rig import BrokerRig, RigClient
 from tests.simulation.audit import audit
 

@@ -1,7 +1,7 @@
 """Queue browsers: a snapshot in order, an end, nothing taken."""
 
 from ackwire.broker.paging import BATCH_BYTES, BATCH_MESSAGES
-from ackwire.values import Int
+from ackwire.jms.types import Int
 from tests.helpers.broker_rig import BrokerRig
 
 

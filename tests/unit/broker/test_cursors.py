@@ -3,6 +3,7 @@
 import pytest
 
 from ackwire.broker.permissions import BROKER
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import (
     BrokerError,
     Conflict,
@@ -12,7 +13,6 @@ from ackwire.errors import (
     ResourceLimit,
     UnknownResource,
 )
-from ackwire.policy import DestinationPolicy
 from tests.helpers.broker_rig import BrokerRig, named, paging_rig
 from tests.helpers.bulk import Reader, raise_it
 

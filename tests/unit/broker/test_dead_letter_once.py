@@ -6,7 +6,7 @@ import pytest
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.dead_letter_memory import Counts
-from ackwire.policy import DeadLetters, DestinationPolicy
+from ackwire.config.policy import DeadLetters, DestinationPolicy
 from tests.helpers.broker_rig import BrokerRig
 
 SUBSCRIBERS = 5

@@ -4,9 +4,9 @@ import pytest
 
 from ackwire.broker.session import Producer
 from ackwire.broker.subscription import SubscriptionRequest
-from ackwire.clock import Turns
-from ackwire.destinations import Destination, Kind, destination, parse_destination
 from ackwire.errors import DestinationGone
+from ackwire.jms.destinations import Destination, Kind, destination, parse_destination
+from ackwire.util.clock import Turns
 from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import SESSION, BrokerRig, FakeConsumerPort, RigClient, command_of
 from tests.simulation.audit import audit

@@ -3,7 +3,7 @@
 import pytest
 
 from ackwire.errors import BrokerError, InvalidDestination
-from ackwire.values import Int
+from ackwire.jms.types import Int
 from tests.helpers.broker_rig import BrokerRig
 from tests.simulation.audit import audit
 

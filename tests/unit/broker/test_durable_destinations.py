@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ackwire.destinations import Destination
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import BrokerError
-from ackwire.policy import DestinationPolicy
+from ackwire.jms.destinations import Destination
 from tests.helpers.broker_rig import BrokerRig, named
 from tests.helpers.journal import JournalFactory
 from tests.helpers.store_on_disk import StoreOnDisk, checked, offline_store

@@ -1,6 +1,6 @@
 """Exclusive consumers (SEMANTICS H2)."""
 
-from ackwire.policy import DestinationPolicy
+from ackwire.config.policy import DestinationPolicy
 from tests.helpers.broker_rig import BrokerRig
 from tests.simulation.audit import audit
 

@@ -4,8 +4,8 @@ from typing import Final
 
 import pytest
 
-from ackwire.message import Message
-from ackwire.policy import DestinationPolicy
+from ackwire.config.policy import DestinationPolicy
+from ackwire.jms.message import Message
 from tests.helpers.broker_rig import BrokerRig, RigClient, command_of
 
 QUEUE: Final = "queue://a"

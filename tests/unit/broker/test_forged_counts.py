@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from tests.helpers.broker_rig import BrokerRig, RigClient
 
 Q = "queue://q"

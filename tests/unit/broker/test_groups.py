@@ -2,8 +2,8 @@
 
 import pytest
 
-from ackwire.policy import DestinationPolicy
-from ackwire.values import Int
+from ackwire.config.policy import DestinationPolicy
+from ackwire.jms.types import Int
 from tests.helpers.broker_rig import BrokerRig, RigClient
 from tests.simulation.audit import audit
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from ackwire.broker.acks import InFlight, UnmatchedAck
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from tests.helpers.broker_rig import BrokerRig
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from ackwire.broker.staging import SET_ASIDE
 from ackwire.broker.transactions import XA_OK, TransactionError
-from ackwire.clock import ManualClock
 from ackwire.errors import BrokerError, StoreFailed
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.contract import Place
+from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, contents, named, text_of

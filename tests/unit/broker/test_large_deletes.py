@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackwire.clock import ManualClock
+from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, named
 from tests.helpers.paging_store import FakeSpill, PagingStore

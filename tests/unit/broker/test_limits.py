@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ackwire.broker.transactions import TransactionError
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import ResourceLimit
-from ackwire.policy import DestinationPolicy
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
 from tests.simulation.audit import audit
 

@@ -8,9 +8,9 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.operations import Counting, Selection, count_in_slices
 from ackwire.broker.permissions import Action, Principal, Proof
 from ackwire.broker.queue import Queue
-from ackwire.destinations import Destination, Kind, destination
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import BrokerError, InvalidDestination, InvalidSelector, NotAuthorised, NotHere
-from ackwire.policy import DestinationPolicy
+from ackwire.jms.destinations import Destination, Kind, destination
 from tests.helpers.broker_rig import BrokerRig, contents, named, paging_rig, text_of
 
 OPS = Principal("ops", proof=Proof.PASSWORD, source="10.0.0.1")

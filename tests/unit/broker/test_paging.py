@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from ackwire.broker import queue as queue_module
-from ackwire.broker import why as why_module
 from ackwire.broker.acks import AckKind
 from ackwire.broker.queue import Queue
-from ackwire.broker.why import why_message, why_producer, why_queue
-from ackwire.clock import ManualClock
+from ackwire.broker.why import reasons as why_module
+from ackwire.broker.why.reasons import why_message, why_producer, why_queue
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import ResourceLimit
-from ackwire.message import Message, Origin
-from ackwire.policy import DestinationPolicy
+from ackwire.jms.message import Message, Origin
+from ackwire.jms.types import Int
 from ackwire.store.files import OsFiles
 from ackwire.store.temp import TempStore
-from ackwire.values import Int
+from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, contents, named, paging_rig
 from tests.helpers.compilation import attributes_of, pure_only

@@ -3,7 +3,7 @@
 import random
 
 from ackwire.broker.patterns import PatternTree
-from ackwire.destinations import matches_pattern
+from ackwire.jms.destinations import matches_pattern
 
 
 def _name(rng: random.Random, levels: tuple[str, ...]) -> str:

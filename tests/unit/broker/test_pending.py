@@ -1,8 +1,8 @@
 """Messages that wait, in order, with gaps (H1); `tests/model/test_pending_model.py` tries everything else."""
 
 from ackwire.broker.pending import NO_LIMIT, PendingList
-from ackwire.message import Message
-from ackwire.values import Int
+from ackwire.jms.message import Message
+from ackwire.jms.types import Int
 from tests.helpers.broker_rig import BrokerRig
 from tests.simulation.audit import audit
 

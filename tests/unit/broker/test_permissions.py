@@ -13,9 +13,9 @@ from ackwire.broker.operations import Operations, Selection
 from ackwire.broker.permissions import Action, Principal, Proof
 from ackwire.broker.session import Login, Producer
 from ackwire.broker.staging import Staging
-from ackwire.destinations import Destination, Kind, destination
 from ackwire.errors import NotAuthorised
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination, Kind, destination
+from ackwire.jms.message import Message
 from tests.helpers.broker_rig import SESSION, BrokerRig, FakeClientPort, RigClient, named
 
 Q = named("queue://q")

@@ -3,7 +3,7 @@
 import pytest
 
 from ackwire.broker.placing import Placing
-from ackwire.policy import DestinationPolicy
+from ackwire.config.policy import DestinationPolicy
 from tests.helpers.broker_rig import BrokerRig, RigConsumer
 from tests.simulation.audit import audit
 

@@ -4,7 +4,7 @@ import pytest
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.transactions import XA_OK, TransactionError
-from ackwire.policy import DestinationPolicy
+from ackwire.config.policy import DestinationPolicy
 from ackwire.wire.openwire.commands import XATransactionId
 from tests.helpers.broker_rig import BrokerRig, text_of
 

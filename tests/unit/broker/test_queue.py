@@ -3,9 +3,9 @@
 import pytest
 
 from ackwire.broker.queue import Queue
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import BrokerError
-from ackwire.policy import DestinationPolicy
-from ackwire.values import Int
+from ackwire.jms.types import Int
 from tests.helpers.broker_rig import BrokerRig, named
 from tests.simulation.audit import audit
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ackwire.broker.receive_room import SMALL_BYTES, ReceiveRoom
-from ackwire.clock import ManualClock
+from ackwire.util.clock import ManualClock
 
 MIB = 1024 * 1024
 

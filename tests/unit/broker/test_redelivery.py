@@ -3,8 +3,8 @@
 import pytest
 
 from ackwire.broker.acks import AckKind
-from ackwire.policy import DeadLetters, DestinationPolicy
-from ackwire.values import Long
+from ackwire.config.policy import DeadLetters, DestinationPolicy
+from ackwire.jms.types import Long
 from tests.helpers.broker_rig import BrokerRig, RigConsumer, command_of, named
 from tests.simulation.audit import audit
 

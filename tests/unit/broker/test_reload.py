@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ackwire.broker.queue import Queue
 from ackwire.config import Settings
-from ackwire.policy import DestinationPolicy, Policies
+from ackwire.config.policy import DestinationPolicy, Policies
 from tests.helpers.broker_rig import BrokerRig, named
 
 

@@ -1,7 +1,7 @@
 """Advisories for late joiners: in slices, as far as they read, in an order that leaves them with the truth."""
 
 from ackwire.broker.subscription import TopicSubscription
-from ackwire.destinations import Destination, parse_destination
+from ackwire.jms.destinations import Destination, parse_destination
 from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, command_of
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ackwire.errors import NotAuthorised
-from ackwire.question import ANSWER, NAME, QUESTIONS, SUBJECT
+from ackwire.why.protocol import ANSWER, NAME, QUESTIONS, SUBJECT
 from tests.helpers.broker_rig import BrokerRig, RigClient, named
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ackwire.policy import DestinationPolicy, Policies
-from ackwire.values import Int
+from ackwire.config.policy import DestinationPolicy, Policies
+from ackwire.jms.types import Int
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
 from tests.simulation.audit import audit
 

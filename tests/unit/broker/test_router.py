@@ -3,8 +3,8 @@
 import pytest
 
 from ackwire.broker.router import Router
-from ackwire.destinations import parse_destination
 from ackwire.errors import InvalidDestination
+from ackwire.jms.destinations import parse_destination
 from tests.helpers.broker_rig import BrokerRig
 from tests.simulation.audit import audit
 

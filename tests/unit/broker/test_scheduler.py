@@ -9,11 +9,11 @@ import pytest
 
 from ackwire.broker.cron import local_zone, next_time_ms
 from ackwire.broker.transactions import TransactionError
-from ackwire.clock import ManualClock
 from ackwire.errors import BrokerError, ResourceLimit
+from ackwire.jms.types import Int, Long, Value
 from ackwire.store.contract import ScheduledJob
 from ackwire.store.memory import MemoryStore
-from ackwire.values import Int, Long, Value
+from ackwire.util.clock import ManualClock
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, command_of, text_of
 
 MANAGEMENT = "topic://ActiveMQ.Scheduler.Management"

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from ackwire.broker.transactions import TransactionError
-from ackwire.broker.why import why_producer
-from ackwire.broker.why_limits import broker_use
-from ackwire.destinations import parse_destination
+from ackwire.broker.why.limits import broker_use
+from ackwire.broker.why.reasons import why_producer
 from ackwire.errors import ResourceLimit
-from ackwire.values import Long
+from ackwire.jms.destinations import parse_destination
+from ackwire.jms.types import Long
 from tests.helpers.broker_rig import BrokerRig, RigClient
 
 PREFIX = "ActiveMQ.Advisory."

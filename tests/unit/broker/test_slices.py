@@ -13,8 +13,8 @@ from ackwire.broker.slices import (
     Budget,
     Slices,
 )
-from ackwire.clock import ManualClock, Timer, Turns
-from ackwire.question import ANSWER, NAME, QUESTIONS, SUBJECT
+from ackwire.util.clock import ManualClock, Timer, Turns
+from ackwire.why.protocol import ANSWER, NAME, QUESTIONS, SUBJECT
 from tests.helpers.broker_rig import BrokerRig
 from tests.helpers.compilation import pure_only
 

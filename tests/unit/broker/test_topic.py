@@ -1,7 +1,7 @@
 """Topics and their non-durable subscribers (SEMANTICS A3, C5)."""
 
-from ackwire.policy import DestinationPolicy, Eviction
-from ackwire.values import Int
+from ackwire.config.policy import DestinationPolicy, Eviction
+from ackwire.jms.types import Int
 from tests.helpers.broker_rig import BrokerRig
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ackwire.destinations import Kind, destination
 from ackwire.errors import InvalidDestination
+from ackwire.jms.destinations import Kind, destination
 from tests.helpers.broker_rig import BrokerRig
 from tests.simulation.audit import audit
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ackwire.broker.transactions import TransactionError
-from ackwire.broker.why import why_transaction
+from ackwire.broker.why.reasons import why_transaction
 from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import BrokerRig, RigClient
 

@@ -14,7 +14,7 @@ from ackwire.client import AckMode, JMSError, Message, TextMessage
 from ackwire.client.messages import message_from_command
 from ackwire.client.options import ConnectionOptions
 from ackwire.client.uri import BrokerUrl, parse_broker_url, parse_destination_uri
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 
 
 @dataclass

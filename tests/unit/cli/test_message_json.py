@@ -20,7 +20,7 @@ from ackwire.client.messages import (
     TextMessage,
     message_from_command,
 )
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import commands
 from tests.unit.wire.effort import effort
 from tests.unit.wire.openwire.strategies import PROPERTY_MAPS, SHORT_BYTES, STREAM_VALUES, TEXT

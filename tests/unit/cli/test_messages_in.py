@@ -12,7 +12,7 @@ from ackwire.cli.message_json import BadMessage, Outgoing
 from ackwire.cli.messages_in import lines_of, source_from_args
 from ackwire.client.messages import BytesMessage, MapMessage, Message, TextMessage
 from ackwire.errors import ConfigError
-from ackwire.values import Byte, Float, Int, Long, Short
+from ackwire.jms.types import Byte, Float, Int, Long, Short
 
 
 def parsed(*arguments: str) -> argparse.Namespace:

@@ -11,7 +11,7 @@ import pytest
 from ackwire.cli.messages_out import DirectoryOutput, StreamOutput, file_name, output_from_args
 from ackwire.client.messages import BytesMessage, MapMessage, Message, TextMessage, message_from_command
 from ackwire.errors import ConfigError
-from ackwire.values import Short
+from ackwire.jms.types import Short
 
 
 class Terminal(io.BytesIO):

@@ -18,7 +18,7 @@ from ackwire.client.errors import (
     ResourceAllocationError,
     UnsupportedError,
 )
-from ackwire.destinations import parse_destination
+from ackwire.jms.destinations import parse_destination
 from tests.helpers.flavours import Flavour
 from tests.helpers.stand_in import WAIT_SECONDS, StandInBroker, StandInFactory
 from tests.unit.client.flavour import shelled

@@ -14,7 +14,7 @@ from ackwire.client.buffers import (
 from ackwire.client.errors import MessageFormatError
 from ackwire.client.retry import BackOff
 from ackwire.client.sending import message_of, set_headers
-from ackwire.destinations import Kind, destination, parse_destination
+from ackwire.jms.destinations import Kind, destination, parse_destination
 
 ORDERS = Sending(destination(Kind.QUEUE, "orders"), DeliveryMode.PERSISTENT, 4, 0)
 

@@ -13,7 +13,7 @@ from ackwire.client import conversions
 from ackwire.client.entries import MapEntries
 from ackwire.client.errors import MessageFormatError, NumberFormatError
 from ackwire.client.messages import Message, StreamMessage
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 
 WRITTEN: Final[dict[str, Value]] = {
     "boolean": True,

@@ -6,8 +6,8 @@ import pytest
 
 from ackwire.client.errors import IllegalArgumentError, InvalidDestinationError, MessageFormatError
 from ackwire.client.messages import DeliveryMode, Message
-from ackwire.destinations import Kind, destination
-from ackwire.values import Int, Long
+from ackwire.jms.destinations import Kind, destination
+from ackwire.jms.types import Int, Long
 
 # ---- headers ---------------------------------------------------------------------------------------------------
 

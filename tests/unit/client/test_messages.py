@@ -27,7 +27,7 @@ from ackwire.client.messages import (
     message_from_command,
     message_from_dispatch,
 )
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.marshal import Codec, WireFormat

@@ -20,10 +20,10 @@ from ackwire.client.messages import (
     message_from,
     message_from_dispatch,
 )
-from ackwire.destinations import Kind, destination
+from ackwire.jms.destinations import Kind, destination
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.client_decode import Dispatch, DispatchDecoder
 from ackwire.wire.openwire.frame_builder import FrameBuilder
-from ackwire.wire.openwire.incoming import Dispatch, DispatchDecoder
 from ackwire.wire.openwire.layout import MESSAGE_TYPES
 from ackwire.wire.openwire.structures import REGISTRY, VERSION_MAX, fields_of
 from tests.unit.wire.effort import effort

@@ -34,10 +34,10 @@ from ackwire.client.uri import (
     parse_destination_uri,
 )
 from ackwire.config.fields import Option, options_of
+from ackwire.config.listener_uri import SCHEMES
 from ackwire.config.queries import Section
-from ackwire.destinations import Kind, destination
 from ackwire.errors import ConfigError
-from ackwire.listener_uri import SCHEMES
+from ackwire.jms.destinations import Kind, destination
 
 
 def refusal(text: str) -> str:

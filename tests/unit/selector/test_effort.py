@@ -3,12 +3,12 @@
 import pytest
 
 from ackwire.errors import InvalidSelector
+from ackwire.jms.types import Value
 from ackwire.selector import compile_selector
 from ackwire.selector.effort import STEPS_MAX
 from ackwire.selector.lexer import tokenise
 from ackwire.selector.like import like_matcher
 from ackwire.selector.types import SELECTOR_LENGTH_MAX, SELECTOR_TOKENS_MAX, Lookup
-from ackwire.values import Value
 
 
 class Charged:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ackwire.jms.types import Byte, Float, Int, Long, Value
 from ackwire.selector.arithmetic import JOINED_LENGTH_MAX, add, divide, java_text, modulo, multiply, negate, subtract
 from ackwire.selector.numbers import (
     BOOLEAN,
@@ -21,7 +22,6 @@ from ackwire.selector.numbers import (
     parse_as,
     round_to_float,
 )
-from ackwire.values import Byte, Float, Int, Long, Value
 
 
 def test_A7_a_plain_int_is_int_or_long_by_size() -> None:

@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 
 from ackwire.errors import InvalidSelector
+from ackwire.jms.types import Value
 from ackwire.selector import SELECTOR_LENGTH_MAX, compile_selector, parser, prepare, reading_of
 from ackwire.selector.builder import NESTING_MAX
 from ackwire.selector.parser import CACHED_COUNT_MAX, CACHED_LENGTH_MAX, _compile_cached, _in_use
-from ackwire.values import Value
 
 
 def nested(opening: str, levels: int, closing: str = "") -> str:

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ackwire.errors import InvalidSelector
-from ackwire.property_names import BODY
+from ackwire.jms.names import BODY
 from ackwire.selector import XPathLimits, compile_selector
 from ackwire.selector.xml_tree import DEPTH_MAX, NotXml, TooManyNodes, parse_xml
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from ackwire.errors import RemoteProtocolError
-from ackwire.values import Float, Int, Long, Value
+from ackwire.jms.types import Float, Int, Long, Value
 from ackwire.wire.openwire.commands import WireFormatInfo
 from ackwire.wire.openwire.marshal import WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, negotiate, offer

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from ackwire.broker.broker import Broker
-from ackwire.clock import ManualClock
 from ackwire.config import ConnectionSettings, HandshakeSettings, Settings, WireSettings
-from ackwire.destinations import Kind, destination
+from ackwire.config.listener_uri import parse_listener_uri
 from ackwire.errors import RemoteProtocolError
-from ackwire.listener_uri import parse_listener_uri
+from ackwire.jms.destinations import Kind, destination
 from ackwire.server.listener import ConnectionGate
 from ackwire.server.peer import Peer
 from ackwire.server.protocols import BUILT_IN
 from ackwire.server.turn import Turn
 from ackwire.store.memory import MemoryStore
+from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.marshal import Codec, WireFormat

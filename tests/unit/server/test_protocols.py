@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ackwire.config.listener_uri import parse_listener_uri
 from ackwire.errors import ConfigError, RemoteProtocolError
-from ackwire.listener_uri import parse_listener_uri
 from ackwire.server.adapters.contract import ProtocolFactory
 from ackwire.server.protocols import BUILT_IN, installed_protocols, served_by
 from ackwire.wire.detect import FIRST_BYTES_MAX, detect

@@ -7,18 +7,18 @@ import pytest
 
 from ackwire.broker.broker import Broker
 from ackwire.broker.queue import Queue
-from ackwire.clock import Clock, ManualClock, SystemClock
 from ackwire.config import LimitSettings, Settings
-from ackwire.destinations import parse_destination
-from ackwire.listener_uri import parse_listener_uri
+from ackwire.config.listener_uri import parse_listener_uri
+from ackwire.jms.destinations import parse_destination
 from ackwire.server.adapters.openwire import OpenWireAdapter
-from ackwire.server.asyncio_end import AsyncioEnd
+from ackwire.server.asyncio_protocol import AsyncioEnd
 from ackwire.server.listener import ConnectionGate
 from ackwire.server.loop import TurnLoop
 from ackwire.server.peer import Peer
 from ackwire.server.protocols import BUILT_IN
 from ackwire.server.turn import RECEIVE_BYTES, Turn
 from ackwire.store.memory import MemoryStore
+from ackwire.util.clock import Clock, ManualClock, SystemClock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.negotiation import Agreement, Preferences

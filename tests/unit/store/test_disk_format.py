@@ -7,7 +7,7 @@ on purpose gets a second archive beside it, and the first must still open.
 from pathlib import Path
 from zipfile import ZipFile
 
-from ackwire.destinations import parse_destination
+from ackwire.jms.destinations import parse_destination
 from ackwire.store.contract import BatchRecord, CursorRecord, StagedRecord
 from ackwire.wire.openwire import commands
 from tests.helpers.store_on_disk import StoreOnDisk, where

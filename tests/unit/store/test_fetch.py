@@ -1,6 +1,6 @@
 """Messages that are read beside the loop, from segments that go meanwhile."""
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from tests.helpers.journal import JournalFactory
 from tests.helpers.stored import Messages, Q, R, facts
 

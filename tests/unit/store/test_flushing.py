@@ -2,10 +2,10 @@
 
 import pytest
 
-from ackwire.clock import ManualClock
 from ackwire.errors import StoreFailed
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
+from ackwire.util.clock import ManualClock
 from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA, JournalFactory, make_journal
 from tests.helpers.memory_index import IndexMedium, MemoryIndex

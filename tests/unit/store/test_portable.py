@@ -9,13 +9,13 @@ from typing import get_args, get_origin
 import pytest
 
 from ackwire.cli.rows import json_line, read_lines, read_parquet, write_lines, write_parquet
+from ackwire.jms.types import Byte, Char, Float, Long, Short
 from ackwire.store.catalog import StateValue
 from ackwire.store.contract import BatchRecord, CursorRecord, StagedRecord
 from ackwire.store.journal.record import RecordKind
 from ackwire.store.offline import OfflineStore
 from ackwire.store.portable import BadRow, Export, Import, Row, RowReader, is_empty, refuse_what_is_there
 from ackwire.store.portable_state import CARRIED, NOT_CARRIED, RULE_OF_VALUE
-from ackwire.values import Byte, Char, Float, Long, Short
 from ackwire.wire.openwire.portrait import portrait, restamped
 from tests.helpers.store_on_disk import StoreOnDisk, flip, offline_store, where
 

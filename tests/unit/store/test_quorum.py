@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from ackwire.clock import ManualClock
 from ackwire.errors import StoreFailed
 from ackwire.store.journal.group_commit import JournalEnd
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
+from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA

@@ -24,16 +24,16 @@ from ackwire.client.messages import (
     message_from_command,
 )
 from ackwire.errors import RemoteProtocolError
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.tabular.reading import RowReader, rows_to_batch
 from ackwire.tabular.schema import MESSAGE
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import bodies, commands
+from ackwire.wire.openwire.columnar import RowColumns, RowDecoder
 from ackwire.wire.openwire.layout import MESSAGE_TYPES
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.primitives import decode_map, encode_map
-from ackwire.wire.openwire.rows import RowColumns, RowDecoder
 from tests.helpers.compilation import attributes_of
-from tests.model.test_incoming_agrees_with_plain import everyday_messages, messages
+from tests.model.test_client_decode_agrees_with_plain import everyday_messages, messages
 from tests.unit.wire.effort import effort
 from tests.unit.wire.openwire.agreement import PLAIN, canonical
 from tests.unit.wire.openwire.mutations import mutated

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from ackwire.client.message import Message as ClientMessage
 from ackwire.client.messages import BytesMessage, DeliveryMode, MapMessage, TextMessage, message_from_command
-from ackwire.destinations import Destination, parse_destination
-from ackwire.message import Message, Origin
+from ackwire.jms.destinations import Destination, parse_destination
+from ackwire.jms.message import Message, Origin
+from ackwire.jms.types import Byte, Float, Int, Long, Short, Value
 from ackwire.tabular.reading import rows_to_batch
 from ackwire.tabular.writing import BadRow, batch_to_messages
-from ackwire.values import Byte, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import FastDecoder, stamp
+from ackwire.wire.openwire.codec_fast import FastDecoder, stamp
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.compilation import attributes_of

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ackwire.destinations import Kind, destination
 from ackwire.errors import LocalProtocolError
-from ackwire.values import Int, Value
+from ackwire.jms.destinations import Kind, destination
+from ackwire.jms.types import Int, Value
 from ackwire.wire.canonical import MessageView, MessageWriter
 
 ORDERS = destination(Kind.QUEUE, "orders")

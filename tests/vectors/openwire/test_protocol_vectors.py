@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 
 from ackwire.errors import RemoteProtocolError
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import CANONICAL, Ack, message_key
+from ackwire.wire.openwire.codec_fast import CANONICAL, Ack, message_key
 from ackwire.wire.openwire.marshal import Codec, WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, offer
 from ackwire.wire.openwire.protocol import Event, OpenWireProtocol

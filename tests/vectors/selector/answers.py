@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from ackwire.errors import InvalidSelector
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.selector import compile_selector
 from ackwire.selector.parser import CONVERTING_PREFIX
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
 
 Properties: TypeAlias = Mapping[str, Sequence[str]]
 """Name to type and text."""

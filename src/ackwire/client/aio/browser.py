@@ -10,7 +10,7 @@ from ackwire.client.errors import RequestTimedOutError, was_refused
 from ackwire.client.message import Message
 from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, policy_for, prefetch_for
 from ackwire.client.uri import DestinationUri
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 
 if TYPE_CHECKING:
     from ackwire.client.aio.session import Session

@@ -44,8 +44,8 @@ from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
 from ackwire.client.retry import BackOff
 from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination
-from ackwire.clock import SystemClock
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
+from ackwire.util.clock import SystemClock
 
 _log = logging.getLogger(__name__)
 _clock: Final = SystemClock()

@@ -22,8 +22,8 @@ from ackwire.client.options import ConnectionOptions, RedeliveryPolicy
 from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, check_option, read_destination
 from ackwire.client.transform import MessageTransformer
 from ackwire.client.uri import DEFAULT_BROKER_URL, BrokerUrl, parse_broker_url
-from ackwire.clock import SystemClock
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
+from ackwire.util.clock import SystemClock
 from ackwire.wire.openwire.structures import Structure
 
 S = TypeVar("S", bound=Session)

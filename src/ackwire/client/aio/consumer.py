@@ -13,7 +13,7 @@ from ackwire.client.core.reply import Reply
 from ackwire.client.errors import IllegalStateError, JMSError, RequestTimedOutError
 from ackwire.client.message import Message
 from ackwire.client.settings import PULL_GRACE_SECONDS, RECEIVE_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:

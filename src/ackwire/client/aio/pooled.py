@@ -30,7 +30,7 @@ from ackwire.client.core.modes import AckMode
 from ackwire.client.errors import IllegalArgumentError, IllegalStateError, RequestTimedOutError
 from ackwire.client.message import Message
 from ackwire.client.retry import BackOff
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 
 _log = logging.getLogger(__name__)
 

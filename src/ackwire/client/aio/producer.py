@@ -17,7 +17,7 @@ from ackwire.client.message import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode,
 from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination
 from ackwire.client.transform import MessageTransformer
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire.frame_builder import OutgoingMessage
 from ackwire.wire.openwire.structures import Structure
 

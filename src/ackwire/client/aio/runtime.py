@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ackwire.client.core.reply import Reply
 from ackwire.client.errors import JMSError
-from ackwire.clock import Clock, SystemClock
+from ackwire.util.clock import Clock, SystemClock
 
 T = TypeVar("T")
 Receipt = asyncio.Future

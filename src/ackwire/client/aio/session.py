@@ -30,8 +30,8 @@ from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, Str
 from ackwire.client.options import ProducerOptions
 from ackwire.client.sending import json_message
 from ackwire.client.settings import REDELIVERY_GRACE_SECONDS, Where, policy_for, prefetch_for, read_destination
-from ackwire.destinations import Destination, Kind
-from ackwire.values import Value
+from ackwire.jms.destinations import Destination, Kind
+from ackwire.jms.types import Value
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.message import Message
 from ackwire.client.sending import Body, json_message
 from ackwire.client.settings import read_destination
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 
 SESSIONS_MAX: Final = 8
 """How many are kept while nobody needs them."""

@@ -31,17 +31,17 @@ from ackwire.client.errors import (
 )
 from ackwire.client.options import ConnectionOptions
 from ackwire.client.uri import BrokerUrl, TcpUri, VmUri
-from ackwire.clock import Clock
-from ackwire.destinations import Destination
-from ackwire.recent import Recent
+from ackwire.jms.destinations import Destination
+from ackwire.util.clock import Clock
+from ackwire.util.lru import Recent
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.client_decode import Channel, Dispatch, EndOfMessages
+from ackwire.wire.openwire.client_encode import AckTemplate
 from ackwire.wire.openwire.client_protocol import ClientProtocol
-from ackwire.wire.openwire.fast import destination_to_wire
+from ackwire.wire.openwire.codec_fast import destination_to_wire
 from ackwire.wire.openwire.frame_builder import OutgoingMessage
-from ackwire.wire.openwire.incoming import Channel, Dispatch, EndOfMessages
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.negotiation import Agreement, Preferences
-from ackwire.wire.openwire.outgoing import AckTemplate
 from ackwire.wire.openwire.protocol import Event
 from ackwire.wire.openwire.structures import Structure, Throwable
 

@@ -25,16 +25,16 @@ from ackwire.client.core.reply import Reply
 from ackwire.client.errors import IllegalStateError
 from ackwire.client.message import Message
 from ackwire.client.options import RedeliveryPolicy
-from ackwire.clock import Timer
-from ackwire.destinations import Destination
 from ackwire.errors import RemoteProtocolError
-from ackwire.recent import Recent
+from ackwire.jms.destinations import Destination
+from ackwire.util.clock import Timer
+from ackwire.util.lru import Recent
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.client_decode import Dispatch
+from ackwire.wire.openwire.client_encode import AckTemplate
+from ackwire.wire.openwire.codec_fast import destination_to_wire
 from ackwire.wire.openwire.commands import LAST_DELIVERED_NOTHING, AckType
-from ackwire.wire.openwire.fast import destination_to_wire
-from ackwire.wire.openwire.incoming import Dispatch
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS
-from ackwire.wire.openwire.outgoing import AckTemplate
 from ackwire.wire.openwire.structures import Structure, Throwable
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Final, Protocol, final
 from ackwire.client.message import Message
 from ackwire.client.messages import message_from
 from ackwire.errors import RemoteProtocolError
+from ackwire.wire.openwire.client_decode import Dispatch
 from ackwire.wire.openwire.commands import ActiveMQDestination, ActiveMQQueue, ActiveMQTempQueue, ConsumerId
-from ackwire.wire.openwire.incoming import Dispatch
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.primitives import decode_map
 

@@ -6,7 +6,7 @@ import re
 import socket
 from typing import Final
 
-from ackwire.clock import Clock
+from ackwire.util.clock import Clock
 
 _counter: Final = itertools.count(1)
 """Shared by all connections of the process."""

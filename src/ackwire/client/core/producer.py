@@ -8,9 +8,9 @@ from ackwire.client.core.connection import Link
 from ackwire.client.core.reply import Reply
 from ackwire.client.errors import IllegalStateError, ResourceAllocationError, UnsupportedError
 from ackwire.client.message import DeliveryMode, Message
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import destination_to_wire
+from ackwire.wire.openwire.codec_fast import destination_to_wire
 from ackwire.wire.openwire.frame_builder import FrameBuilder, OutgoingMessage
 from ackwire.wire.openwire.layout import FIELDS_AT
 from ackwire.wire.openwire.structures import Structure

@@ -14,9 +14,9 @@ from ackwire.client.core.transaction import Transactions
 from ackwire.client.errors import IllegalStateError
 from ackwire.client.message import Message
 from ackwire.client.options import ConsumerOptions, ProducerOptions, RedeliveryPolicy
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import destination_to_wire
+from ackwire.wire.openwire.codec_fast import destination_to_wire
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:

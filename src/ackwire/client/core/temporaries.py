@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from ackwire.client.core.reply import Reply
 from ackwire.client.errors import IllegalStateError, InvalidDestinationError
-from ackwire.destinations import Destination, Kind, destination
 from ackwire.errors import AckwireError
-from ackwire.recent import Recent
+from ackwire.jms.destinations import Destination, Kind, destination
+from ackwire.util.lru import Recent
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.client_decode import Dispatch
+from ackwire.wire.openwire.codec_fast import destination_from_wire, destination_to_wire
 from ackwire.wire.openwire.commands import AckType, DestinationOperation
-from ackwire.wire.openwire.fast import destination_from_wire, destination_to_wire
-from ackwire.wire.openwire.incoming import Dispatch
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, policy_for, prefetc
 from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.runtime import Waiter
 from ackwire.client.uri import DestinationUri
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 
 if TYPE_CHECKING:
     from ackwire.client.sync.session import Session

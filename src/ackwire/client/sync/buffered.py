@@ -45,8 +45,8 @@ from ackwire.client.sync.connection import Connection, ConnectionFactory
 from ackwire.client.sync.keeper import ConnectionKeeper
 from ackwire.client.sync.producer import Producer
 from ackwire.client.sync.workers import Condition, Worker, call, call_blocking, outcome
-from ackwire.clock import SystemClock
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
+from ackwire.util.clock import SystemClock
 
 _log = logging.getLogger(__name__)
 _clock: Final = SystemClock()

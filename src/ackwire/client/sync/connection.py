@@ -23,8 +23,8 @@ from ackwire.client.sync.session import Session
 from ackwire.client.sync.xa import XASession
 from ackwire.client.transform import MessageTransformer
 from ackwire.client.uri import DEFAULT_BROKER_URL, BrokerUrl, parse_broker_url
-from ackwire.clock import SystemClock
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
+from ackwire.util.clock import SystemClock
 from ackwire.wire.openwire.structures import Structure
 
 S = TypeVar("S", bound=Session)

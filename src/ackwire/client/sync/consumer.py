@@ -14,7 +14,7 @@ from ackwire.client.message import Message
 from ackwire.client.settings import PULL_GRACE_SECONDS, RECEIVE_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS
 from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.runtime import Waiter
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:

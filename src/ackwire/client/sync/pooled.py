@@ -31,7 +31,7 @@ from ackwire.client.sync.consumer import Consumer
 from ackwire.client.sync.keeper import ConnectionKeeper
 from ackwire.client.sync.session import Session
 from ackwire.client.sync.workers import Condition, Worker, WorkerPool, call
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from ackwire.client.settings import read_destination
 from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.runtime import Receipt
 from ackwire.client.transform import MessageTransformer
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire.frame_builder import OutgoingMessage
 from ackwire.wire.openwire.structures import Structure
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from ackwire.client.core.reply import Reply
 from ackwire.client.errors import JMSError
-from ackwire.clock import Clock, SystemClock, Timer
+from ackwire.util.clock import Clock, SystemClock, Timer
 
 T = TypeVar("T")
 Receipt = Future

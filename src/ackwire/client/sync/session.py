@@ -31,8 +31,8 @@ from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.consumer import Consumer
 from ackwire.client.sync.producer import Producer
 from ackwire.client.sync.runtime import Runner, Waiter, is_cancellation_of_ours, opening
-from ackwire.destinations import Destination, Kind
-from ackwire.values import Value
+from ackwire.jms.destinations import Destination, Kind
+from ackwire.jms.types import Value
 from ackwire.wire.openwire.structures import Structure
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from ackwire.client.sync.keeper import ConnectionKeeper
 from ackwire.client.sync.producer import Producer
 from ackwire.client.sync.session import Session
 from ackwire.client.sync.workers import Lock
-from ackwire.destinations import Destination
+from ackwire.jms.destinations import Destination
 
 SESSIONS_MAX: Final = 8
 """How many are kept while nobody needs them."""

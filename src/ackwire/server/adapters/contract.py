@@ -18,11 +18,11 @@ from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN, Broker
 from ackwire.broker.session import ClientPort, Connection
 from ackwire.broker.slices import GIVE_WAY_SECONDS, Budget
 from ackwire.broker.takeover import Claim
-from ackwire.clock import Clock
 from ackwire.compilation import mypyc_attr
 from ackwire.config import Settings
+from ackwire.config.listener_uri import ListenerUri
 from ackwire.errors import AckwireError, UnknownResource
-from ackwire.listener_uri import ListenerUri
+from ackwire.util.clock import Clock
 from ackwire.wire.protocol import WireProtocol
 
 _READ_SECONDS: Final = 0.005

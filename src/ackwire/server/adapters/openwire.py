@@ -11,19 +11,19 @@ from typing import Any, Final
 
 from ackwire.broker.broker import Broker
 from ackwire.broker.slices import GIVE_WAY_SECONDS
-from ackwire.clock import Clock
 from ackwire.config import Settings
-from ackwire.destinations import peer_destination
 from ackwire.errors import AckwireError, BrokerError, RemoteProtocolError, Unsupported
-from ackwire.message import Message
+from ackwire.jms.destinations import peer_destination
+from ackwire.jms.message import Message
 from ackwire.server.adapters.contract import AdaptedPeer, Adapter
 from ackwire.server.adapters.openwire_client import OpenWireClient, given
 from ackwire.server.adapters.openwire_consuming import Consuming
 from ackwire.server.adapters.openwire_login import OpenWireLogin
 from ackwire.server.adapters.openwire_sending import Sending
 from ackwire.server.adapters.openwire_transactions import Transactions
+from ackwire.util.clock import Clock
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import Ack, destination_from_wire
+from ackwire.wire.openwire.codec_fast import Ack, destination_from_wire
 from ackwire.wire.openwire.negotiation import Agreement
 from ackwire.wire.openwire.protocol import Event, OpenWireProtocol, Undeliverable
 from ackwire.wire.openwire.structures import Structure

@@ -7,11 +7,11 @@ from typing import Any, final
 
 from ackwire.broker.broker import Broker
 from ackwire.broker.subscription import Subscription
-from ackwire.clock import Clock
 from ackwire.config import Settings
 from ackwire.errors import AckwireError, BrokerError, NotAuthorised, RemoteProtocolError
 from ackwire.server.adapters.contract import AdaptedClient, AdaptedPeer
 from ackwire.server.adapters.openwire_errors import cut, throwable
+from ackwire.util.clock import Clock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 from ackwire.wire.openwire.structures import Structure

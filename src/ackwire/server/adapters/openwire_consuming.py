@@ -9,17 +9,17 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.session import ConsumerPort
 from ackwire.broker.slices import Budget
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
-from ackwire.clock import Clock
-from ackwire.destinations import peer_destination
 from ackwire.errors import BrokerError, LocalProtocolError, NotAuthorised, RemoteProtocolError, Unsupported
-from ackwire.message import Message
+from ackwire.jms.destinations import peer_destination
+from ackwire.jms.message import Message
 from ackwire.selector import Reading
 from ackwire.server.adapters.contract import AdaptedPeer
 from ackwire.server.adapters.openwire_client import OpenWireClient, given
 from ackwire.server.adapters.openwire_errors import one_line
+from ackwire.util.clock import Clock
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.dispatches import Consumer
-from ackwire.wire.openwire.fast import Ack, destination_from_wire, message_key
+from ackwire.wire.openwire.cached_encode import Consumer
+from ackwire.wire.openwire.codec_fast import Ack, destination_from_wire, message_key
 from ackwire.wire.openwire.protocol import OpenWireProtocol
 
 _SELECTOR_STEP_UNITS: Final = 64

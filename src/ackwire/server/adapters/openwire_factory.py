@@ -5,7 +5,7 @@ from typing import Any, Final, final
 
 from ackwire import __version__
 from ackwire.config import Settings
-from ackwire.listener_uri import ListenerUri
+from ackwire.config.listener_uri import ListenerUri
 from ackwire.server.adapters.contract import Adapter, ConnectionContext
 from ackwire.server.adapters.openwire import OpenWireAdapter
 from ackwire.wire.openwire.limits import WireLimits

@@ -5,12 +5,12 @@ from functools import partial
 from typing import final
 
 from ackwire.broker.session import Producer
-from ackwire.destinations import peer_destination
 from ackwire.errors import BrokerError, NotAuthorised, RemoteProtocolError, UnknownResource
-from ackwire.message import Message
+from ackwire.jms.destinations import peer_destination
+from ackwire.jms.message import Message
 from ackwire.server.adapters.openwire_client import OpenWireClient, given
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import destination_from_wire, producer_key, window_bytes
+from ackwire.wire.openwire.codec_fast import destination_from_wire, producer_key, window_bytes
 from ackwire.wire.openwire.layout import COMMAND_ID_AT, INT, RESPONSE_REQUIRED_AT
 from ackwire.wire.openwire.protocol import Undeliverable
 

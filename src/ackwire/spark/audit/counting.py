@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ackwire.spark.audit.folding import ENDS, Numbers, as_codes, as_texts, batches_of, mapped
+from ackwire.spark.audit.reduce import ENDS, Numbers, as_codes, as_texts, batches_of, mapped
 from ackwire.spark.audit.runs import Span
 
 COUNTED: Final = ("sent", "stored", "dispatched", "redelivered", *ENDS)

@@ -6,7 +6,7 @@ with numbers seen before is made distinct. What was seen is kept as a few interv
 dropped exactly, however late; Spark's own dropDuplicatesWithinWatermark has to keep and shuffle every event, is three
 times slower and forgets. A second pass counts.
 
-What is known (`watch.Watch`) is written beside Spark's checkpoint when a micro-batch is done. A micro-batch that is
+What is known (`alerts.Watch`) is written beside Spark's checkpoint when a micro-batch is done. A micro-batch that is
 done again after a crash has the same number and the same files: it starts from the same state, and counts nothing
 twice. Alerts may come twice then, never less than once. The hourly batch (`ackwire audit run`) is the truth.
 """
@@ -25,11 +25,11 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import functions as F
 
 from ackwire.errors import ConfigError
+from ackwire.spark.audit.alerts import COUNTED, HANDLED, MINUTE_US, Alert, Fact, Facts, Thresholds, Watch, present_runs
 from ackwire.spark.audit.cleaning import EVENT_COLUMNS, clean, read_events
 from ackwire.spark.audit.counting import spans_of
 from ackwire.spark.audit.hourly import Count, HourlyCounts
 from ackwire.spark.audit.local import SHARES_MAX, in_workers, shares
-from ackwire.spark.audit.watch import COUNTED, HANDLED, MINUTE_US, Alert, Fact, Facts, Thresholds, Watch, present_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

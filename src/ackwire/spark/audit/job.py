@@ -19,13 +19,13 @@ from pyspark.sql import functions as F
 
 from ackwire.errors import ConfigError
 from ackwire.spark.audit import advice, problems, reconciliation, tables
-from ackwire.spark.audit.books import Books, Day
+from ackwire.spark.audit.classify import COLUMNS
 from ackwire.spark.audit.cleaning import Clean, clean, read_events
 from ackwire.spark.audit.counting import Counting
-from ackwire.spark.audit.folding import Spot
-from ackwire.spark.audit.judging import COLUMNS
 from ackwire.spark.audit.lifecycles import write_lives
 from ackwire.spark.audit.local import SHARES_MAX, in_workers, shares
+from ackwire.spark.audit.partitions import Books, Day
+from ackwire.spark.audit.reduce import Spot
 from ackwire.spark.audit.runs import Span
 from ackwire.spark.audit.slots import FINE_SLOT_SECONDS, slot_seconds_for
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
-from ackwire.spark.audit.folding import CODES, Folder, Spot
-from ackwire.spark.audit.judging import Judge
+from ackwire.spark.audit.classify import Judge
 from ackwire.spark.audit.local import in_workers, shares
+from ackwire.spark.audit.reduce import CODES, Folder, Spot
 from ackwire.spark.audit.runs import Runs
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ackwire.plurals import counted
 from ackwire.spark.audit.plots import COLOURS, Line, Plot, bar, duration, short, spark, text
 from ackwire.spark.audit.report import ADDED, ENDED, LATENCIES, PERCENTS, ROWS_MAX, Key, Report, Row, Series, Times
+from ackwire.util.plurals import counted
 
 _WIDTH, _HEIGHT = 1080, 240
 _PANEL_WIDTH, _PANEL_HEIGHT = 530, 150

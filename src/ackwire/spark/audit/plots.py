@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from ackwire.logs import escape
 from ackwire.spark.audit.report import Times
+from ackwire.util.logs import escape
 
 COLOURS: Final = 8
 """Lines that can be told apart; `--s0` to `--s7`, and `--other`."""

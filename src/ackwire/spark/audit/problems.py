@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from ackwire.spark.audit.folding import ENDS
-from ackwire.spark.audit.judging import LOST, PENDING
+from ackwire.spark.audit.classify import LOST, PENDING
 from ackwire.spark.audit.lifecycles import KEY, copy_events
 from ackwire.spark.audit.local import local_rows
+from ackwire.spark.audit.reduce import ENDS
 from ackwire.spark.audit.wording import amount
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from ackwire.spark.audit.classify import LOST, LOST_IN_CRASH, PENDING
 from ackwire.spark.audit.counting import COUNTED
-from ackwire.spark.audit.folding import ENDS
-from ackwire.spark.audit.judging import LOST, LOST_IN_CRASH, PENDING
+from ackwire.spark.audit.reduce import ENDS
 from ackwire.spark.audit.tables import BUCKET_BITS, held
 
 if TYPE_CHECKING:

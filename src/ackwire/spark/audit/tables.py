@@ -14,8 +14,8 @@ from pyspark.sql.window import Window
 
 from ackwire.spark.audit import counting
 from ackwire.spark.audit.counting import COUNTED, SUMMED
-from ackwire.spark.audit.folding import Spot
 from ackwire.spark.audit.lifecycles import subscriber
+from ackwire.spark.audit.reduce import Spot
 from ackwire.spark.audit.wording import amount
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from ackwire.destinations import Destination
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.store.contract.administration import Administration
 from ackwire.store.contract.values import (
     DurableRecord,

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import Protocol
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 
 
 class StoredForm(Protocol):

@@ -5,9 +5,9 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
-from ackwire.destinations import Destination
-from ackwire.message import Message
-from ackwire.runs import Runs
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
+from ackwire.util.sequence_runs import Runs
 
 
 @dataclass(frozen=True, slots=True)

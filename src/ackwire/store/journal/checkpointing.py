@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import final
 
-from ackwire.clock import Clock
 from ackwire.store.background import Background
 from ackwire.store.checkpoint import Checkpoint, Position
 from ackwire.store.index import IndexTrouble
@@ -18,6 +17,7 @@ from ackwire.store.journal.group_commit import GroupCommit
 from ackwire.store.journal.opening import OpenJournal
 from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.record_buffer import RecordBuffer
+from ackwire.util.clock import Clock
 
 _log = logging.getLogger(__name__)
 

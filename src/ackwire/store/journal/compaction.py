@@ -17,8 +17,6 @@ from functools import partial
 from itertools import islice
 from typing import Final, final
 
-from ackwire.clock import Clock
-from ackwire.plurals import counted
 from ackwire.store.background import Background
 from ackwire.store.catalog import PlaceInfo, SegmentInfo, StateValue
 from ackwire.store.checkpoint import GAPS_KEY, job_key, pack_state_payload, prepared_key, state_record_key
@@ -42,6 +40,8 @@ from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.store.journal.segment import Damage, SegmentScan
 from ackwire.store.journal.state import PreparedRecord, job_id_of, state_record_key_of
 from ackwire.store.journal.state_recording import StateRecording
+from ackwire.util.clock import Clock
+from ackwire.util.plurals import counted
 
 _RECORDS_PER_TURN: Final = 500
 """Records looked at before others get their turn."""

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol, final
 
-from ackwire.clock import Clock, Timer
 from ackwire.errors import StoreFailed
 from ackwire.store.background import Background
 from ackwire.store.catalog import Catalog
@@ -27,6 +26,7 @@ from ackwire.store.journal.presence import Misplaced, Presence
 from ackwire.store.journal.record import RecordKind, pack_numbers
 from ackwire.store.journal.record_buffer import BUFFER_BYTES_FULL, RecordBuffer
 from ackwire.store.journal.writer import JournalWriter
+from ackwire.util.clock import Clock, Timer
 
 _SOON_SECONDS: Final = 0.02
 """How long a record may wait to be written that no caller waits for."""

@@ -10,9 +10,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, final
 
-from ackwire.clock import Clock
 from ackwire.errors import StoreFailed
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.background import Background, OnTheSpot
 from ackwire.store.catalog import CRASH_KEY
 from ackwire.store.catalog_restore import CatalogRestore
@@ -46,6 +45,7 @@ from ackwire.store.journal.recorder import JournalRecorder
 from ackwire.store.journal.recovery_report import Report
 from ackwire.store.journal.space import Space
 from ackwire.store.journal.state_recording import StateRecording
+from ackwire.util.clock import Clock
 
 _TICK_SECONDS: Final = 1.0
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import final
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog, PlaceInfo
 from ackwire.store.journal.record import (

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, final
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.background import Background
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import PlaceInfo

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from ackwire.destinations import Destination, Kind, derived_destination
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination, Kind, derived_destination
+from ackwire.jms.message import Message
 from ackwire.store.contract import DurableKey, DurableRecord, Place
 
 ALIGNMENT: Final = 8

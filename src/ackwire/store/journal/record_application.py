@@ -2,7 +2,6 @@
 
 from typing import final
 
-from ackwire.plurals import agree, counted
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog, PlaceInfo, StateKey
 from ackwire.store.checkpoint import (
@@ -29,6 +28,7 @@ from ackwire.store.journal.record import (
 )
 from ackwire.store.journal.recovery_report import Quarantine
 from ackwire.store.journal.state import job_id_of, read_message, state_record_key_of, unpack_prepared
+from ackwire.util.plurals import agree, counted
 
 
 @final

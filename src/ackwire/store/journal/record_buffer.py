@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from itertools import count, pairwise
 from typing import Final, final
 
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.store.catalog import Catalog, PlaceInfo
 from ackwire.store.journal.pending_records import (
     MovedMessage,

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ackwire.destinations import Destination
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.store.catalog import PlaceInfo
 from ackwire.store.checkpoint import durable_key, job_key, prepared_key, state_record_key
 from ackwire.store.contract import DurableRecord, Place, PreparedTransaction, ScheduledJob, StateRecord

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import final
 
-from ackwire.plurals import agree, counted
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import GAPS_KEY, INDEX_FORMAT, Position, load, read_position
@@ -24,6 +23,7 @@ from ackwire.store.journal.recovery_report import Quarantine, Report
 from ackwire.store.journal.replay import Replay
 from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES
 from ackwire.store.journal.segment_files import SegmentFiles
+from ackwire.util.plurals import agree, counted
 
 
 @final

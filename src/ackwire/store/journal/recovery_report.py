@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
-from ackwire.plurals import counted
 from ackwire.store.files import Files
+from ackwire.util.plurals import counted
 
 _REPORT_NAME: Final = "report.jsonl"
 _REPORT_BYTES_MAX: Final = 1 << 20

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
-from ackwire.plurals import agree, counted
 from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import Checkpoint, Position
 from ackwire.store.journal.record import Damaged, Flag, Record
@@ -17,6 +16,7 @@ from ackwire.store.journal.record_application import RecordApplication
 from ackwire.store.journal.recovery_report import Quarantine, Report
 from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, Damage, SegmentScan
 from ackwire.store.journal.segment_files import SegmentFiles
+from ackwire.util.plurals import agree, counted
 
 _GOES_ON: Final = int(Flag.GOES_ON)
 _CONTINUES: Final = int(Flag.CONTINUES)

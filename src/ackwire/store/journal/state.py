@@ -5,12 +5,12 @@ from array import array
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ackwire.destinations import Destination
 from ackwire.errors import AckwireError
-from ackwire.message import Message
-from ackwire.runs import Runs
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.store.contract import BatchRecord, CursorRecord, ScheduledJob, StagedRecord, StateRecord, StoredForm
 from ackwire.store.journal.record import Damaged, Reader, pack_bytes, pack_place_name, pack_text
+from ackwire.util.sequence_runs import Runs
 
 _TIMES: Final = Struct(">qqqqq")
 _COUNT: Final = Struct(">I")

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple, final
 
-from ackwire.destinations import Destination, Kind, destination
-from ackwire.message import Message
+from ackwire.jms.destinations import Destination, Kind, destination
+from ackwire.jms.message import Message
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import FastDecoder, destination_to_wire, nested
+from ackwire.wire.openwire.codec_fast import FastDecoder, destination_to_wire, nested
 from ackwire.wire.openwire.layout import ABSENT, DESTINATION_HEAD, LONG
 from ackwire.wire.openwire.text import encode_modified_utf8
 

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 from ackwire.errors import RemoteProtocolError
-from ackwire.values import Value
+from ackwire.jms.types import Value
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.primitives import decode_map, decode_stream, encode_map, encode_stream
 from ackwire.wire.openwire.text import decode_modified_utf8, encode_modified_utf8

@@ -36,7 +36,7 @@ def slot_count(negotiated_size: int) -> int:
 class SendCache:
     """Slots we hand out, one after the other. When they are used up, all are forgotten, and it begins again.
 
-    Values are known by their structure, or by their bytes in canonical form (`dispatches.py`); one that comes both
+    Values are known by their structure, or by their bytes in canonical form (`cached_encode.py`); one that comes both
     ways has two slots. None at all makes frames that depend on nothing that was sent before.
     """
 

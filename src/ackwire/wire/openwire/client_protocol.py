@@ -9,13 +9,13 @@ from struct import Struct
 from typing import Final
 
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.client_decode import DispatchDecoder, dispatch_from
+from ackwire.wire.openwire.client_encode import AckTemplate
 from ackwire.wire.openwire.frame_builder import OutgoingMessage
-from ackwire.wire.openwire.incoming import DispatchDecoder, dispatch_from
 from ackwire.wire.openwire.layout import DISPATCH_TYPE
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import NULL_TYPE, WireFormat
 from ackwire.wire.openwire.negotiation import Preferences
-from ackwire.wire.openwire.outgoing import AckTemplate
 from ackwire.wire.openwire.protocol import HANDSHAKE_FRAME_BYTES_MAX, Event, OpenWireProtocol
 from ackwire.wire.openwire.structures import Structure
 

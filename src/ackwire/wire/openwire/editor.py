@@ -1,4 +1,4 @@
-"""Reads and rewrites messages for the broker: `ackwire.editing.MessageEditor` on canonical frames.
+"""Reads and rewrites messages for the broker: `ackwire.jms.message_editor.MessageEditor` on canonical frames.
 
 What is done often has a short way beside the plain codec's: a selector asks for a property (`lookup.py`), or for
 a field whose place is found by a short walk (`_usual_places`), and a message is copied to another destination and
@@ -16,17 +16,24 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple, final
 
-from ackwire.clock import Clock
-from ackwire.destinations import Destination, derived_destination
-from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
-from ackwire.message import Message, Origin
-from ackwire.property_names import BODY, BODY_BYTES_MAX
-from ackwire.values import Long, Value
+from ackwire.jms.destinations import Destination, derived_destination
+from ackwire.jms.message import Message, Origin
+from ackwire.jms.message_editor import Advisory, AdvisoryKind, ConsumerFacts
+from ackwire.jms.names import BODY, BODY_BYTES_MAX
+from ackwire.jms.types import Long, Value
+from ackwire.util.clock import Clock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.advisory_frames import DestinationAdvisories, DestinationEvent
 from ackwire.wire.openwire.bodies import decode_text
-from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, FrameStamper, destination_to_wire, message_key, nested
+from ackwire.wire.openwire.codec_fast import (
+    CANONICAL,
+    FastDecoder,
+    FrameStamper,
+    destination_to_wire,
+    message_key,
+    nested,
+)
 from ackwire.wire.openwire.frame_builder import FrameBuilder
 from ackwire.wire.openwire.layout import (
     ABSENT,

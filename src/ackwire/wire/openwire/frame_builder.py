@@ -8,17 +8,17 @@ by the plain codec. The headers behind them are packed in one go as long as the 
 belongs to no connection: a client sends it again after a reconnect, and where the peers agreed on another form than the
 canonical one it is decoded and encoded anew.
 
-`tests/model/test_outgoing_agrees_with_plain.py` holds it against the plain codec, byte for byte.
+`tests/model/test_client_encode_agrees_with_plain.py` holds it against the plain codec, byte for byte.
 """
 
 from functools import lru_cache
 from struct import error as StructError
 from typing import Final, cast, final
 
-from ackwire.destinations import Destination
 from ackwire.errors import LocalProtocolError
+from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import CANONICAL, destination_to_wire, nested
+from ackwire.wire.openwire.codec_fast import CANONICAL, destination_to_wire, nested
 from ackwire.wire.openwire.layout import (
     ABSENT,
     ABSENT_BYTES,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from struct import error as StructError
 from typing import Final, final
 
-from ackwire.message import Message
-from ackwire.values import Int, Long, Value
+from ackwire.jms.message import Message
+from ackwire.jms.types import Int, Long, Value
 from ackwire.wire.openwire.layout import DOUBLE, INT, LONG
 
 _HEADER_PREFIX: Final = "JMS"

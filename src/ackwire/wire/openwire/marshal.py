@@ -2,7 +2,7 @@
 
 Loose and tight encoding are two pairs of reader and writer with the same methods, one method for each wire type; the
 walk over a structure's fields is the same for all four. Tight encoding collects its booleans apart from the other
-bytes and puts them in front. `fast.py` does the few hot structures quicker, and must agree with this.
+bytes and puts them in front. `codec_fast.py` does the few hot structures quicker, and must agree with this.
 
 Whatever the bytes, `decode` returns a structure or raises `RemoteProtocolError`. Every length is compared with what
 is left of the frame before anything is allocated.

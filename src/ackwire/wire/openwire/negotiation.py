@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ackwire.errors import RemoteProtocolError
-from ackwire.values import Int, Long, Value
+from ackwire.jms.types import Int, Long, Value
 from ackwire.wire.openwire.commands import MAGIC, WireFormatInfo
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.marshal import WireFormat

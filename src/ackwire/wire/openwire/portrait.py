@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ackwire.errors import AckwireError
-from ackwire.message import Message
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.message import Message
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.bodies import decode_text
-from ackwire.wire.openwire.fast import CANONICAL, destination_from_wire, stamp
+from ackwire.wire.openwire.codec_fast import CANONICAL, destination_from_wire, stamp
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.primitives import decode_map
 

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.text import (
     check_string_length,

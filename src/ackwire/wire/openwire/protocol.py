@@ -20,13 +20,15 @@ from struct import Struct
 from typing import Final
 
 from ackwire.compilation import mypyc_attr
-from ackwire.destinations import peer_destination
 from ackwire.errors import InvalidDestination, RemoteProtocolError
-from ackwire.message import Message
+from ackwire.jms.destinations import peer_destination
+from ackwire.jms.message import Message
 from ackwire.wire.buffer import FrameBuffer
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.dispatches import Consumer, SlotWriter, put_dispatch
-from ackwire.wire.openwire.fast import (
+from ackwire.wire.openwire.cached_decode import SlotReader
+from ackwire.wire.openwire.cached_encode import Consumer, SlotWriter, put_dispatch
+from ackwire.wire.openwire.client_decode import Dispatch, EndOfMessages
+from ackwire.wire.openwire.codec_fast import (
     CANONICAL,
     FAST_VERSION_MIN,
     Ack,
@@ -35,12 +37,10 @@ from ackwire.wire.openwire.fast import (
     ack_from,
     response_frame,
 )
-from ackwire.wire.openwire.incoming import Dispatch, EndOfMessages
 from ackwire.wire.openwire.layout import ACK_TYPE, FIRST_MESSAGE_TYPE, LAST_MESSAGE_TYPE, MESSAGE_TYPES, SIZE_BYTES
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import NULL_TYPE, Codec, Truncated, WireFormat
 from ackwire.wire.openwire.negotiation import Agreement, Preferences, negotiate, offer
-from ackwire.wire.openwire.slots import SlotReader
 from ackwire.wire.openwire.structures import Structure
 from ackwire.wire.protocol import WireProtocol
 

@@ -3,11 +3,11 @@
 from collections.abc import Hashable
 from typing import cast, final
 
-from ackwire.destinations import derived_destination
 from ackwire.errors import RemoteProtocolError
-from ackwire.message import Message
+from ackwire.jms.destinations import derived_destination
+from ackwire.jms.message import Message
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import CANONICAL, FastDecoder
+from ackwire.wire.openwire.codec_fast import CANONICAL, FastDecoder
 from ackwire.wire.openwire.layout import LONG, SIZE_BYTES
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import Codec

@@ -1,9 +1,10 @@
 """Steps over the fields of a canonical frame: what stands at a place, and where it ends.
 
-The shortcuts of the codec (`fast.py`, `slots.py`, `dispatches.py`, `incoming.py`, `rows.py`) and the editor share
-them. Two kinds: functions named `after_…` and `…_at` check the field as the plain codec does; those named `end_of_…`
-find the end and leave the check to others, for bytes that are only compared with bytes that were checked before.
-Either kind raises `Unusual`, `IndexError` or `struct.error` for a shape that it does not know: the plain codec decides.
+The shortcuts of the codec (`codec_fast.py`, `cached_decode.py`, `cached_encode.py`, `client_decode.py`, `columnar.py`)
+and the editor share them. Two kinds: functions named `after_…` and `…_at` check the field as the plain codec does;
+those named `end_of_…` find the end and leave the check to others, for bytes that are only compared with bytes that were
+checked before. Either kind raises `Unusual`, `IndexError` or `struct.error` for a shape that it does not know: the
+plain codec decides.
 """
 
 from functools import lru_cache

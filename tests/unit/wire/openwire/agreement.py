@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from ackwire.errors import InvalidDestination, RemoteProtocolError
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.dispatches import Consumer, put_dispatch
-from ackwire.wire.openwire.fast import (
+from ackwire.wire.openwire.cached_encode import Consumer, put_dispatch
+from ackwire.wire.openwire.codec_fast import (
     CANONICAL,
     Ack,
     FastDecoder,

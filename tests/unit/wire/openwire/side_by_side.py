@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from ackwire.errors import RemoteProtocolError
-from ackwire.message import Message
+from ackwire.jms.message import Message
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.dispatches import Consumer
-from ackwire.wire.openwire.fast import Ack, stamp
+from ackwire.wire.openwire.cached_encode import Consumer
+from ackwire.wire.openwire.codec_fast import Ack, stamp
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.marshal import Codec, WireFormat
 from ackwire.wire.openwire.negotiation import Preferences, offer

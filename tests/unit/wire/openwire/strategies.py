@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire.structures import (
     REGISTRY,
     Field,

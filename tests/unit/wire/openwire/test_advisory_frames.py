@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from ackwire.clock import ManualClock
-from ackwire.destinations import Destination, destination, parse_destination
-from ackwire.editing import Advisory, AdvisoryKind
+from ackwire.jms.destinations import Destination, destination, parse_destination
+from ackwire.jms.message_editor import Advisory, AdvisoryKind
+from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.codec_fast import CANONICAL
 from ackwire.wire.openwire.editor import OpenWireEditor
-from ackwire.wire.openwire.fast import CANONICAL
 from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.primitives import encode_map
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackwire.errors import RemoteProtocolError
-from ackwire.values import Int, Value
+from ackwire.jms.types import Int, Value
 from ackwire.wire.openwire import bodies, commands
 from ackwire.wire.openwire.limits import WireLimits
 from tests.unit.wire.effort import effort

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ackwire.clock import ManualClock
-from ackwire.destinations import Destination, Kind, destination
-from ackwire.editing import Advisory, AdvisoryKind, ConsumerFacts, MessageEditor
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
-from ackwire.message import Message
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.destinations import Destination, Kind, destination
+from ackwire.jms.message import Message
+from ackwire.jms.message_editor import Advisory, AdvisoryKind, ConsumerFacts, MessageEditor
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire import commands, editor
+from ackwire.wire.openwire.codec_fast import CANONICAL, FastDecoder, destination_to_wire
 from ackwire.wire.openwire.editor import OpenWireEditor, message_key_from_text
-from ackwire.wire.openwire.fast import CANONICAL, FastDecoder, destination_to_wire
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.lookup import quick_properties
 from ackwire.wire.openwire.marshal import Codec

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from ackwire.wire.openwire import commands, layout
-from ackwire.wire.openwire.fast import CANONICAL, nested
+from ackwire.wire.openwire.codec_fast import CANONICAL, nested
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS
 from ackwire.wire.openwire.marshal import Codec, LooseReader
 from ackwire.wire.openwire.structures import fields_of

@@ -10,7 +10,7 @@ import pytest
 
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.fast import FastDecoder
+from ackwire.wire.openwire.codec_fast import FastDecoder
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import TIGHT_STRING_BYTES_MAX, Codec, Truncated, WireFormat
 from ackwire.wire.openwire.primitives import decode_map, decode_stream

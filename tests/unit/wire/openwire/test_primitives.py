@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.primitives import decode_map, decode_stream, encode_map, encode_stream
 from tests.unit.wire.effort import effort

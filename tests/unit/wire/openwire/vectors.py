@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from ackwire.values import Byte, Char, Float, Int, Long, Short, Value
+from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.wire.openwire.marshal import WireFormat
 from ackwire.wire.openwire.structures import REGISTRY, StackFrame, Structure, Throwable
 

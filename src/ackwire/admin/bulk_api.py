@@ -1,0 +1,74 @@
+"""What the routes ask of the broker's cursors and staged batches, as seen from here.
+
+Verbs that promise durability take two callbacks, one of which is called later on the loop; `promised` turns them into
+something to wait for. A client that leaves meanwhile changes nothing: what was begun is finished.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ackwire.broker.cursors import CursorFacts
+from ackwire.broker.staging import ProducerFacts
+from ackwire.errors import BrokerError
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
+
+OnFailed = Callable[[BrokerError], None]
+
+
+class Cursors(Protocol):
+    """`broker.cursors`."""
+
+    def open(self, name: str, destination: Destination, selector: str | None, *, create: bool) -> CursorFacts: ...
+    def facts(self, name: str) -> CursorFacts: ...
+    def all(self) -> Sequence[CursorFacts]: ...
+    def latest(
+        self, name: str, after: int, limit: int, on_done: Callable[[int], None], on_failed: OnFailed
+    ) -> None: ...
+    def rows(self, name: str, after: int, to: int) -> Sequence[tuple[int, bytes, int]]: ...
+    def commit(self, name: str, to: int, on_done: Callable[[int], None], on_failed: OnFailed) -> None: ...
+    def close(self, name: str, on_done: Callable[[], None], on_failed: OnFailed) -> None: ...
+
+
+class Staging(Protocol):
+    """`broker.staging`."""
+
+    def next_sequences(self, count: int) -> int: ...
+    def stage(
+        self,
+        producer: str,
+        batch: int,
+        part: str,
+        messages: list[Message],
+        on_done: Callable[[], None],
+        on_failed: OnFailed,
+    ) -> None: ...
+    def commit(
+        self, producer: str, batch: int, parts: Sequence[str], on_done: Callable[[bool], None], on_failed: OnFailed
+    ) -> None: ...
+    def drop(self, producer: str, part: str) -> None: ...
+    def facts(self, producer: str) -> ProducerFacts: ...
+
+
+def promised(begin: Callable[[Callable[..., None], OnFailed], object]) -> "asyncio.Future[Any]":
+    """What *begin* promises: it is given the two callbacks. What it raises at once is raised here."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(_look_at)
+
+    def on_done(value: object = None) -> None:
+        if not future.done():
+            future.set_result(value)
+
+    def on_failed(error: BrokerError) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    begin(on_done, on_failed)
+    return future
+
+
+def _look_at(future: "asyncio.Future[Any]") -> None:
+    """A failure that nobody waits for any more is none that asyncio need complain of."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,1 @@
+"""Why nothing moves: the broker explains itself."""

@@ -1,0 +1,70 @@
+"""Questions that clients ask the broker by message: why is this message, producer, consumer, transaction stuck?
+
+`ackwire.why.protocol` says what a question and its answer look like.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import final
+
+from ackwire.broker.own_queues import ANSWER_CHARACTERS_MAX, Reply
+from ackwire.broker.permissions import Action, Permissions, Principal
+from ackwire.broker.view import BrokerView
+from ackwire.broker.why.broker_report import why_broker
+from ackwire.broker.why.reasons import (
+    search_message,
+    why_consumer,
+    why_file,
+    why_producer,
+    why_queue,
+    why_transaction,
+)
+from ackwire.errors import BrokerError, NotHere
+from ackwire.jms.destinations import Kind, parse_destination
+from ackwire.jms.types import Value
+from ackwire.util.logs import escape
+from ackwire.why.protocol import ANSWER, FOUND, NAME, SUBJECT, SUBJECTS
+
+
+@final
+class Questions:
+    """Answers questions."""
+
+    def __init__(self, view: BrokerView, permissions: Permissions) -> None:
+        self._view = view
+        self._permissions = permissions
+
+    def answer(self, principal: Principal, properties: Mapping[str, Value], reply: Reply) -> Iterator[None]:
+        """Answer the question that *properties* are, in steps."""
+        subject, name = str(properties.get(SUBJECT)), str(properties.get(NAME, ""))
+        found, text = yield from self._text(principal, subject, name)
+        reply({ANSWER: text, FOUND: found})
+
+    def _text(self, principal: Principal, subject: str, name: str) -> Generator[None, None, tuple[bool, str]]:
+        """Whether what is asked about exists, and the answer."""
+        found = True
+        try:
+            self._permissions.permit(principal, Action.INSPECT)
+            if subject == "message":
+                lines = yield from search_message(self._view, name)
+            else:
+                lines = self._sentences(subject, name)
+        except BrokerError as error:
+            found = not isinstance(error, NotHere)
+            lines = [str(error)]
+        # Escaped one by one: a name that a client chose cannot end a line and add a sentence of its own.
+        return found, "\n".join(map(escape, lines))[:ANSWER_CHARACTERS_MAX]
+
+    def _sentences(self, subject: str, name: str) -> list[str]:
+        view = self._view
+        answers: dict[str, Callable[[], list[str]]] = {
+            "queue": lambda: why_queue(view, parse_destination(name)),
+            "topic": lambda: why_queue(view, parse_destination(name, default=Kind.TOPIC)),
+            "producer": lambda: why_producer(view, name),
+            "consumer": lambda: why_consumer(view, name),
+            "transaction": lambda: why_transaction(view, name or None),
+            "file": lambda: why_file(view, name or None),
+            "broker": lambda: why_broker(view),
+        }
+        if subject not in answers:
+            return [f"there is no subject {subject!r}; ask about one of: {', '.join(SUBJECTS)}"]
+        return answers[subject]() or ["no transaction is open"]

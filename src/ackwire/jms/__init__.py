@@ -1,0 +1,1 @@
+"""What JMS defines and every layer passes on: typed values, names, destinations, messages."""

@@ -1,0 +1,1 @@
+"""Questions to the broker: what they and their answers look like, for both sides."""
