@@ -257,6 +257,11 @@ class _VmListener(ListenerUri):
     def address(self, port: int) -> str:
         return f"vm://{self.host}#{port}"
 
+    @property
+    def protocol(self) -> str:
+        """OpenWire, as on a tcp:// listener."""
+        return "tcp"
+
 
 class _UseGate(ConnectionGate):
     """Tells when a connection has ended, or was never let in."""

@@ -80,6 +80,12 @@ class _Peer:
     def output_waits(self) -> None:
         """The line takes it when it looks."""
 
+    def wait_for_command(self) -> None:
+        """Nothing more would be read until the command has been carried out."""
+
+    def command_done(self) -> None:
+        """What came behind it would be carried out now."""
+
     def hold(self, held: bool) -> None:
         """It reads only when told to."""
 
@@ -103,6 +109,7 @@ class Line:
 
     def __init__(self, rig: BrokerRig, connection_id: str, client_id: str | None = None) -> None:
         wants = Preferences(inactivity_ms=0, inactivity_initial_delay_ms=0)
+        self._rig = rig
         self.connection_id = connection_id
         self.peer = _Peer()
         self.events: list[Event] = []
@@ -131,6 +138,8 @@ class Line:
         self._server.receive_data(b"".join(self._client.data_to_send()))
         for event in self._server.events():
             self._adapter.handle(event)
+        while self._rig.broker.slices:  # a long selector is read in slices of the loop
+            self._rig.clock.advance(0)
         self.read()
 
     def read(self) -> None:

@@ -70,7 +70,9 @@ class _Reading(Reading):
         self._key = (text, xpath)
         self._selector = _in_use.get(self._key)
         self._steps = _steps(text, xpath)
-        self._error: InvalidSelector | None = None
+        self._problem: str | None = None
+        """What is wrong with it. Only the text: an exception refers to the frames that it has passed, and so to this
+        reading and all its tokens, which would stay until the next collection."""
 
     def goes_on(self) -> bool:
         if self._selector is not None:
@@ -80,14 +82,14 @@ class _Reading(Reading):
         except StopIteration as end:
             self._selector = _in_use[self._key] = cast(Selector, end.value)
         except InvalidSelector as error:
-            self._error = error
+            self._problem = str(error)
         else:
             return True
         return False
 
     def result(self) -> Selector:
-        if self._error is not None:
-            raise self._error
+        if self._problem is not None:
+            raise InvalidSelector(self._problem)
         assert self._selector is not None, "it goes on"
         return self._selector
 
