@@ -56,8 +56,8 @@ _AT_ONCE_MAX: Final = 200
 _KEEP_UNITS: Final = 2
 """What it costs of a slice to record a message."""
 _ROUTE_UNITS: Final = 2
-_AHEAD_MESSAGES: Final = 4000
-_AHEAD_BYTES: Final = 4 * 1024 * 1024
+_AHEAD_MESSAGES: Final = 2000
+_AHEAD_BYTES: Final = 2 * 1024 * 1024
 """What the disk gets ahead of a wait for it: so much may be written in one turn."""
 _DROPPED_PER_TURN: Final = 2000
 
