@@ -111,7 +111,7 @@ def test_an_unknown_queue_is_an_error_that_names_it(read: Read, queue: str) -> N
 
 
 def test_bad_options_are_errors_before_anything_starts(read: Read) -> None:
-    with pytest.raises(AnalysisException, match=r"no option 'destinaton'; did you mean destination\?"):
+    with pytest.raises(AnalysisException, match=r'destinaton.*; did you mean "destination"\?'):
         read(destinaton="orders").count()
     with pytest.raises(AnalysisException, match="is a topic, which keeps nothing"):
         read(destination="topic://news").count()
