@@ -10,7 +10,11 @@ DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium
 # The package as pip installs it, hot modules compiled, apart from the tree that is edited.
 COMPILED := build/compiled
 ON_COMPILED := PYTHONPATH=$(CURDIR)/$(COMPILED)
-TESTS_IN_PROCESS := tests/unit tests/contract tests/faults tests/model tests/simulation tests/fuzz
+# What runs on the plain sources, too: mypyc has broken modules that work as plain Python, and the other way round.
+TESTS_TWICE := tests/unit tests/contract tests/vectors $(wildcard tests/model/test_*_agrees_with_plain.py)
+# What runs on the plain sources only: the fuzzer sees the branches of Python, and none of compiled modules.
+TESTS_PLAIN := tests/fuzz
+PYTEST := $(VENV)/bin/pytest --dist worksteal
 # RabbitMQ too, but only to compare with.
 DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java
 
@@ -18,7 +22,7 @@ DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run wheel test test-fast simulate fuzz-restarts crash restarts pipeline check twin bench bench-quick clean lock
+.PHONY: help demo run wheel test test-plain test-compiled test-spark test-fast simulate fuzz-restarts crash restarts pipeline check sync_copy bench bench-quick clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -34,21 +38,29 @@ run: $(READY) ## a broker on this machine; ARGS="--listen URI" and more are pass
 wheel: $(READY) ## dist/: a wheel of pure Python for clients, and one with compiled modules for brokers on this platform
 	@tools/wheels.sh $(VENV) dist
 
-# Everything runs on the compiled package, as users have it; what is compiled is then tested as plain Python too. Tests
+# Everything runs on the compiled package, as users have it, and part of it as plain Python too. The plain pass runs
+# beside the compiler, and Spark beside the other tests, which mostly wait; each pass is printed when it has ended. Tests
 # marked `load` measure, so they come last and alone. With ARGS, pytest runs once, with those, on the plain sources.
-test: $(READY) $(if $(ARGS),,$(COMPILED)/.ready) ## every test; ARGS="tests/unit -k name" for some, WORKERS=0 for one process
+test: $(READY) ## every test; ARGS="tests/unit -k name" for some, WORKERS=0 for one process
 	@tools/debian_packages.sh $(DEBIAN_TEST)
 ifdef ARGS
-	$(VENV)/bin/pytest -n $(or $(WORKERS),auto) --dist worksteal $(ARGS)
+	$(PYTEST) -n $(or $(WORKERS),auto) $(ARGS)
 else
-	$(ON_COMPILED) $(VENV)/bin/pytest -n $(or $(WORKERS),4) --dist worksteal -m "not load and not spark"
-	$(VENV)/bin/pytest -n $(or $(WORKERS),4) --dist worksteal -m "not load and not spark" $(TESTS_IN_PROCESS)
-	$(ON_COMPILED) $(VENV)/bin/pytest -n 0 -m "spark and not load"
-	$(ON_COMPILED) $(VENV)/bin/pytest -n 0 -m load || [ $$? -eq 5 ] # 5: there are none
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync test-plain test-compiled test-spark
+	$(ON_COMPILED) $(PYTEST) -n 0 -m load || [ $$? -eq 5 ] # 5: there are none
 endif
 
+test-plain: $(READY)
+	$(PYTEST) -n $(or $(WORKERS),2) -m "not load" $(TESTS_TWICE) $(TESTS_PLAIN)
+
+test-compiled: $(COMPILED)/.ready
+	$(ON_COMPILED) $(PYTEST) -n $(or $(WORKERS),4) -m "not load and not spark" $(addprefix --ignore=,$(TESTS_PLAIN))
+
+test-spark: $(COMPILED)/.ready
+	$(ON_COMPILED) $(PYTEST) -n 0 -m "spark and not load"
+
 test-fast: $(READY) ## what finds most mistakes in a minute: modules on their own, golden frames, every store
-	$(VENV)/bin/pytest -n $(or $(WORKERS),auto) --dist worksteal -m "not load" tests/unit tests/vectors tests/contract
+	$(PYTEST) -n $(or $(WORKERS),auto) -m "not load" tests/unit tests/vectors tests/contract
 
 SEEDS ?= 1-1000
 STEPS ?= 400
@@ -83,7 +95,7 @@ check: $(READY) ## lint, format, types, import directions, forbidden calls, refe
 	$(VENV)/bin/python tools/option_tables.py --check
 	$(VENV)/bin/python tools/async_to_sync.py --check
 
-twin: $(READY) ## write the blocking client from the asynchronous one
+sync_copy: $(READY) ## write the blocking client from the asynchronous one
 	@$(VENV)/bin/python tools/async_to_sync.py
 
 bench: $(READY) $(COMPILED)/.ready ## the benchmarks, beside ActiveMQ and RabbitMQ, in 40 minutes; ARGS="codec pending" for some

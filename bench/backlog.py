@@ -1,6 +1,6 @@
 """Can a queue hold far more than the broker's memory limit?
 
-Sends two million messages of 1 KiB while nobody consumes, with `limits.memory_bytes_max` at 256 MiB, and samples the
+Sends two million messages of 1 KiB without a consumer, with `limits.memory_bytes_max` at 256 MiB, and samples the
 broker's RSS: sends must go on, and memory must not grow with the backlog. Then the queue is drained and verified: every
 message once and in order.
 

@@ -158,7 +158,7 @@ def _with_environment(values: Mapping[str, str], argv: Sequence[str]) -> list[st
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
+    """Free ports of the loopback interface."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [it.getsockname()[1] for it in sockets]

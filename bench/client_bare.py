@@ -174,7 +174,7 @@ class _Peer:
             self.dispatches()
 
     def write_outgoing(self) -> None:
-        """In a thread of its own: while ActiveMQ writes it does not read, so whoever writes must go on reading. When
+        """In a thread of its own: while ActiveMQ writes it does not read, so the writer must go on reading. When
         what it has not read fills its buffer, the kernel drops what comes beyond, with it the news that we have read,
         and both sides wait forever: so there is never more than a part of what the buffer holds."""
         is_asking = False

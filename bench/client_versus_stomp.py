@@ -49,12 +49,12 @@ class Contender:
     """If not as the kind of work says."""
 
 
-NOBODY: Final = Contender("no client", "bare")
+NO_CLIENT: Final = Contender("no client", "bare")
 SENDERS: Final = (
     Contender(THEIRS, "stomp"),
     Contender("blocking", "blocking"),
     Contender("asyncio", "asyncio"),
-    NOBODY,
+    NO_CLIENT,
 )
 RECEIVERS: Final = (
     Contender(THEIRS, "stomp"),
@@ -62,7 +62,7 @@ RECEIVERS: Final = (
     Contender("blocking receive()", "blocking", "receive"),
     Contender("asyncio listener", "asyncio"),
     Contender("asyncio receive()", "asyncio", "receive"),
-    NOBODY,
+    NO_CLIENT,
 )
 IN_RANGES: Final = (
     Contender("blocking receive(), optimizeAcknowledge", "blocking", "receive", "ranges"),
@@ -279,7 +279,7 @@ def ratios(kind: Kind, turns: Turns) -> Iterator[Figure]:
     for name, ours in turns.items():
         if name != THEIRS:
             values = tuple(our.rate / their.rate for our, their in zip(ours, theirs, strict=True))
-            yield Figure(f"{kind.title}: {name} / {THEIRS}", "×", values, "" if name == NOBODY.title else GOAL)
+            yield Figure(f"{kind.title}: {name} / {THEIRS}", "×", values, "" if name == NO_CLIENT.title else GOAL)
 
 
 def rates(kind: Kind, turns: Turns) -> Iterator[Figure]:

@@ -1,7 +1,7 @@
 """Brokers side by side: rows of a comparison, with ratios, their spread, and what issue and design ask for.
 
 A row has a value of each broker for each round. A ratio is that of two rounds in succession, because neighbours change
-what a machine can do within seconds; shown are the median of them, the smallest and the largest. Whoever is compared is
+what a machine can do within seconds; shown are the median of them, the smallest and the largest. A compared broker is
 named in `values`, ours first.
 """
 

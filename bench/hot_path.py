@@ -67,7 +67,7 @@ class FakePeer:
         """What is fed is acknowledged at once, so the broker never runs out of space."""
 
     def output_waits(self) -> None:
-        """Whoever feeds the bytes takes the output afterwards."""
+        """The caller that feeds the bytes takes the output afterwards."""
 
 
 class Client:

@@ -43,7 +43,7 @@ IN_AND_OUT: Final = (Goal(ACTIVEMQ, 1.0, 1.5),)
 
 @dataclass(slots=True)
 class Contender:
-    """A broker that is started again and again, and what was measured of it, by what it is."""
+    """A broker that is started repeatedly, and its measurements by name."""
 
     name: str
     broker: Broker

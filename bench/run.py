@@ -1,8 +1,8 @@
 """The benchmarks: `make bench`, or `make bench ARGS="codec hot_path"` for some; `make bench-quick` in minutes.
 
 Each one runs in a process of its own and prints its table. `report.py` keeps the figures in `bench/results/`, with the
-commit and the machine they were taken on; those of quick runs go to `build/bench-quick/`, so that nobody takes them for
-more than a first look. At the end everything that has a bound is listed, with `ok` or `short`.
+commit and the machine they were taken on; those of quick runs, which are rough, go to `build/bench-quick/`. At the end
+all figures with a goal are listed, with `ok` or `short`.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """How long does this machine keep a process waiting that only reads the clock, on each core, all cores at once?
 
-A virtual machine's cores are taken away for milliseconds now and then, which nothing that runs on them can avoid or
-see otherwise. `latency.py` shows it beside its tails, with its brokers and clients at rest: whoever has to run at a
-random moment waits at least that long.
+A hypervisor takes cores away for milliseconds now and then, and programs on the virtual machine cannot avoid it.
+`latency.py` shows this beside its tails, measured while its brokers and clients are idle: a process that becomes
+runnable at a random moment waits at least that long.
 
     .venv/bin/python -m bench.stalls [SECONDS]
 """
@@ -38,9 +38,9 @@ def stalls(seconds: float = SECONDS) -> Figure:
 
 
 def wait_exceeded(gaps: Sequence[float], total: float) -> float:
-    """How long whoever comes in *total* seconds of all moments has to wait at least, if they are the worst ones.
+    """The least wait of a process that becomes runnable within the worst *total* seconds.
 
-    Who comes in a gap waits for its rest: longer than w in all of a gap but its last w seconds.
+    A process that becomes runnable in a gap waits for the rest of it: longer than w, except in the last w seconds.
     """
     low, high = 0.0, max(gaps, default=0.0)
     for _ in range(50):

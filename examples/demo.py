@@ -111,11 +111,11 @@ class Account:
     received: int
     redelivered: int
     missing: int
-    """Sent, but acknowledged by nobody."""
+    """Sent, and not acknowledged by any consumer."""
     duplicated: int
     """Acknowledged more than once, or received again without the flag that says so."""
     unknown: int
-    """Received, but sent by nobody."""
+    """Received, and not sent by any producer."""
 
     @property
     def verdict(self) -> str:
@@ -318,7 +318,7 @@ def demonstrate(*, stay: bool) -> int:
 
 
 def keep_serving(broker: Child, url: str) -> None:
-    """Leave the broker to whoever wants to try it, until Ctrl-C."""
+    """Keep the broker running for your own clients, until Ctrl-C."""
     try:
         say(f"the broker is still running: point any ActiveMQ 5 client at {url}")
         print(f'          in Java: new ActiveMQConnectionFactory("{url}").createConnection()')

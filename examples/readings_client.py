@@ -1,4 +1,4 @@
-"""A consumer of the demo's enriched readings: in transactions, with a few messages that it cannot digest.
+"""A consumer of the demo's enriched readings: in transactions, with a few messages that it rejects.
 
     readings_client.py URL
 

@@ -1,4 +1,4 @@
-"""What every part of the demo stands on: progress, processes that are ended in order, and the broker among them."""
+"""Common parts of the demo: progress output, child processes that are ended in order, and the broker."""
 
 import os
 import shutil

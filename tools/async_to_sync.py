@@ -1,8 +1,8 @@
 """The blocking client: writes src/ackwire/client/sync from src/ackwire/client/aio, or checks that it is current.
 
-python tools/async_to_sync.py                write every twin, and remove those whose source is gone
+python tools/async_to_sync.py                write every copy, and remove those whose source is gone
 python tools/async_to_sync.py FILE …         only those of these files of client/aio
-python tools/async_to_sync.py --check [FILE …]   exit 1 if a twin is out of date
+python tools/async_to_sync.py --check [FILE …]   exit 1 if a copy is out of date
 
 `runtime.py` and `workers.py` are written by hand on both sides: they hold what is really different. Where a few lines
 differ elsewhere, the source says so with markers, which work inside docstrings too:
@@ -15,7 +15,7 @@ differ elsewhere, the source says so with markers, which work inside docstrings 
 
 The rest is replaced token by token, so that comments and layout stay; the tables below say what becomes what. Words in
 docstrings, comments and strings follow `PROSE`. What cannot be translated, and what would be asynchronous still, is an
-error with its line: a twin that is written is a blocking one.
+error with its line: a copy that is written is a blocking one.
 """
 
 import argparse
@@ -34,9 +34,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCES: Final = "src/ackwire/client/aio"
-TWINS: Final = "src/ackwire/client/sync"
+COPIES: Final = "src/ackwire/client/sync"
 BY_HAND: Final = ("runtime.py", "workers.py")
-COMMAND: Final = "make twin"
+COMMAND: Final = "make sync_copy"
 
 NAMES: Final = {
     "__aenter__": "__enter__",
@@ -71,8 +71,8 @@ PROSE: Final = (
     (r"\bawait (?=[\w.]+(?:\(|\.\w))", ""),
     (r"\bAwaitable\[([\w.]+)\]", r"\1"),
     (r"\bCoroutine\[Any, Any, ([\w.]+)\]", r"\1"),
-    *((rf"\b{re.escape(module)}\b", twin) for module, twin in MODULES.items()),
-    *((rf"(?<!\w){name}\b", twin) for name, twin in NAMES.items()),
+    *((rf"\b{re.escape(module)}\b", replacement) for module, replacement in MODULES.items()),
+    *((rf"(?<!\w){name}\b", replacement) for name, replacement in NAMES.items()),
 )
 """Patterns, in docstrings, comments and strings, applied in this order."""
 
@@ -188,8 +188,8 @@ class _Tokens:
                 yield from self._generator(index)
             elif token.string in NAMES:
                 yield _Edit(self._start(index), self._end(index), NAMES[token.string])
-            elif twin := self._module_twin(index):
-                yield _Edit(self._start(index), self._end(index), twin)
+            elif replacement := self._module_copy(index):
+                yield _Edit(self._start(index), self._end(index), replacement)
 
     def _whole_strings(self, tokens: Iterator[tokenize.TokenInfo]) -> Iterator[tokenize.TokenInfo]:
         """An f-string is one token up to Python 3.11, and many from 3.12 on: here it is always one."""
@@ -255,8 +255,8 @@ class _Tokens:
             text = _translated_annotation(token.string)
         else:
             text = token.string
-            for pattern, twin in PROSE:
-                text = re.sub(pattern, twin, text)
+            for pattern, replacement in PROSE:
+                text = re.sub(pattern, replacement, text)
         if text != token.string:
             yield _Edit(start, start + len(token.string), text)
 
@@ -307,13 +307,13 @@ class _Tokens:
         end = self._end(parts[-1][1])
         yield _Edit(end, end, ", None")
 
-    def _module_twin(self, index: int) -> str | None:
+    def _module_copy(self, index: int) -> str | None:
         """What the last part of a module's name becomes."""
-        for module, twin in MODULES.items():
+        for module, replacement in MODULES.items():
             words = re.split(r"(\.)", module)
             first = index - len(words) + 1
             if first >= 0 and [token.string for token in self._tokens[first : index + 1]] == words:
-                return twin.rpartition(".")[2]
+                return replacement.rpartition(".")[2]
         return None
 
 
@@ -327,7 +327,7 @@ def _refuse_left_overs(tree: ast.Module) -> None:
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.AsyncWith | ast.AsyncFor):
-            raise CannotTranslate(f"line {line} of the twin is asynchronous still; take it out of the f-string")
+            raise CannotTranslate(f"line {line} of the copy is asynchronous still; take it out of the f-string")
         names = [name.name.split(".") for name in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         if isinstance(node, ast.ImportFrom) and node.module:
             names.append(node.module.split("."))
@@ -336,15 +336,15 @@ def _refuse_left_overs(tree: ast.Module) -> None:
         for left in LEFT_OVER:
             if any(left in parts for parts in names):
                 raise CannotTranslate(
-                    f"line {line} of the twin uses {left}: mark the line [async only], or move it to runtime.py"
+                    f"line {line} of the copy uses {left}: mark the line [async only], or move it to runtime.py"
                 )
 
 
 # ---- files -----------------------------------------------------------------------------------------------------
 
 
-def twin_of(source: Path, root: Path) -> str:
-    """What the twin of the file *source* is to contain."""
+def copy_of(source: Path, root: Path) -> str:
+    """What the copy of the file *source* is to contain."""
     relative = source.relative_to(root)
     try:
         translated = to_sync(source.read_text(encoding="utf-8"))
@@ -364,23 +364,23 @@ def _ruff(text: str, root: Path, *arguments: str, name: str) -> str:
 
 
 def _place_of(source: Path, root: Path) -> Path:
-    return root / TWINS / source.relative_to(root / SOURCES)
+    return root / COPIES / source.relative_to(root / SOURCES)
 
 
 def sources_in(root: Path) -> list[Path]:
-    """Every file that has a generated twin."""
+    """Every file that has a generated copy."""
     return sorted(path for path in (root / SOURCES).rglob("*.py") if path.name not in BY_HAND)
 
 
 def orphans_in(root: Path) -> list[Path]:
     """Twins whose source is gone."""
     wanted = {_place_of(source, root) for source in sources_in(root)}
-    twins = (path for path in (root / TWINS).rglob("*.py") if path.name not in BY_HAND)
-    return sorted(path for path in twins if path not in wanted)
+    copies = (path for path in (root / COPIES).rglob("*.py") if path.name not in BY_HAND)
+    return sorted(path for path in copies if path not in wanted)
 
 
 def write(root: Path, sources: Sequence[Path]) -> None:
-    for source, text in [(source, twin_of(source, root)) for source in sources]:  # all, or none
+    for source, text in [(source, copy_of(source, root)) for source in sources]:  # all, or none
         place = _place_of(source, root)
         place.parent.mkdir(parents=True, exist_ok=True)
         if not place.exists() or place.read_text(encoding="utf-8") != text:
@@ -388,20 +388,20 @@ def write(root: Path, sources: Sequence[Path]) -> None:
 
 
 def out_of_date(root: Path, sources: Sequence[Path]) -> list[Path]:
-    """The twins of *sources* that are missing or different."""
-    places = ((_place_of(source, root), twin_of(source, root)) for source in sources)
+    """The copies of *sources* that are missing or different."""
+    places = ((_place_of(source, root), copy_of(source, root)) for source in sources)
     return [place for place, text in places if not place.exists() or place.read_text(encoding="utf-8") != text]
 
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     assert __doc__
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a twin is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a copy is out of date")
     parser.add_argument("files", nargs="*", type=Path, help=f"files of {SOURCES}; all of them if none is given")
     options = parser.parse_args(arguments)
     for file in options.files:
         if file.resolve() not in sources_in(root):
-            parser.error(f"{file} is no file of {SOURCES} that has a generated twin")
+            parser.error(f"{file} is no file of {SOURCES} that has a generated copy")
     sources = [file.resolve() for file in options.files] or sources_in(root)
     orphans = [] if options.files else orphans_in(root)
     try:

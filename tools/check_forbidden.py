@@ -1,4 +1,4 @@
-"""Find code that this project does without: `python tools/check_forbidden.py [ROOT]`.
+"""Find constructs that this project forbids: `python tools/check_forbidden.py [ROOT]`.
 
 Two rules, checked on the syntax tree, aliases included:
 

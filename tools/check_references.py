@@ -1,4 +1,4 @@
-"""Follow every reference that the project makes to itself: `python tools/check_references.py [ROOT]`.
+"""Check that every reference within the project resolves: `python tools/check_references.py [ROOT]`.
 
 * In Markdown: relative links with their anchors, and modules in pictures.
 * In Markdown, and in comments and docstrings of Python: `ADR n`, the codes of docs/semantics.md (`A2`), `name.md §n`,

@@ -24,8 +24,8 @@ SPARK = GUIDE / "spark.md"
 INTRODUCTION = """\
 # Broker URLs of the client
 
-Made from `src/ackwire/client/options.py` by `tools/option_tables.py`; change it there. Everything on this page
-is read and checked by `ackwire.client.uri`; the rest of the client is being built on it.
+`tools/option_tables.py` writes the tables from `src/ackwire/client/options.py`; change them there.
+`ackwire.client.uri` parses and checks everything on this page.
 
 ```
 tcp://broker:61616                         nio, ssl, nio+ssl, auto, auto+nio, auto+ssl, auto+nio+ssl alike
@@ -38,21 +38,22 @@ orders?consumer.prefetchSize=1&consumer.exclusive=true     options in a destinat
 ```
 
 - Names are ActiveMQ's, and so are defaults and units. Names are case-sensitive, but the first letter of the last part
-  may be a capital. An unknown name is an error that tells the nearest known one.
-- Where an option stands decides whose it is: behind the parentheses of `failover:(…)` those of failover and of the
-  connection (`jms.`), inside them those of one URI. `nested.` before an option of a URI gives it to every URI of the
+  may be a capital. An unknown name is an error that suggests the nearest known one.
+- The position of an option decides what it applies to: behind the parentheses of `failover:(…)` to failover and the
+  connection (`jms.`), inside them to one URI. `nested.` before an option of a URI gives it to every URI of the
   list that can have it, over the URI's own.
 - Values are form-encoded: `%20` or `+` is a space, `%2B` a plus, `%26` an ampersand, and inside a list `%2C` a comma.
 - The port is 61616 if none is given, and 61617 with TLS. IPv6 addresses stand in brackets: `tcp://[::1]:61616`.
-- Given twice, the last one counts, with a warning. `prefetchPolicy.all` gives way to the kinds given by name.
+- If an option is given twice, the last one counts, with a warning. `prefetchPolicy.all` applies to the kinds that are
+  not given by name.
 - Passwords appear neither in `str` and `repr` nor in messages.
 
-Different from ActiveMQ, which accepts in silence what these refuse: `true` and `false` are the only values of a switch;
+Stricter than ActiveMQ, which silently accepts these mistakes: `true` and `false` are the only values of a switch;
 a wrong number, an unknown `socket.` option and an unknown option in a destination's name are errors; a user before the
 host (`tcp://user:password@host`) is one too, because ActiveMQ ignores it. ActiveMQ decodes the query of a URI that is
 no composite twice, so that `%2B` is a space there; here it is a plus everywhere.
 
-Refused with a sentence that says what to use: `static:`, `discovery:`, `fanout:`, `masterslave:`, `multicast:`,
+Refused, with an error that says what to use instead: `static:`, `discovery:`, `fanout:`, `masterslave:`, `multicast:`,
 `peer:`, `udp:`, `http:`, `https:`, `ws:`, `wss:`, `amqp:`, `stomp:`, `mqtt:`, `vm:(broker:…)` and a failover list
 inside another.
 """

@@ -37,7 +37,7 @@ def seeds_in(text: str) -> range:
 
 
 def run(seed: int, store: str, steps: int, *, verbose: bool) -> Exception | None:
-    """Run one seed; the answer is what went wrong."""
+    """Run one seed, and return the failure, if any."""
     world = world_for(seed, store=store, steps=steps, record=verbose)
     failure: Exception | None = None
     try:
@@ -50,7 +50,7 @@ def run(seed: int, store: str, steps: int, *, verbose: bool) -> Exception | None
 
 
 def run_quietly(store: str, steps: int, seed: int) -> tuple[int, str | None]:
-    """Run one seed; the answer is the seed, and what went wrong as text: it may have to go to another process."""
+    """Run one seed, and return the seed and the failure as text, which can be sent to another process."""
     logging.disable(logging.CRITICAL)
     failure = run(seed, store, steps, verbose=False)
     return seed, None if failure is None else repr(failure)
@@ -98,7 +98,7 @@ def run_all(found: Iterator[tuple[int, str | None]], store: str, steps: int, *, 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", default="1-100", help="one seed, or FIRST-LAST")
-    parser.add_argument("--steps", type=int, default=STEPS, help="steps before a run comes to its end")
+    parser.add_argument("--steps", type=int, default=STEPS, help="steps of a run")
     parser.add_argument("--store", choices=("any", *STORES), default="any", help="what store the brokers have")
     parser.add_argument("--keep-going", action="store_true", help="run the other seeds too when one fails")
     parser.add_argument("--verbose", action="store_true", help="print the history of each run")

@@ -351,14 +351,14 @@ def _require_h11() -> None:
 def _http(broker: Broker, settings: Settings, store: Store, failure: asyncio.Future[StoreFailed]) -> _Http:
     """The HTTP port. Raises `ConfigError` if there is no token."""
     from ackwire.admin.http import HttpServer
-    from ackwire.admin.metrics import StoreFacts
-    from ackwire.admin.routes import Api, Terms
+    from ackwire.admin.metrics import StoreInfo
+    from ackwire.admin.routes import Api, ApiOptions
     from ackwire.admin.tokens import load_token, token_path
 
-    terms = Terms(
+    options = ApiOptions(
         settings=settings.http,
         token=load_token(token_path(settings)),
-        store=StoreFacts(
+        store=StoreInfo(
             kind=settings.store.kind,
             used_bytes=lambda: store.used_bytes,
             bytes_max=store.bytes_max,
@@ -367,7 +367,7 @@ def _http(broker: Broker, settings: Settings, store: Store, failure: asyncio.Fut
         clock=SystemClock(),
         failure=lambda: failure.result() if failure.done() else None,
     )
-    server = HttpServer(Api(broker, terms).answer, settings.http)
+    server = HttpServer(Api(broker, options).answer, settings.http)
     return _Http(Listener(parse_address(settings.http.listen), server.connection), server)
 
 

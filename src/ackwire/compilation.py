@@ -31,7 +31,7 @@ def is_compiled() -> bool:
 
 
 def compiled_modules() -> list[str]:
-    """Their names, in order; none where there was no C compiler, or nobody wanted it."""
+    """Their names, in order; none if the package was installed without compiling."""
     found = [file for file in _PACKAGE.rglob("*.*") if file.name.endswith(tuple(EXTENSION_SUFFIXES))]
     return sorted(_module_name(file) for file in found)
 

@@ -63,7 +63,7 @@ class UnknownResource(BrokerError):
 
 
 class NotHere(BrokerError):
-    """What a question is about does not exist in this broker, or does not any more."""
+    """The subject of a request does not exist in this broker, or not any more."""
 
 
 class RangeGone(BrokerError):

@@ -64,7 +64,7 @@ _CALL_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 60.0
 """For a stop, beyond the time that peers get to take their last messages."""
 _EXIT_SECONDS: Final = 10.0
-"""For a stop at the end of the process, which nobody wants to wait for."""
+"""For a stop at the end of the process, which must not be delayed."""
 _TURNS_TO_SETTLE: Final = 3
 """Turns of the loop in which bytes that have arrived are read and acted upon."""
 
@@ -233,7 +233,7 @@ class EmbeddedBroker:
             raise error
 
     def dead_letters(self) -> list[DeadLetter]:
-        """What is in the queues of dead letters now."""
+        """The messages in the dead-letter queues now."""
         run = self._run
         if run is None:
             raise RuntimeError(f"{self!r} does not run")
@@ -582,7 +582,7 @@ def _configured(path: str | None) -> tuple[Settings, Sequence[str] | None]:
 
 
 def _stored(settings: Settings, given: Mapping[str, str], *, is_whole: bool) -> Settings:
-    """*settings* with the store that the options ask for; *is_whole* if they are somebody's own."""
+    """*settings* with the store that the options ask for; *is_whole* if the settings come from a file."""
     asked, data = given.get("persistent"), given.get("dataDirectory")
     if asked not in (None, "true", "false"):
         raise ConfigError(f"broker.persistent must be true or false, and is {asked}")

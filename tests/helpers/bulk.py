@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ackwire.broker.cursors import CursorFacts
+from ackwire.broker.cursors import CursorInfo
 from ackwire.errors import BrokerError
 from ackwire.jms.message import Message
 from tests.helpers.broker_rig import BrokerRig, RigClient, named, text_of
@@ -31,8 +31,8 @@ class Reader:
             rig.broker.cursors.open(name, named(where), selector)
 
     @property
-    def facts(self) -> CursorFacts:
-        return self.rig.broker.cursors.facts(self.name)
+    def info(self) -> CursorInfo:
+        return self.rig.broker.cursors.info(self.name)
 
     def latest(self, after: int = 0, limit: int = 1000) -> int:
         answers: list[int] = []
@@ -51,7 +51,7 @@ class Reader:
 
     def read(self, limit: int = 1000) -> list[str | None]:
         """All that there is behind what is committed."""
-        after = self.facts.committed
+        after = self.info.committed
         return self.texts(after, self.latest(after, limit))
 
     def commit(self, to: int) -> int:

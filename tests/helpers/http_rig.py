@@ -17,8 +17,8 @@ from typing import Any, Final, Self
 import h11
 
 from ackwire.admin.http import HttpServer
-from ackwire.admin.metrics import StoreFacts
-from ackwire.admin.routes import Api, Terms
+from ackwire.admin.metrics import StoreInfo
+from ackwire.admin.routes import Api, ApiOptions
 from ackwire.config import HttpSettings
 from ackwire.errors import StoreFailed
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS
@@ -143,15 +143,15 @@ class HttpRig:
         self.rig = BrokerRig()
         self.failure: StoreFailed | None = None
         self.settings = replace(HttpSettings(), **settings)
-        terms = Terms(
+        options = ApiOptions(
             settings=self.settings,
             token=TOKEN.encode(),
-            store=StoreFacts("memory", lambda: 0, 0),
+            store=StoreInfo("memory", lambda: 0, 0),
             wire_limits=DEFAULT_LIMITS,
             clock=self.rig.clock,
             failure=lambda: self.failure,
         )
-        self.api = Api(self.rig.broker, terms, cursors=cursors, staging=staging)
+        self.api = Api(self.rig.broker, options, cursors=cursors, staging=staging)
         self.server = HttpServer(self.api.answer, self.settings)
         self._clients: list[HttpClient] = []
 

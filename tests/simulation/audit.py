@@ -25,7 +25,7 @@ def audit(broker: Broker, store: Store | None = None) -> None:
     in_transactions = _acked_in_transactions(broker)
     total = 0  # what is paged out takes no memory
     for queue in broker.registry.queues():
-        held = _audit_queue(queue, in_transactions.pop(id(queue), []), broker.consumption._asking)
+        held = _audit_queue(queue, in_transactions.pop(id(queue), []), broker.consumption._asking.keys())
         total += queue.size_bytes - _paged_bytes(queue)
         if store is not None and queue.is_stored:
             _audit_store(queue, held, store)

@@ -136,8 +136,8 @@ class CoreClient(Client):
 
     def hang_up(self) -> None:
         assert self.link is not None
-        self.core.one_way(commands.RemoveInfo(object_id=self.core.connection_id))
-        self.core.one_way(commands.ShutdownInfo())
+        self.core.link.one_way(commands.RemoveInfo(object_id=self.core.connection_id))
+        self.core.link.one_way(commands.ShutdownInfo())
         self.link.close_by_client()
         self.connection_lost()
 

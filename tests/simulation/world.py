@@ -449,8 +449,11 @@ class World:
     def _links_end(self) -> None:
         """Ends that are cut learn of it now, so that no old connection stands in the way of a new one."""
         for link in list(self._links):
-            while link._client is None and link.can_go_up:
-                link.deliver_up(1 << 30)
+            if link._client is None and link.can_go_up:
+                if link.up:
+                    link.deliver_up(1 << 30)
+                if link.can_go_up:  # the end, once: a large commit of this client may outlive it for some turns
+                    link.deliver_up(1 << 30)
         self._links = [link for link in self._links if not link.is_done]
 
     def _is_quiet(self, clients: list[Client]) -> bool:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ackwire.errors import ConfigError
-from ackwire.spark.audit.alerts import COUNTED, Alert, Facts
+from ackwire.spark.audit.alerts import COUNTED, Alert, BatchCounts
 from ackwire.spark.audit.follow import Follower, events_root
 from tests.spark_audit.events import Event, Scribe, write, write_all
 from tests.spark_audit.story import busy_day
@@ -52,8 +52,8 @@ class Following:
         query.awaitTermination()
         return follower
 
-    def on_batch(self, follower: Follower, facts: Facts, alerts: list[Alert]) -> None:
-        del follower, facts
+    def on_batch(self, follower: Follower, counts: BatchCounts, alerts: list[Alert]) -> None:
+        del follower, counts
         self.alerts += alerts
 
     def written(self) -> Counter[tuple[int, str, str]]:
@@ -230,7 +230,7 @@ def test_a_growing_backlog_raises_an_alert(following: Following) -> None:
         scribe.census()
     write_all(following.events, scribe.events, per_file=1000)
     following.once()
-    assert [it.facts for it in following.alerts] == [{"backlog": 200, "growth": 150}]
+    assert [it.details for it in following.alerts] == [{"backlog": 200, "growth": 150}]
 
 
 def test_a_consumer_that_has_messages_and_handles_none_raises_an_alert(following: Following) -> None:
@@ -246,8 +246,8 @@ def test_a_consumer_that_has_messages_and_handles_none_raises_an_alert(following
     scribe.census()
     write_all(following.events, scribe.events)
     following.once()
-    assert [it.facts["consumer"] for it in following.alerts] == ["dead"]
-    assert following.alerts[0].facts["messages"] == 5
+    assert [it.details["consumer"] for it in following.alerts] == ["dead"]
+    assert following.alerts[0].details["messages"] == 5
 
 
 def test_missing_events_raise_an_alert_unless_they_come_soon(following: Following) -> None:

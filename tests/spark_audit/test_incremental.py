@@ -9,7 +9,7 @@ import pytest
 
 from ackwire.errors import ConfigError
 from ackwire.spark.audit.job import run_job
-from ackwire.spark.audit.partitions import Books
+from ackwire.spark.audit.partitions import Partitions
 from tests.spark_audit.events import Event, Scribe, write, write_all
 from tests.spark_audit.story import busy_day
 
@@ -125,23 +125,23 @@ def test_a_killed_job_leaves_whole_tables_the_next_one_finishes_and_a_day_done_a
     write(tmp_path / "events", scribe.events[half:])
 
     with monkeypatch.context() as patched:
-        patched.setattr(Books, "publish", _killed)
+        patched.setattr(Partitions, "publish", _killed)
         with pytest.raises(KeyboardInterrupt):
             run_job(spark, tmp_path / "events", tmp_path / "out")
     assert tables(spark, tmp_path / "out") == before
 
     moves = 0
 
-    def some_moves(books: Books, source: Path, target: Path, old: Path) -> None:
+    def some_moves(partitions: Partitions, source: Path, target: Path, old: Path) -> None:
         nonlocal moves
         moves += 1
         if moves == 4:
             raise KeyboardInterrupt
-        move(books, source, target, old)
+        move(partitions, source, target, old)
 
-    move = Books._move
+    move = Partitions._move
     with monkeypatch.context() as patched:
-        patched.setattr(Books, "_move", some_moves)
+        patched.setattr(Partitions, "_move", some_moves)
         with pytest.raises(KeyboardInterrupt):
             run_job(spark, tmp_path / "events", tmp_path / "out")
 
@@ -171,8 +171,8 @@ def test_a_folder_without_events_says_so(spark: "SparkSession", tmp_path: Path) 
 
 def test_two_jobs_do_not_write_the_same_tables_at_once(tmp_path: Path) -> None:
     with (
-        Books(tmp_path / "out").locked(),
+        Partitions(tmp_path / "out").locked(),
         pytest.raises(ConfigError, match="another job writes"),
-        Books(tmp_path / "out").locked(),
+        Partitions(tmp_path / "out").locked(),
     ):
         pass

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.async_to_sync import SOURCES, TWINS, CannotTranslate, main, to_sync
+from tools.async_to_sync import COPIES, SOURCES, CannotTranslate, main, to_sync
 
 TRANSLATED = [
     ("async def f(): pass", "def f(): pass"),
@@ -66,11 +66,11 @@ REFUSED = [
     ("def f():\n    # [async only]\n    pass\n    # [end]\n", "no Python any more"),
     ("a = 1\nx: AsyncGenerator[int]\n", "line 2: AsyncGenerator has 1 parameters, not 2"),
     ("x: Coroutine[int]\n", "line 1: Coroutine has 1 parameters, not 3"),
-    ("import asyncio\n", "line 1 of the twin uses asyncio"),
-    ("from asyncio import sleep\n", "line 1 of the twin uses asyncio"),
-    ("a = 1\nasyncio.sleep(0)\n", "line 2 of the twin uses asyncio"),
-    ("from ackwire.client import aio\n", "line 1 of the twin uses aio"),
-    ('async def f():\n    return f"{await g}"\n', "line 2 of the twin is asynchronous still"),
+    ("import asyncio\n", "line 1 of the copy uses asyncio"),
+    ("from asyncio import sleep\n", "line 1 of the copy uses asyncio"),
+    ("a = 1\nasyncio.sleep(0)\n", "line 2 of the copy uses asyncio"),
+    ("from ackwire.client import aio\n", "line 1 of the copy uses aio"),
+    ('async def f():\n    return f"{await g}"\n', "line 2 of the copy is asynchronous still"),
 ]
 
 
@@ -102,11 +102,11 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_writes_formatted_twins_without_needless_imports(root: Path) -> None:
+def test_writes_formatted_copies_without_needless_imports(root: Path) -> None:
     assert main([], root) == 0
-    twins = root / TWINS
-    assert sorted(path.name for path in twins.iterdir()) == ["__init__.py", "one.py"]
-    assert (twins / "one.py").read_text() == (
+    copies = root / COPIES
+    assert sorted(path.name for path in copies.iterdir()) == ["__init__.py", "one.py"]
+    assert (copies / "one.py").read_text() == (
         "# generated from src/ackwire/client/aio/one.py by tools/async_to_sync.py; change that\n"
         "from collections.abc import Callable, Iterator\n"
         "\n"
@@ -116,40 +116,40 @@ def test_writes_formatted_twins_without_needless_imports(root: Path) -> None:
         "def f():\n"
         "    g()  # a comment\n"
     )
-    assert "from ackwire.client.sync.one import f" in (twins / "__init__.py").read_text()
+    assert "from ackwire.client.sync.one import f" in (copies / "__init__.py").read_text()
     assert main(["--check"], root) == 0
 
 
 def test_check_names_what_is_stale_and_the_remedy(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([], root)
     (root / SOURCES / "one.py").write_text("async def other(): pass\n")
-    (root / TWINS / "gone.py").write_text("")
+    (root / COPIES / "gone.py").write_text("")
     assert main(["--check"], root) == 1
     told = capsys.readouterr().err
     assert "src/ackwire/client/sync/one.py" in told
     assert "src/ackwire/client/sync/gone.py" in told
     assert "__init__" not in told
-    assert "make twin" in told
+    assert "make sync_copy" in told
     assert main([], root) == 0
-    assert not (root / TWINS / "gone.py").exists()
+    assert not (root / COPIES / "gone.py").exists()
     assert main(["--check"], root) == 0
 
 
-def test_a_missing_twin_is_stale(root: Path) -> None:
+def test_a_missing_copy_is_stale(root: Path) -> None:
     assert main(["--check"], root) == 1
-    assert not (root / TWINS).exists()
+    assert not (root / COPIES).exists()
 
 
 def test_takes_single_files(root: Path) -> None:
     one = str(root / SOURCES / "one.py")
     assert main([one], root) == 0
-    assert [path.name for path in (root / TWINS).iterdir()] == ["one.py"]
+    assert [path.name for path in (root / COPIES).iterdir()] == ["one.py"]
     assert main(["--check", one], root) == 0
     assert main(["--check"], root) == 1
 
 
 @pytest.mark.parametrize("name", ["runtime.py", "none.py"])
-def test_files_without_a_generated_twin_are_refused(root: Path, name: str) -> None:
+def test_files_without_a_generated_copy_are_refused(root: Path, name: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([str(root / SOURCES / name)], root)
 
@@ -159,5 +159,5 @@ def test_what_cannot_be_translated_is_named_and_nothing_is_written(
 ) -> None:
     (root / SOURCES / "two.py").write_text("import asyncio\n")
     assert main([], root) == 1
-    assert "src/ackwire/client/aio/two.py: line 1 of the twin uses asyncio" in capsys.readouterr().err
-    assert not (root / TWINS).exists()
+    assert "src/ackwire/client/aio/two.py: line 1 of the copy uses asyncio" in capsys.readouterr().err
+    assert not (root / COPIES).exists()

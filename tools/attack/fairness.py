@@ -1,4 +1,4 @@
-"""A light client beside a greedy one: how much longer does it wait than alone, and is that the broker's doing?
+"""A light client beside a greedy one: how much longer does it wait than alone, and does the broker cause that?
 
 The light client sends and receives one message, 200 times a second. The greedy one is a stream of messages to a
 consumer, transactions of a thousand sends, a browser of 100,000 messages, or a consumer that comes and goes on a queue

@@ -1,4 +1,4 @@
-"""A forged producer count: a thief, in the victim's absence, sends one message under its ids with a count of 10^12.
+"""A forged producer count: while the victim is disconnected, an attacker sends under its ids with a count of 10^12.
 
 Then the victim comes back as a client with failover does, and sends: how many of its sends are answered and dropped?
 

@@ -1,6 +1,8 @@
 """Transactions with many sends and acks, committed, rolled back, or left behind by a client that hangs up.
 
 python -m tools.attack.large_commit [MESSAGES] [--journal]
+
+The acks are a few of many messages each, then one for each message.
 """
 
 import sys
@@ -47,13 +49,15 @@ class _Work:
                 settle(self.client)
         settle(self.client)
 
-    def ack(self, where: commands.ActiveMQDestination, consumer: commands.ConsumerId, count: int) -> None:
-        for _ in range(0, count, _PORTION):
-            dispatches = wait_for_dispatches(self.client, min(_PORTION, count))
+    def ack(
+        self, where: commands.ActiveMQDestination, consumer: commands.ConsumerId, count: int, portion: int = _PORTION
+    ) -> None:
+        for number in range(0, count, portion):
+            dispatches = wait_for_dispatches(self.client, min(portion, count))
             first, last = dispatches[0].message, dispatches[-1].message
             assert first is not None
             assert last is not None
-            self.client.tell(
+            self.client.protocol.send(
                 commands.MessageAck(
                     destination=where,
                     transaction_id=self.id,
@@ -64,6 +68,8 @@ class _Work:
                     message_count=len(dispatches),
                 )
             )
+            if number % _PORTION == 0:
+                self.client.flush()
         settle(self.client)
 
 
@@ -82,7 +88,15 @@ def _attack(broker: Attacked, client: OpenWireClient, messages: int) -> None:
     work = _Work(client, 3)
     work.ack(where, consumer, messages)
     _measured(broker, f"commit of {messages} acks", work.commit)
+    print(broker.loop())
     work = _Work(client, 4)
+    work.send(where, messages)
+    work.commit()
+    work = _Work(client, 5)
+    work.ack(where, consumer, messages, portion=1)
+    _measured(broker, f"commit of {messages} acks of one", work.commit)
+    print(broker.loop())
+    work = _Work(client, 6)
     work.send(where, messages)
     _measured(broker, f"hang-up after {messages} sends", client.close)
 

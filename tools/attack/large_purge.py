@@ -1,4 +1,4 @@
-"""What waits in a long queue ends at once: the queue, the durable subscription or the temporary queue is deleted.
+"""A long queue is emptied at once: the queue, the durable subscription or the temporary queue is deleted.
 
 python -m tools.attack.large_purge [MESSAGES] [--journal]
 """

@@ -1,4 +1,4 @@
-"""Very many queues, consumers and messages at once, and what a bystander feels of each phase.
+"""Very many queues, consumers and messages at once, and how long a bystander waits in each phase.
 
     python -m tools.attack.scale [QUEUES] [CONSUMERS] [MESSAGES]
 
@@ -66,7 +66,7 @@ def _send(client: OpenWireClient, queues: int, messages: int) -> None:
 
 
 def _drain(clients: list[OpenWireClient]) -> int:
-    """Acknowledge all that there is for the consumers of *clients*; the answer is how many messages that was."""
+    """Acknowledge all that there is for the consumers of *clients*, and return the number of messages."""
     done = 0
     for client in clients:
         while True:

@@ -1,4 +1,4 @@
-"""Somebody else's connection id: a thief logs in with the id of a client that is there, again and again.
+"""A stolen connection id: an attacker repeatedly logs in with the id of a connected client.
 
 python -m tools.attack.stolen_connection [ATTEMPTS]
 """

@@ -1,4 +1,4 @@
-"""A hundred questions for a message that is not there, beside 150,000 that wait: each was a walk through all of them.
+"""A hundred `why message` requests for an unknown id beside 150,000 pending messages.
 
 python -m tools.attack.why_messages [MESSAGES]
 """

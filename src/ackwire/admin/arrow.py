@@ -27,7 +27,7 @@ CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"
 
 _ROWS_PER_TURN: Final = 256
 _ROWS_AT_FIRST: Final = 16
-"""Nobody knows yet how large they are."""
+"""Rows of the first batch, before the size of rows is known."""
 _BYTES_PER_TURN: Final = MIB
 _BATCH_ROWS: Final = 8000
 _BATCH_BYTES: Final = 4 * MIB
@@ -127,7 +127,7 @@ async def _stream(source: Source, rows: Rows | None, limits: WireLimits) -> Asyn
 
 
 def _next_limit(rows: Rows) -> int:
-    """How many rows to ask for, judging from the last ones: a turn has a limit in bytes, too."""
+    """The number of rows to read next, estimated from the size of the last ones: a slice has a limit in bytes, too."""
     size_bytes = sum(len(frame) for _, frame, _ in rows)
     return max(1, min(_ROWS_PER_TURN, _BYTES_PER_TURN * len(rows) // max(1, size_bytes))) if rows else _ROWS_AT_FIRST
 
@@ -137,7 +137,7 @@ def _next_limit(rows: Rows) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a body is a part of."""
+    """The staged part that a body belongs to."""
 
     producer: str
     batch: int

@@ -1,4 +1,4 @@
-"""Room for the bodies of requests: a fixed number of bytes, given out in the order of asking."""
+"""A memory budget for the bodies of requests, granted first come, first served."""
 
 import asyncio
 from collections import deque
@@ -8,8 +8,8 @@ from typing import final
 
 
 @final
-class Room:
-    """*bytes_max* bytes to be shared. Who asks for more than there are gets them all."""
+class BodyBudget:
+    """*bytes_max* bytes, shared by all requests. A request for more is granted the whole budget."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -17,8 +17,8 @@ class Room:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @asynccontextmanager
-    async def of(self, size_bytes: int) -> AsyncIterator[None]:
-        """Wait for *size_bytes*, and have them until the end of the block."""
+    async def reserve(self, size_bytes: int) -> AsyncIterator[None]:
+        """Wait for *size_bytes* of the budget, and keep them until the end of the block."""
         size_bytes = min(size_bytes, self._bytes_max)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size_bytes, turn))

@@ -1,15 +1,15 @@
-"""What the routes ask of the broker's cursors and staged batches, as seen from here.
+"""The interfaces of the broker's cursors and staged batches that the HTTP routes use.
 
-Verbs that promise durability take two callbacks, one of which is called later on the loop; `promised` turns them into
-something to wait for. A client that leaves meanwhile changes nothing: what was begun is finished.
+Operations that are answered when durable take two callbacks, one of which is called later on the loop; `promised` turns
+them into an awaitable. A client that disconnects meanwhile does not cancel the operation.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ackwire.broker.cursors import CursorFacts
-from ackwire.broker.staging import ProducerFacts
+from ackwire.broker.cursors import CursorInfo
+from ackwire.broker.staging import ProducerInfo
 from ackwire.errors import BrokerError
 from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
@@ -20,9 +20,9 @@ OnFailed = Callable[[BrokerError], None]
 class Cursors(Protocol):
     """`broker.cursors`."""
 
-    def open(self, name: str, destination: Destination, selector: str | None, *, create: bool) -> CursorFacts: ...
-    def facts(self, name: str) -> CursorFacts: ...
-    def all(self) -> Sequence[CursorFacts]: ...
+    def open(self, name: str, destination: Destination, selector: str | None, *, create: bool) -> CursorInfo: ...
+    def info(self, name: str) -> CursorInfo: ...
+    def all(self) -> Sequence[CursorInfo]: ...
     def latest(
         self, name: str, after: int, limit: int, on_done: Callable[[int], None], on_failed: OnFailed
     ) -> None: ...
@@ -48,11 +48,11 @@ class Staging(Protocol):
         self, producer: str, batch: int, parts: Sequence[str], on_done: Callable[[bool], None], on_failed: OnFailed
     ) -> None: ...
     def drop(self, producer: str, part: str) -> None: ...
-    def facts(self, producer: str) -> ProducerFacts: ...
+    def info(self, producer: str) -> ProducerInfo: ...
 
 
 def promised(begin: Callable[[Callable[..., None], OnFailed], object]) -> "asyncio.Future[Any]":
-    """What *begin* promises: it is given the two callbacks. What it raises at once is raised here."""
+    """Call *begin* with two callbacks, and wait for one of them. An exception of *begin* itself is raised here."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.add_done_callback(_look_at)
 
@@ -69,6 +69,6 @@ def promised(begin: Callable[[Callable[..., None], OnFailed], object]) -> "async
 
 
 def _look_at(future: "asyncio.Future[Any]") -> None:
-    """A failure that nobody waits for any more is none that asyncio need complain of."""
+    """Mark the exception of a future that is not awaited any more as seen, so that asyncio does not log it."""
     if not future.cancelled():
         future.exception()

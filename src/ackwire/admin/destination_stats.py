@@ -1,6 +1,6 @@
-"""How the destinations stand, in numbers: for `/metrics` and `/v1/destinations`.
+"""Counts of each destination, for `/metrics` and `/v1/destinations`.
 
-There may be very many, so they are counted some at a time, and others get their turn in between.
+There may be very many, so they are counted in portions, and the loop serves other work in between.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Counts:
             setattr(self, key.name, getattr(self, key.name) + getattr(other, key.name))
 
 
-async def census(broker: Broker) -> AsyncIterator[tuple[str, bool, Counts]]:
+async def destination_stats(broker: Broker) -> AsyncIterator[tuple[str, bool, Counts]]:
     """Name, whether it is temporary, and counts: of each queue, each topic and each durable subscription."""
     for number, where in enumerate(broker.registry.router.names()):
         made = broker.registry.router.get(where)
@@ -64,7 +64,7 @@ def _of_queue(queue: Queue) -> Counts:
 
 
 def _of_topic(topic: Topic) -> Counts:
-    """What waits for durable subscriptions is theirs, and not the topic's."""
+    """Counts of a topic, without the messages of its durable subscriptions, which have counts of their own."""
     return Counts(
         pending=sum(len(subscription.pending) for subscription in topic.subscriptions),
         in_flight=sum(subscription.dispatched for subscription in topic.subscriptions),

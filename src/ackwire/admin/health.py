@@ -1,12 +1,12 @@
 """Whether the broker can do its work: for load balancers, supervisors and people."""
 
 from ackwire.admin.http import Answer, json_answer
-from ackwire.admin.metrics import StoreFacts
+from ackwire.admin.metrics import StoreInfo
 from ackwire.broker.broker import Broker
 from ackwire.errors import StoreFailed
 
 
-def health(broker: Broker, store: StoreFacts, uptime_seconds: float, failure: StoreFailed | None) -> Answer:
+def health(broker: Broker, store: StoreInfo, uptime_seconds: float, failure: StoreFailed | None) -> Answer:
     """200 and `ok`; or 503 with `failed` or `full`, and why."""
     facts: dict[str, object] = {"status": "ok", "store": store.kind, "uptime_seconds": round(uptime_seconds, 3)}
     full = broker.flow.is_full()

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class BadRequest(Exception):
-    """A request that cannot be understood or taken; the answer is *status* with *code* and the message."""
+    """A request that is malformed or refused: answered by *status* with *code* and the message."""
 
     def __init__(self, message: str, *, status: int = 400, code: str = "bad-request") -> None:
         super().__init__(message)
@@ -56,12 +56,12 @@ class BadRequest(Exception):
 
 
 class _ClientGone(Exception):
-    """There is nobody to answer any more."""
+    """The client has closed the connection: there is no one left to answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request gets: a status and all of a body, or its pieces as they become ready."""
+    """The answer to a request: a status and a whole body, or its pieces as they become ready."""
 
     status: int
     body: bytes = b""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ackwire import __version__
-from ackwire.admin.destination_stats import Counts, census
+from ackwire.admin.destination_stats import Counts, destination_stats
 from ackwire.broker.broker import Broker
-from ackwire.broker.cursors import CursorFacts
+from ackwire.broker.cursors import CursorInfo
 from ackwire.broker.loop_report import LIMITS_SECONDS, LoopReport
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,15 +42,15 @@ _CURSORS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFacts:
-    """What is to be told of the store."""
+class StoreInfo:
+    """What the metrics and the health check show of the store."""
 
     kind: str
     used_bytes: Callable[[], int]
     bytes_max: int
 
 
-async def render(broker: Broker, store: StoreFacts, uptime_seconds: float) -> str:
+async def render(broker: Broker, store: StoreInfo, uptime_seconds: float) -> str:
     """The whole text."""
     lines = _broker(broker, store, uptime_seconds)
     if broker.view.loop_report is not None:
@@ -65,7 +65,7 @@ async def render(broker: Broker, store: StoreFacts, uptime_seconds: float) -> st
     return "\n".join(lines) + "\n"
 
 
-def _broker(broker: Broker, store: StoreFacts, uptime_seconds: float) -> list[str]:
+def _broker(broker: Broker, store: StoreInfo, uptime_seconds: float) -> list[str]:
     flow, temp = broker.flow, broker.flow.temp
     figures: tuple[tuple[str, str, float], ...] = (
         ("uptime_seconds", "Since the broker started.", round(uptime_seconds, 3)),
@@ -118,7 +118,7 @@ def _loop(report: LoopReport) -> list[str]:
     return lines
 
 
-def _identity(broker: Broker, store: StoreFacts) -> Labels:
+def _identity(broker: Broker, store: StoreInfo) -> Labels:
     return (("broker", broker.settings.broker.name), ("store", store.kind), ("version", __version__))
 
 
@@ -129,14 +129,14 @@ def _clients(broker: Broker) -> int:
 
 async def _places(broker: Broker) -> dict[str, Counts]:
     places: dict[str, Counts] = {}
-    async for name, is_temporary, counts in census(broker):
+    async for name, is_temporary, counts in destination_stats(broker):
         if is_temporary or len(places) >= LABELLED_MAX:
             name = OTHER
         places.setdefault(name, Counts()).add(counts)
     return places
 
 
-def _of_cursors(field: str, cursors: Sequence[CursorFacts]) -> Samples:
+def _of_cursors(field: str, cursors: Sequence[CursorInfo]) -> Samples:
     for facts in cursors:
         yield (("cursor", facts.name), ("destination", repr(facts.destination))), getattr(facts, field)
 

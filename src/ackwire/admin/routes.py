@@ -11,15 +11,15 @@ from typing import Any, Final, final
 from urllib.parse import unquote
 
 from ackwire.admin import arrow, metrics
-from ackwire.admin.body_budget import Room
+from ackwire.admin.body_budget import BodyBudget
 from ackwire.admin.bulk_api import Cursors, Staging, promised
-from ackwire.admin.destination_stats import census, dead_letter_queues
+from ackwire.admin.destination_stats import dead_letter_queues, destination_stats
 from ackwire.admin.health import health
 from ackwire.admin.http import Answer, BadRequest, Request, error_answer, json_answer
-from ackwire.admin.metrics import StoreFacts
+from ackwire.admin.metrics import StoreInfo
 from ackwire.admin.tokens import is_authorised
 from ackwire.broker.broker import Broker
-from ackwire.broker.cursors import CursorFacts
+from ackwire.broker.cursors import CursorInfo
 from ackwire.broker.permissions import Principal, Proof
 from ackwire.config import MIB, HttpSettings
 from ackwire.errors import (
@@ -41,7 +41,7 @@ from ackwire.util.clock import Clock
 from ackwire.wire.openwire.limits import WireLimits
 
 _BODY_BYTES_MAX: Final = MIB
-"""A body of JSON, or one that nobody asked for."""
+"""Limit of a JSON body, and of a body that the route does not use."""
 _NAME_LENGTH_MAX: Final = 255
 """Characters of the name of a cursor, a producer or a part."""
 _PARTS_MAX: Final = 10_000
@@ -75,16 +75,16 @@ _Route = tuple[str, str, Callable[[Request, _Parameters], Awaitable[Answer]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What an API is built from besides the broker."""
+class ApiOptions:
+    """What an API needs besides the broker."""
 
     settings: HttpSettings
     token: bytes
-    store: StoreFacts
+    store: StoreInfo
     wire_limits: WireLimits
     clock: Clock
     failure: Callable[[], StoreFailed | None] = lambda: None
-    """What has become of the store."""
+    """The failure of the store, if it has failed."""
 
 
 @final
@@ -92,15 +92,15 @@ class Api:
     """Answers requests; `answer` is the handler of an `HttpServer`."""
 
     def __init__(
-        self, broker: Broker, terms: Terms, *, cursors: Cursors | None = None, staging: Staging | None = None
+        self, broker: Broker, options: ApiOptions, *, cursors: Cursors | None = None, staging: Staging | None = None
     ) -> None:
         self._broker = broker
         self._bulk = broker.bulk(_CALLER)
         self._cursors: Cursors = cursors or self._bulk.cursors
         self._staging: Staging = staging or self._bulk.staging
-        self._terms = terms
-        self._started = terms.clock.monotonic()
-        self._room = Room(terms.settings.bodies_bytes_max)
+        self._options = options
+        self._started = options.clock.monotonic()
+        self._body_budget = BodyBudget(options.settings.bodies_bytes_max)
         routes: tuple[_Route, ...] = (
             ("GET", "/health", self._health),
             ("GET", "/metrics", self._metrics),
@@ -134,7 +134,7 @@ class Api:
             return refusal(error)
 
     async def _answer(self, request: Request) -> Answer:
-        if request.path != "/health" and not is_authorised(request.header("authorization"), self._terms.token):
+        if request.path != "/health" and not is_authorised(request.header("authorization"), self._options.token):
             challenge = {"www-authenticate": 'Bearer realm="ackwire"'}
             message = "the header Authorization: Bearer TOKEN is missing or has another token than http.token_file"
             return error_answer(401, "not-authorised", message, challenge)
@@ -154,16 +154,16 @@ class Api:
 
     @property
     def _uptime_seconds(self) -> float:
-        return self._terms.clock.monotonic() - self._started
+        return self._options.clock.monotonic() - self._started
 
     async def _health(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
-        return health(self._broker, self._terms.store, self._uptime_seconds, self._terms.failure())
+        return health(self._broker, self._options.store, self._uptime_seconds, self._options.failure())
 
     async def _metrics(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
         self._bulk.inspect()
-        text = await metrics.render(self._broker, self._terms.store, self._uptime_seconds)
+        text = await metrics.render(self._broker, self._options.store, self._uptime_seconds)
         return Answer(200, text.encode("utf-8", "replace"), metrics.CONTENT_TYPE)
 
     async def _destinations(self, request: Request, _: _Parameters) -> Answer:
@@ -174,7 +174,7 @@ class Api:
     async def _destination_lines(self) -> AsyncIterator[bytes]:
         """A list of JSON, an object on each line, because it may be long."""
         separator = b"[\n"
-        async for name, _, counts in census(self._broker):
+        async for name, _, counts in destination_stats(self._broker):
             line = json.dumps({"destination": name, **asdict(counts)}, ensure_ascii=False)
             yield separator + line.encode("utf-8", "replace")
             separator = b",\n"
@@ -190,16 +190,16 @@ class Api:
 
     async def _all_cursors(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
-        return json_answer(200, [_shown(facts) for facts in self._cursors.all()])
+        return json_answer(200, [_shown(info) for info in self._cursors.all()])
 
     async def _open_cursor(self, request: Request, _: _Parameters) -> Answer:
         body = await _json_body(request, "name", "destination", "selector", "create")
         where = parse_written_destination(_text(body, "destination"))
         selector = None if body.get("selector") is None else _text(body, "selector")
         name, create = _name(_text(body, "name")), _flag(body, "create", True)
-        facts = self._cursors.open(name, where, selector, create=create)
+        info = self._cursors.open(name, where, selector, create=create)
         await self._durable()
-        return json_answer(200, _shown(facts))
+        return json_answer(200, _shown(info))
 
     async def _durable(self) -> None:
         """Wait until what was done is on the medium."""
@@ -207,7 +207,7 @@ class Api:
 
     async def _cursor(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
-        return json_answer(200, _shown(self._cursors.facts(given["name"])))
+        return json_answer(200, _shown(self._cursors.info(given["name"])))
 
     async def _close_cursor(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
@@ -229,7 +229,7 @@ class Api:
         await _no_body(request)
         after, to = _range(request)
         rows = arrow.Dense(lambda a, b: self._cursors.rows(given["name"], a, b), after, to)
-        return arrow.messages(rows, self._terms.wire_limits)
+        return arrow.messages(rows, self._options.wire_limits)
 
     # ---- queues, without consuming -----------------------------------------------------------------------------
 
@@ -245,15 +245,15 @@ class Api:
         after, to = _range(request, open_end=True)
         where = destination(Kind.QUEUE, given["name"])
         rows = arrow.Sparse(lambda a, limit: self._bulk.browse_rows(where, a, to, limit), after)
-        return arrow.messages(rows, self._terms.wire_limits)
+        return arrow.messages(rows, self._options.wire_limits)
 
     # ---- staged batches ----------------------------------------------------------------------------------------
 
     async def _producer(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
-        facts = self._staging.facts(_name(given["name"]))
-        parts = [{"part": part, "batch": batch, "messages": messages} for part, batch, messages in facts.parts]
-        return json_answer(200, {"last_batch": facts.last_batch, "parts": parts})
+        info = self._staging.info(_name(given["name"]))
+        parts = [{"part": part, "batch": batch, "messages": messages} for part, batch, messages in info.parts]
+        return json_answer(200, {"last_batch": info.last_batch, "parts": parts})
 
     async def _commit_batch(self, request: Request, given: _Parameters) -> Answer:
         body = await _json_body(request, "batch", "parts")
@@ -261,7 +261,7 @@ class Api:
         committed = await promised(
             lambda done, failed: self._staging.commit(_name(given["name"]), batch, parts, done, failed)
         )
-        last_batch = self._staging.facts(given["name"]).last_batch
+        last_batch = self._staging.info(given["name"]).last_batch
         return json_answer(200, {"committed": committed, "last_batch": last_batch})
 
     async def _stage_part(self, request: Request, given: _Parameters) -> Answer:
@@ -270,11 +270,11 @@ class Api:
         where = parse_written_destination(query["destination"]) if query.get("destination") else None
         part = arrow.Part(_name(given["name"]), batch, _name(given["part"]), where)
         arrow.require_pyarrow()
-        bytes_max = self._terms.settings.part_bytes_max
+        bytes_max = self._options.settings.part_bytes_max
         length = request.body_bytes
-        async with self._room.of(bytes_max if length is None else min(length, bytes_max)):
+        async with self._body_budget.reserve(bytes_max if length is None else min(length, bytes_max)):
             body = await request.body(bytes_max)
-            staged = await arrow.stage(self._staging, part, body, self._broker.clock, self._terms.wire_limits)
+            staged = await arrow.stage(self._staging, part, body, self._broker.clock, self._options.wire_limits)
         return json_answer(200, {"messages": staged})
 
     async def _drop_part(self, request: Request, given: _Parameters) -> Answer:
@@ -319,16 +319,16 @@ def _decoded(segment: str) -> str:
         raise BadRequest(f'"{segment[:200]}" in the path is no percent-encoded UTF-8') from None
 
 
-def _shown(facts: CursorFacts) -> dict[str, object]:
+def _shown(info: CursorInfo) -> dict[str, object]:
     return {
-        "name": facts.name,
-        "destination": repr(facts.destination),
-        "selector": facts.selector,
-        "committed": facts.committed,
-        "assigned": facts.assigned,
-        "waiting": facts.waiting,
-        "lag": facts.lag,
-        "oldest_ms": facts.oldest_ms,
+        "name": info.name,
+        "destination": repr(info.destination),
+        "selector": info.selector,
+        "committed": info.committed,
+        "assigned": info.assigned,
+        "waiting": info.waiting,
+        "lag": info.lag,
+        "oldest_ms": info.oldest_ms,
     }
 
 
@@ -336,7 +336,7 @@ def _shown(facts: CursorFacts) -> dict[str, object]:
 
 
 async def _no_body(request: Request) -> None:
-    """Read away a body that nobody asked for; a long one is refused."""
+    """Read and discard a body that the route does not use; a long one is refused."""
     await request.body(_BODY_BYTES_MAX)
 
 

@@ -48,7 +48,7 @@ def is_authorised(header: bytes, token: bytes) -> bool:
 
 
 def _make(path: Path) -> None:
-    """Write a new token under another name first, so that nobody ever reads half of it."""
+    """Write a new token to a temporary file and rename it: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -109,14 +109,14 @@ def _tell(out: IO[bytes], answer: object) -> None:
 
 
 def main() -> None:
-    """What the child does."""
+    """The main loop of the child process."""
     try:
         from ackwire.audit.parquet_files import convert
     except ImportError as error:
         _tell(sys.stdout.buffer, str(error))
         return
     os.nice(_NICENESS)
-    with suppress(AttributeError, OSError):  # Linux: only what nobody else wants; the spool waits on disk meanwhile
+    with suppress(AttributeError, OSError):  # Linux: only idle CPU time; the spool waits on disk meanwhile
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     _tell(sys.stdout.buffer, _READY)
     while line := sys.stdin.buffer.readline(_LINE_BYTES_MAX):

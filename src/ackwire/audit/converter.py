@@ -34,7 +34,7 @@ class Converter:
         self._thread.start()
 
     def add(self, chunk: Path) -> None:
-        """Convert *chunk*, which nobody writes to any more, in its turn."""
+        """Queue *chunk*, which is complete, for conversion."""
         self._chunks.put(chunk)
 
     def stop(self, timeout_seconds: float) -> None:

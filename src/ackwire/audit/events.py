@@ -1,4 +1,4 @@
-"""The recorder that a broker tells what happens to messages (`broker/auditing.py`).
+"""Records the broker's events about messages (`broker/auditing.py`).
 
 All of it runs on the broker's loop, so all of it is short: an event becomes a record, or less (`pending_records.py`).
 Records go to the spool (`spool.py`) before the journal writes what the events are about, several times a second in any
@@ -57,7 +57,7 @@ def run_name(broker: str, start_ms: int) -> str:
 
 
 class _Numbers(dict[object, int]):
-    """What was met in this chunk, and its number; who is met first is defined."""
+    """The texts of this chunk and their numbers; a new text is defined in the spool."""
 
     def __init__(self, define: Callable[[object, int], int]) -> None:
         super().__init__()
@@ -353,15 +353,15 @@ class AuditLog(Audit):
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def durable(self, number: int) -> None:
-        """What was told up to that event is on the medium: whoever waits for it may be answered. Written at once, so
-        that after a crash it is known what nobody can have been promised."""
+        """All up to that event is durable: those who wait for it may be answered. Written at once, so
+        that a reader knows after a crash which changes cannot have been confirmed to a client."""
         if number > self._durable and not self._is_closed:
             self._durable = self._spool.number  # this mark itself needs none
             self._bare(Event.DURABLE, NONE, NONE, number, self._asked_ns())
             self.flush()
 
     def flush(self) -> int:
-        """Give the spool what there is; the answer is the number of the last event. Called before the journal
+        """Flush buffered events to the spool and return the number of the last one. Called before the journal
         writes, too."""
         self._time_uses = 0  # who calls may be about to write, which takes long
         if not self._unwritten.messages:

@@ -1,6 +1,6 @@
 """Turns a chunk of the spool into a file of Parquet (`tabular/audit_schema.py` has the columns).
 
-A file has a name that follows from its first event, is written under another name, synced and renamed: whoever reads
+A file has a name that follows from its first event, is written under another name, synced and renamed: a reader of
 the directory sees whole files only, and a conversion that is done again after a crash replaces its file by the same.
 """
 
@@ -257,7 +257,7 @@ class _Columns:
         return _texts([*places, *(it.destination for it in self._texts.origins)], place - 1)
 
     def _of_either(self, of_others: Sequence[str | None], field: str, of_origin: str) -> pa.Array:
-        """What belongs to the producer for what comes in, and otherwise what *field* stands for."""
+        """The producer's value for events of sends, and the value of *field* for all others."""
         of_producers = [getattr(it, of_origin) for it in self._texts.origins]
         if not any(of_others) and not any(of_producers):
             return pa.nulls(self._length, _TEXT)

@@ -1,4 +1,4 @@
-"""How events look in the spool: records of one size, and the texts that they name by number.
+"""The format of events in the spool: records of one size, and texts that they refer to by number.
 
 A record tells of one message, and of one to three things that happened to it at once; its first byte says how many.
 What happens to one message happens to the next ones of its producer, too, most of the time. So a record may have
@@ -125,7 +125,7 @@ def definition(table: str, index: int, *values: object) -> bytes:
 
 
 class Block(NamedTuple):
-    """What one write brought."""
+    """The records of one write."""
 
     first_number: int
     events: int
@@ -171,5 +171,5 @@ def first_number_of(encoded_block: bytes) -> int:
 
 
 def _checksum(head: bytes, block: Block) -> int:
-    """What tells a whole block from a torn one."""
+    """The checksum of a block, which tells a complete block from a torn one."""
     return zlib.crc32(block.followers, zlib.crc32(block.records, zlib.crc32(block.definitions, zlib.crc32(head))))

@@ -1,12 +1,12 @@
-"""Where events wait on the disk until they are Parquet files: chunks, each written by one process and then left alone.
+"""The spool: events on disk that are not Parquet yet, in chunks that are written once.
 
 Whatever was given to `write` survives the end of the process, however it ends: it is with the operating system. Only
-a loss of power can take the last of it. A chunk that is closed goes to whoever turns it into Parquet (`converter.py`),
+a loss of power can take the last of it. A chunk that is closed goes to the converter to Parquet (`converter.py`),
 which deletes it then; chunks of an earlier run that ended without doing so are handed on at the start.
 
 When the disk takes no more, events stay in memory up to a limit, and the broker is told to hold producers back
 (`when_full = "block"`) or not to. Beyond the limit events are dropped. They have their numbers all the same, so that
-whoever reads the events sees the gap, and here they are counted and reported.
+readers of the events see the gap, and the spool counts and reports it.
 """
 
 import json
@@ -191,7 +191,7 @@ class Spool:
         header = chunk_header(self._run, first)
         try:
             self._write_all(self._descriptor, header)
-        except OSError:  # without its header nobody could read it: the next attempt makes it anew
+        except OSError:  # without its header it cannot be read: the next attempt creates it again
             os.close(self._descriptor)
             self._descriptor = None
             raise
@@ -244,7 +244,7 @@ class Spool:
         return None
 
     def close(self) -> None:
-        """End the last chunk and let go of the directory."""
+        """End the last chunk and release the directory."""
         if self._unwritten:
             self._write_waiting()
         if self._unwritten:

@@ -1,4 +1,4 @@
-"""Advisories: topics on which the broker tells about itself (openwire.md §9).
+"""Advisories: topics on which the broker publishes its own events (openwire.md §9).
 
 They are written only when somebody listens, and only once the broker has started: what comes back at a start is no
 event. While a message is being put in its places they wait until it is there (`placing.py`). Those who come late are
@@ -13,14 +13,14 @@ from itertools import chain
 from typing import Final, Protocol, final
 
 from ackwire.broker.clients import Clients
+from ackwire.broker.numbered_set import E, NumberedSet
 from ackwire.broker.placing import Placing
-from ackwire.broker.rolls import E, Roll
 from ackwire.broker.session import Connection, Producer
 from ackwire.broker.subscription import Subscription
 from ackwire.errors import AckwireError
 from ackwire.jms.destinations import Destination, Kind, derived_destination, matches_pattern
 from ackwire.jms.message import Message
-from ackwire.jms.message_editor import Advisory, AdvisoryKind, ConsumerFacts, MessageEditor
+from ackwire.jms.message_editor import Advisory, AdvisoryKind, ConsumerDetails, MessageEditor
 from ackwire.jms.types import Int, Value
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 PREFIX: Final = "ActiveMQ.Advisory."
 
 _PORTION: Final = 64
-"""Entries of a roll that a replay reads at once."""
+"""Entries that a replay reads at once."""
 
 _DESTINATION_TOPICS: Final = {
     Kind.QUEUE: "Queue",
@@ -56,9 +56,9 @@ def _about(what: str, where: Destination) -> Destination:
     return _topic(f"{what}.{'Queue' if where.kind.is_queue else 'Topic'}.{where.name}")
 
 
-def facts(subscription: Subscription) -> ConsumerFacts:
+def consumer_details(subscription: Subscription) -> ConsumerDetails:
     request = subscription.request
-    return ConsumerFacts(
+    return ConsumerDetails(
         consumer_id=request.consumer_id,
         destination=request.destination,
         prefetch=request.prefetch,
@@ -72,7 +72,7 @@ def facts(subscription: Subscription) -> ConsumerFacts:
 
 
 class AdvisedDestinations(Protocol):
-    """What advisories ask about the destinations that exist."""
+    """The interface to the existing destinations that advisories use."""
 
     def has_listeners(self, topic: Destination) -> bool:
         """Whether anyone would get a message published on *topic* now."""
@@ -82,7 +82,7 @@ class AdvisedDestinations(Protocol):
 
     def owner(self, temporary: Destination) -> Connection | None: ...
 
-    def names_of(self, kind: Kind) -> Roll[Destination]:
+    def names_of(self, kind: Kind) -> NumberedSet[Destination]:
         """The names of that kind in the order of their making."""
         ...
 
@@ -113,7 +113,7 @@ class Advisories:
         self._is_silent = True
 
     def bind(self, destinations: AdvisedDestinations, publisher: AdvisoryPublisher) -> None:
-        """Where advisories go; those parts report to this one, so they are made later. Nothing is told before."""
+        """Set the parts that deliver advisories. They report to this one, so they are constructed later."""
         self._destinations = destinations
         self._publisher = publisher
 
@@ -185,7 +185,7 @@ class Advisories:
         return Advisory(
             AdvisoryKind.CONSUMER_ADDED,
             topic,
-            consumer=facts(subscription),
+            consumer=consumer_details(subscription),
             destination=where,
             target_consumer_id=target,
             properties={"consumerCount": Int(self._destinations.consumer_count(where))},
@@ -275,7 +275,7 @@ class Advisories:
         return {**self._original_id(message), "orignalDestination": repr(where)}
 
     def no_consumers(self, where: Destination, message: Message) -> None:
-        """A non-persistent message for nobody goes to those who want to know of such."""
+        """Publish the advisory of a non-persistent message that no consumer gets."""
         if self._is_silent or message.persistent or is_advisory(where):
             return
         topic = _about("NoConsumer", where)
@@ -294,7 +294,7 @@ class Advisories:
                 lambda: Advisory(
                     AdvisoryKind.CONSUMER_ADDED,
                     topic,
-                    consumer=facts(subscription),
+                    consumer=consumer_details(subscription),
                     destination=where,
                     properties={"consumerId": subscription.consumer_id},
                 ),
@@ -311,11 +311,11 @@ class Advisories:
     # ---- for late joiners --------------------------------------------------------------------------------------
 
     def replay(self, topic: Destination, subscription: Subscription) -> Iterator[Message | None] | None:
-        """What a new subscriber to *topic* (a name or a pattern) would know had it always listened; None if nothing.
+        """The advisories that give a new subscriber to *topic* (a name or pattern) the present state; None if none.
 
-        It is made while it is read, of what was there at this call and still is; None in between: a look in vain. What
-        comes and goes from now on is told as it happens. So nothing is missed, nothing is told twice, and what has gone
-        meanwhile is not told of any more.
+        They are created while they are read, for what existed at this call and still exists; a None among them marks a
+        step without result. Later changes are published as they happen. So the subscriber misses nothing, gets nothing
+        twice, and nothing about what has gone meanwhile.
         """
         if not is_advisory(topic):
             return None
@@ -324,7 +324,7 @@ class Advisories:
         return chain.from_iterable([state(topic.name, subscription.consumer_id) for state in states])
 
     def _subjects(self) -> dict[str, Callable[[str, str], Iterator[Message | None]]]:
-        """What there is to know, by the first part of the topic's name: only what was asked for is collected."""
+        """The state to replay, by the first part of the topic's name: only what was asked for is collected."""
         kinds = {name: partial(self._destinations_now, kind) for kind, name in _DESTINATION_TOPICS.items()}
         return {
             "Connection": self._connections_now,
@@ -368,26 +368,28 @@ class Advisories:
 
         return self._present(self._destinations.names_of(kind), tell) if _is_told(pattern, topic) else iter(())
 
-    def _present(self, roll: Roll[E], tell: Callable[[E], Iterator[Advisory | None]]) -> Iterator[Message | None]:
-        """What *tell* says of the entries that *roll* has now, and still has when their turn comes."""
-        return self._read(roll, roll.last_number, tell)
+    def _present(
+        self, numbered: NumberedSet[E], tell: Callable[[E], Iterator[Advisory | None]]
+    ) -> Iterator[Message | None]:
+        """The result of *tell* for the entries that *numbered* has now, and still has when they are read."""
+        return self._read(numbered, numbered.last_number, tell)
 
     def _read(
-        self, roll: Roll[E], last: int, tell: Callable[[E], Iterator[Advisory | None]]
+        self, numbered: NumberedSet[E], last: int, tell: Callable[[E], Iterator[Advisory | None]]
     ) -> Iterator[Message | None]:
         after = 0
-        while portion := roll.between(after, last, _PORTION):
+        while portion := numbered.between(after, last, _PORTION):
             for after, entry in portion:
-                if roll.number_of(entry) != after:
+                if numbered.number_of(entry) != after:
                     continue
                 for advisory in tell(entry):
                     yield None if advisory is None else self._editor.advisory(advisory)
-                    if roll.number_of(entry) != after:
+                    if numbered.number_of(entry) != after:
                         break  # it has gone meanwhile, and those who listen were told
 
 
 def _is_told(pattern: str, topic: Destination) -> bool:
-    """Whether a subscriber to *pattern* hears of *topic*; a pattern is no topic."""
+    """Whether a subscriber to *pattern* gets messages of *topic*; a pattern is no topic."""
     return matches_pattern(pattern, topic.name) and not topic.is_wildcard
 
 

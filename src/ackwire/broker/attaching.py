@@ -1,4 +1,4 @@
-"""Consumers of patterns: they come to their destinations, and leave them, a slice at a time (SEMANTICS A8).
+"""Attaches consumers of patterns to their destinations, and detaches them, in slices (SEMANTICS A8).
 
 A pattern may stand for a hundred thousand destinations. A consumer that subscribes is served by each of them as soon as
 it is attached there; a topic that is about to publish is attached first (`complete`), so that a subscriber misses
@@ -62,7 +62,7 @@ class Attaching:
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody waits to be attached."""
+        """Whether a consumer waits to be attached."""
         return bool(self._coming)
 
     def begin(self, pattern: Destination, attach: _Attach, is_wanted: Callable[[], bool]) -> None:
@@ -80,7 +80,7 @@ class Attaching:
         return False
 
     def complete(self, topic: Topic) -> None:
-        """*topic* is about to publish: whoever waits to be attached to it is, now."""
+        """*topic* is about to publish: attach every subscription that waits for that."""
         where = topic.destination
         for attachment in self._coming:
             pattern = attachment.pattern

@@ -17,13 +17,13 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
 from ackwire.broker.auditing import Audit
 from ackwire.broker.bulk_access import BulkAccess
-from ackwire.broker.census import Census
 from ackwire.broker.clients import Clients
 from ackwire.broker.committed_sends import CommittedSends
 from ackwire.broker.connections import Connections
 from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.cursors import Cursors
 from ackwire.broker.dead_letters import DeadLetters
+from ackwire.broker.destination_counts import DestinationCounter
 from ackwire.broker.destination_events import BrokerEvents
 from ackwire.broker.duplicates import Repetitions
 from ackwire.broker.expiry import ExpirySweep
@@ -280,7 +280,9 @@ class Broker:
         self._inactive = InactiveDestinations(
             clock, slices, registry, clients, settings.destinations.inactive_sweep_seconds
         )
-        self._census = Census(clock, registry, transactions, period_seconds=settings.audit.census_seconds)
+        self._destination_counter = DestinationCounter(
+            clock, registry, transactions, period_seconds=settings.audit.census_seconds
+        )
 
     @property
     def settings(self) -> Settings:
@@ -456,9 +458,10 @@ class Broker:
         self.scheduler.start()
         self.cursors.start()
         self.staging.start()
+        self.transactor.large.acks.start()
         self._inactive.start()
         if self.audit is not None:
-            self._census.begin(self.audit)
+            self._destination_counter.begin(self.audit)
         self._expiry.start()
 
     def stop(self) -> None:
@@ -470,7 +473,7 @@ class Broker:
         for queue in self.registry.queues():
             queue.stop()
         if self.audit is not None:
-            self._census.end(self.audit, self._store)
+            self._destination_counter.end(self.audit, self._store)
 
     def answer_questions(self) -> None:
         """Listen to clients that ask why (`broker/why/service.py`), and to operators (`operation_requests.py`)."""

@@ -1,4 +1,4 @@
-"""What a browser is shown: a queue as it was at one moment, however long that is (SEMANTICS A2, B6).
+"""The snapshot of a queue for a browser, read in batches (SEMANTICS A2, B6).
 
 Nothing is kept of the queue but how far it went at that moment. A batch of messages is looked up when its turn to be
 shown comes; what is gone by then is not shown. So a browser that stops half way keeps one batch alive, and no more.
@@ -32,7 +32,7 @@ class Snapshot:
         """For each level, the last sequence that was there."""
 
     def batches(self) -> Iterator[list[Message]]:
-        """The messages in the order of their dispatch, some at a time; each is let go when the next is asked for."""
+        """The messages in the order of their dispatch, in batches; a batch is freed when the next one is read."""
         for number in range(len(self._levels) - 1, -1, -1):
             after, last = _NOTHING, self._last[number]
             while after < last:

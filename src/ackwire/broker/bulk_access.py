@@ -1,17 +1,17 @@
-"""Cursors, staged batches and browsing for somebody: each verb asks for permission, and is carried out then.
+"""Cursors, staged batches and browsing on behalf of a principal: each operation is permitted first, then carried out.
 
-`cursors.py`, `staging.py` and `queue.py` do the work and know no principals. Whoever reads and writes in bulk on behalf
-of others, such as the HTTP port, does it through this.
+`cursors.py`, `staging.py` and `queue.py` do the work and know no principals. Code that reads and writes in bulk for
+others, such as the HTTP port, uses this module.
 """
 
 from collections.abc import Callable, Sequence
 from typing import final
 
-from ackwire.broker.cursors import CursorFacts, Cursors, Row
+from ackwire.broker.cursors import CursorInfo, Cursors, Row
 from ackwire.broker.permissions import Action, Permissions, Principal
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
-from ackwire.broker.staging import ProducerFacts, Staging
+from ackwire.broker.staging import ProducerInfo, Staging
 from ackwire.errors import BrokerError, UnknownResource
 from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
@@ -31,15 +31,15 @@ class CursorAccess:
     def _ask(self, name: str, action: Action = Action.CONSUME) -> None:
         self._permissions.permit(self._principal, action, self._cursors.destination_of(name))
 
-    def open(self, name: str, destination: Destination, selector: str | None, *, create: bool) -> CursorFacts:
+    def open(self, name: str, destination: Destination, selector: str | None, *, create: bool) -> CursorInfo:
         self._permissions.permit(self._principal, Action.CONSUME, destination)
         return self._cursors.open(name, destination, selector, create=create)
 
-    def facts(self, name: str) -> CursorFacts:
+    def info(self, name: str) -> CursorInfo:
         self._ask(name, Action.INSPECT)
-        return self._cursors.facts(name)
+        return self._cursors.info(name)
 
-    def all(self) -> list[CursorFacts]:
+    def all(self) -> list[CursorInfo]:
         self._permissions.permit(self._principal, Action.INSPECT)
         return self._cursors.all()
 
@@ -100,9 +100,9 @@ class StagingAccess:
         self._ask(producer, [part])
         self._staging.drop(producer, part)
 
-    def facts(self, producer: str) -> ProducerFacts:
+    def info(self, producer: str) -> ProducerInfo:
         self._permissions.permit(self._principal, Action.INSPECT)
-        return self._staging.facts(producer)
+        return self._staging.info(producer)
 
 
 @final

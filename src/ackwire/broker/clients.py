@@ -1,4 +1,4 @@
-"""Who is here now: connections, and the producers and consumers that they announced.
+"""The connected clients: connections, and the producers and consumers that they announced.
 
 Only the lists, in the order in which their entries came; `connections.py` says what happens when clients come and go.
 """
@@ -6,7 +6,7 @@ Only the lists, in the order in which their entries came; `connections.py` says 
 from collections import Counter
 from typing import final
 
-from ackwire.broker.rolls import Roll
+from ackwire.broker.numbered_set import NumberedSet
 from ackwire.broker.session import Connection, Producer, Subscription
 from ackwire.jms.destinations import Destination
 
@@ -16,9 +16,9 @@ class Clients:
     """The connections, producers and consumers of the broker."""
 
     def __init__(self) -> None:
-        self.connections: Roll[Connection] = Roll()
-        self.producers: Roll[Producer] = Roll()
-        self.consumers: Roll[Subscription] = Roll()
+        self.connections: NumberedSet[Connection] = NumberedSet()
+        self.producers: NumberedSet[Producer] = NumberedSet()
+        self.consumers: NumberedSet[Subscription] = NumberedSet()
         self._by_connection_id: dict[str, Connection] = {}
         self._by_client_id: dict[str, Connection] = {}
         self._producer_counts: Counter[Destination] = Counter()
@@ -46,7 +46,7 @@ class Clients:
         self.connections.discard(connection)
 
     def forget_permissions(self) -> None:
-        """What each was allowed is asked again."""
+        """Forget cached permissions, so that each is checked again."""
         for connection in self._by_connection_id.values():
             connection.sends_to = None
             connection.may_send_to.clear()

@@ -1,4 +1,4 @@
-"""Clients come and go, with the sessions and producers that they announce (SEMANTICS A1, D7)."""
+"""Connects and disconnects clients, with the sessions and producers that they announce (SEMANTICS A1, D7)."""
 
 import logging
 from collections.abc import Callable

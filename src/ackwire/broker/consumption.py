@@ -102,7 +102,7 @@ class Consumption:
         """How to stop waiting for destinations that a pattern matches."""
         self._replays = Replays(slices)
         self._durable_of: dict[QueueSubscription, DurableSubscription] = {}
-        self._asking: set[QueueSubscription] = set()
+        self._asking: dict[QueueSubscription, int] = {}
         """Consumers of several queues that are being asked, a slice at a time, whether they have something."""
 
     # ---- subscribing -------------------------------------------------------------------------------------------
@@ -560,7 +560,7 @@ class Consumption:
                 subscription,
                 messages,
                 by_queue,
-                finish=lambda: self._finish(subscription, messages, by_queue, as_acked),
+                finish=lambda queue, theirs: self._finish(subscription, queue, theirs, as_acked),
                 undo=lambda: self._undo(subscription, messages, by_queue),
             )
         )
@@ -568,15 +568,14 @@ class Consumption:
     def _finish(
         self,
         subscription: QueueSubscription,
+        queue: Queue,
         messages: list[Message],
-        by_queue: "list[tuple[Queue, list[Message]]]",
         as_acked: tuple[AckKind, Hashable],
     ) -> None:
-        """A committed ack."""
-        for queue, theirs in by_queue:
-            if queue.audit is not None:
-                queue.audit.acked_all(queue, theirs, subscription, *as_acked)
-            queue.finish(theirs)
+        """A committed ack, or a portion of it."""
+        if queue.audit is not None:
+            queue.audit.acked_all(queue, messages, subscription, *as_acked)
+        queue.finish(messages)
         subscription.in_flight.decide(messages)
         if subscription in self._attached:
             self.pump(subscription)
@@ -681,35 +680,30 @@ class Consumption:
             self._show(subscription)
 
     def _pump_several(self, subscription: QueueSubscription) -> None:
-        """Ask the queues that had something for *subscription* when it was full, each in its turn."""
-        if subscription not in self._asking and self._ask_passed_over(subscription, self._slices.budget()):
-            self._asking.add(subscription)
+        """Ask the queues that had something for *subscription* when it was full, each once; anew if that goes on."""
+        is_asking = subscription in self._asking
+        self._asking[subscription] = len(subscription.passed_over)
+        if not is_asking and self._ask_more(subscription, self._slices.budget()):
             self._slices.start(partial(self._ask_more, subscription))
 
     def _ask_more(self, subscription: QueueSubscription, budget: Budget) -> bool:
-        if self._ask_passed_over(subscription, budget):
-            return True
-        self._asking.discard(subscription)
-        return False
-
-    def _ask_passed_over(self, subscription: QueueSubscription, budget: Budget) -> bool:
-        """Whether there are more to ask, and it has room."""
+        """Go on with the round of *subscription*; whether some are left. A queue that must keep what it has for
+        *subscription* is passed over again, and waits for the next round: a round ends."""
         attached = self._attached.get(subscription)
-        if attached is None:
-            return False
-        passed_over = subscription.passed_over
-        for _ in range(len(passed_over)):
-            if not subscription.has_room:
-                return False
-            place, _none = passed_over.popitem(last=False)
-            queue = attached.get(place)
-            if queue is None:  # it was deleted
-                continue
-            queue.resume(subscription)
-            if place in subscription.waiting_in:
-                passed_over[place] = None
-            if budget.is_spent:
-                return bool(passed_over)
+        if attached is not None:
+            passed_over = subscription.passed_over
+            while passed_over and subscription.has_room and self._asking[subscription] > 0:
+                self._asking[subscription] -= 1
+                place, _none = passed_over.popitem(last=False)
+                queue = attached.get(place)
+                if queue is None:  # it was deleted
+                    continue
+                queue.resume(subscription)
+                if place in subscription.waiting_in:
+                    passed_over[place] = None
+                if budget.is_spent and self._asking[subscription] > 0:
+                    return True
+        del self._asking[subscription]
         return False
 
     def _pump_topic(self, subscription: TopicSubscription) -> None:

@@ -1,4 +1,4 @@
-"""Cron entries: when the next moment comes that `minute hour day month weekday` speaks of (SEMANTICS I1).
+"""Cron entries: the next time that matches `minute hour day month weekday` (SEMANTICS I1).
 
 The fields are read as ActiveMQ reads them: `?` is `*`, and a step keeps the values that it divides, so `*/5` of the
 days is 5, 10, …, not 1, 6, …. The rest is left to `cronsim`, which follows Debian's cron, changes of the clock in

@@ -1,10 +1,10 @@
-"""Cursors: named, durable reading positions that can be read again (for Spark, and whoever reads in bulk).
+"""Cursors: named, durable reading positions that can be read again (for Spark and other bulk readers).
 
-How it works. A cursor takes messages from its queue and numbers them from 1 on. What it has taken is its own: nobody
+How it works. A cursor takes messages from its queue and numbers them from 1 on. What it has taken is its own: no one
 else gets it, whether or not its reader is connected, and after a restart it is the cursor's again, under the same
 numbers. The reader asks how far it may read (`latest`), reads ranges as often as it likes (`rows`), and commits; only
-then messages are forgotten. The messages stay in the place of their queue in the store; the cursor's note says which
-are its own, so taking a hundred thousand costs one record.
+then messages are forgotten. The messages stay in the place of their queue in the store; the cursor's state record says
+which are its own, so taking a hundred thousand costs one record.
 
 A cursor of a topic reads from a durable subscription of its own, which is filled from the moment it is opened.
 """
@@ -56,8 +56,8 @@ Row = tuple[int, bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
-class CursorFacts:
-    """How a cursor stands."""
+class CursorInfo:
+    """The state of a cursor."""
 
     name: str
     destination: Destination
@@ -161,7 +161,7 @@ class Cursors:
 
     def open(
         self, name: str, destination: Destination, selector: str | None = None, *, create: bool = True
-    ) -> CursorFacts:
+    ) -> CursorInfo:
         """The cursor of that name, made if it is not there; its destination is made too, if it may be."""
         refuse_reserved(destination, "open a cursor on")
         selector = selector or None
@@ -172,14 +172,14 @@ class Cursors:
                     f"{known!r} has selector {known.selector!r}; it cannot become one of {destination!r} with "
                     f"{selector!r}: close it first, or choose another name"
                 )
-            return self._facts(known)
+            return self._info(known)
         self._check_new(name, destination, create=create)
         with self._store.atomically():
             wanted = self._wanted(destination, selector)
             cursor = Cursor(name, destination, selector, self._queue_of(name, destination, selector), wanted)
             self._add(cursor)
             self._store.put_state_record(cursor.note())
-        return self._facts(cursor)
+        return self._info(cursor)
 
     def _wanted(self, destination: Destination, selector: str | None) -> Selector | None:
         """The selector, unless it is for a topic: its durable subscription has selected already."""
@@ -198,7 +198,7 @@ class Cursors:
         if len(self._cursors) >= limit:
             raise ResourceLimit(f"{limit} cursors exist (limits.cursors_max): close one that is not needed any more")
         if not create and self._registry.router.get(destination) is None:
-            raise UnknownResource(f"{destination!r} does not exist: nobody has sent to it or listened to it")
+            raise UnknownResource(f"{destination!r} does not exist: it has had no message and no consumer")
 
     def _queue_of(self, name: str, destination: Destination, selector: str | None) -> Queue:
         if destination.kind.is_queue:
@@ -236,18 +236,18 @@ class Cursors:
 
     # ---- how they stand ----------------------------------------------------------------------------------------
 
-    def all(self) -> list[CursorFacts]:
-        return [self._facts(cursor) for cursor in self._cursors.values()]
+    def all(self) -> list[CursorInfo]:
+        return [self._info(cursor) for cursor in self._cursors.values()]
 
     def destination_of(self, name: str) -> Destination:
-        """What the cursor of that name reads."""
+        """The destination of the cursor of that name."""
         return self._cursor(name).destination
 
-    def facts(self, name: str) -> CursorFacts:
-        return self._facts(self._cursor(name))
+    def info(self, name: str) -> CursorInfo:
+        return self._info(self._cursor(name))
 
-    def _facts(self, cursor: Cursor) -> CursorFacts:
-        return CursorFacts(
+    def _info(self, cursor: Cursor) -> CursorInfo:
+        return CursorInfo(
             cursor.name,
             cursor.destination,
             cursor.selector,

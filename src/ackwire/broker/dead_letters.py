@@ -1,4 +1,4 @@
-"""Where messages go that could not be consumed: to the dead letter queue that their policy names (SEMANTICS F4)."""
+"""Moves messages that could not be consumed to the dead letter queue of their policy (SEMANTICS F4)."""
 
 import logging
 from typing import final
@@ -36,7 +36,7 @@ class DeadLetters:
         self._memory = DeadLetterMemory()
 
     def keep(self, queue: Queue, message: Message, cause: str, *, expired: bool) -> Verdict:
-        """Move a copy of *message* to where dead letters go, with the cause (F4); the answer is what became of it."""
+        """Move a copy of *message* to its dead letter queue, with the cause (F4), and return the outcome."""
         is_topic = isinstance(queue.place, DurableKey)
         verdict = judge(queue.policy, message, is_topic=is_topic, expired=expired, cause=cause)
         if verdict.queue is None or verdict.queue == message.destination:

@@ -1,4 +1,4 @@
-"""Clients that leave, with all that they announced: a slice of the loop at a time (SEMANTICS D7).
+"""Removes disconnected clients and all that they announced, in slices of the loop (SEMANTICS D7).
 
 A client may have ten thousand consumers and as many temporary queues. All of its consumers get nothing more at once;
 then they are removed one by one, queue by queue, then its producers and its temporary destinations. What somebody else
@@ -76,8 +76,8 @@ class Departures:
             del self._former[connection.connection_id]
 
     def forestall(self, connection_id: str, *, consumer_id: str | None = None, producer_id: str | None = None) -> None:
-        """A client that has come back announces something again: what it was before goes first, so that whoever listens
-        hears of its end and then of its return."""
+        """A client that has come back announces something again. The old one is removed first, so that listeners
+        hear of its end and then of its return."""
         for former in self._former.get(connection_id, ()):
             consumer = None if consumer_id is None else former.subscriptions.get(consumer_id)
             if consumer is not None:

@@ -1,4 +1,4 @@
-"""What follows when something happens in a queue or a topic: an advisory, a dead letter, a line in the log."""
+"""Handles events of queues and topics: publishes advisories, creates dead letters, writes the log."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class BrokerEvents:
             self._advisories.consumed(message.destination, message)
 
     def undecided(self, queue: Queue) -> Iterator[Message]:
-        """What open transactions have acknowledged of *queue*: it goes or comes back when they end."""
+        """The messages of *queue* that open transactions have acknowledged: removed or returned when they end."""
         for transaction in self._transactions:
             for acked in transaction.acks:
                 for of_queue, messages in acked.by_queue:

@@ -1,22 +1,25 @@
-"""Transactions with many sends: prepared and committed in slices of the loop (SEMANTICS G, H1).
+"""Transactions with many sends or acks: prepared and committed in slices of the loop (SEMANTICS G, H1).
 
-Many are more than a slice has units. Where the store keeps none of them, slices cost next to nothing: there, many are
-more than can be committed while other clients wait. A smaller transaction commits in one turn
+Many are more than a slice has units. Where the store keeps none of the sends, slices cost next to nothing: there, many
+are more than can be committed while other clients wait. A smaller transaction commits in one turn
 (`transaction_manager.py`). A large one takes these steps, each as many turns as it needs:
 
 1. *Check*: what cannot be routed is found before anything is done. Then the transaction is rolled back.
 2. *Keep*: its persistent messages are recorded in a place of the broker's own (`SET_ASIDE`), as a part of `staging.py`
    that is not committed. After a crash they are dropped.
-3. *Decide*: one record, in one turn: the acks, the outcome, and that the part is committed. For a prepare: the acks,
-   and that the part belongs to a prepared transaction, which ends there.
-4. *Route*: when the decision is durable, the messages go where they are addressed to, in their order. Each slice of
+3. *List*: what is acknowledged, if it is much, is listed as runs of sequences (`large_acks.py`).
+4. *Decide*: one group of records, in one turn: the acks or the list of them, the outcome, and that the part is
+   committed. For a prepare: the acks, and that the part belongs to a prepared transaction, which ends there.
+5. *Remove*: when the decision is durable, what is on the list is removed. After a crash the next start does that.
+6. *Route*: when the decision is durable, the messages go where they are addressed to, in their order. Each slice of
    them reaches the store as one, together with the note of what is left. After a crash the next start goes on with the
    rest. When all are there, the commit is answered.
 
 What others can see in between: nothing of the sends before the decision is durable. After it the sends become visible
 from the first to the last, some in each turn, and messages of other clients may come to stand between them. The acks
-take effect with the decision. Nobody is answered before everything is visible, and later commands of the client that
-commits wait for that (`adapters/openwire.py`), so they cannot overtake. After a crash all of it happens, or nothing.
+take effect with the decision: what is acknowledged is out of reach before and after it. Nobody is answered before
+everything is visible and removed, and later commands of the client that commits wait for that
+(`adapters/openwire.py`), so they cannot overtake. After a crash all of it happens, or nothing.
 
 A client that goes before the decision takes its transaction with it, as one that goes before it commits; unless that
 was prepared. A commit that is decided is carried out whether or not its client is still there.
@@ -31,6 +34,7 @@ from functools import partial
 from typing import Final, Protocol, TypeAlias, final
 
 from ackwire.broker.committed_sends import CommittedSends
+from ackwire.broker.large_acks import AckList, LargeAcks
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.parts import Part
 from ackwire.broker.publishing import Publisher
@@ -60,6 +64,8 @@ _AHEAD_MESSAGES: Final = 2000
 _AHEAD_BYTES: Final = 2 * 1024 * 1024
 """What the disk gets ahead of a wait for it: so much may be written in one turn."""
 _DROPPED_PER_TURN: Final = 2000
+_REMOVED_AHEAD: Final = 10_000
+"""Acknowledged messages that are removed ahead of a wait for the disk."""
 
 Done: TypeAlias = Callable[[int], None]
 """Told XA's answer: only a prepare has one to choose from."""
@@ -80,6 +86,9 @@ class _Work:
     ahead_messages: int = 0
     ahead_bytes: int = 0
     """What was recorded, or routed, since the disk was waited for."""
+    acked: AckList | None = None
+    """What is acknowledged in it, if that is much."""
+    removed_ahead: int = 0
     is_decided: bool = False
     has_ended: bool = False
 
@@ -111,7 +120,7 @@ class Outcomes(Protocol):
         ...
 
     def record_commit(self, transaction: Transaction, *, was_prepared: bool) -> None:
-        """Record that it commits, and carry out its acks."""
+        """Record that it commits."""
         ...
 
     def uncount(self, message: Message) -> None:
@@ -157,6 +166,7 @@ class LargeCommits:
         self._sends = sends
         self._staging = staging
         self._outcomes = outcomes
+        self.acks = LargeAcks(store, slices.units)
         self._under_way: dict[Hashable, _Work] = {}
         self._is_stopped = False
 
@@ -164,8 +174,8 @@ class LargeCommits:
         return len(self._under_way)
 
     def is_large(self, transaction: Transaction) -> bool:
-        """Whether it has too many sends to commit them in one turn; or had, when it was prepared before a restart."""
-        if transaction.part is not None:
+        """Whether it is too large to commit it in one turn; or was, when it was prepared before a restart."""
+        if transaction.part is not None or transaction.acked_count > self._slices.units:
             return True
         count = len(transaction.sends)
         return count > self._slices.units or (count > _AT_ONCE_MAX and self._keeps_none(transaction))
@@ -225,20 +235,23 @@ class LargeCommits:
                 return True
         work.position = 0
         if self._keeps_none(work.transaction):
-            return self._decide(work, budget)
+            if not self._has_many_acks(work):
+                return self._decide(work)
+            self._next(work, self._list)
+            return False
         self._next(work, self._keep)
         return False
 
     def _keep(self, work: _Work, budget: Budget) -> bool:
         """Record some messages. Now and then wait until they are durable: a slow disk gets no more than it can take."""
         if not self._store.pages or (work.position == 0 and work.transaction.part is not None):
-            self._next(work, self._decide)
+            self._next(work, self._list)
             return False
         with self._store.atomically():
             self._keep_some(work, budget)
         if work.may_go_on():
             return True
-        step = self._keep if work.has_more else self._decide
+        step = self._keep if work.has_more else self._list
         self._store.when_durable(partial(self._next, work, step), partial(self._fail, work))
         return False
 
@@ -257,7 +270,18 @@ class LargeCommits:
             transaction = work.transaction
             transaction.part = self._staging.set_aside(transaction.transaction_id, transaction.part, kept)
 
-    def _decide(self, work: _Work, _budget: Budget) -> bool:
+    def _list(self, work: _Work, budget: Budget) -> bool:
+        """List some of what is acknowledged, if that is much; then decide."""
+        if work.acked is None:
+            if not self._has_many_acks(work):
+                return self._decide(work)
+            work.acked = self.acks.start_list(work.transaction)
+        return work.acked.list_some(budget) or self._decide(work)
+
+    def _has_many_acks(self, work: _Work) -> bool:
+        return not work.is_prepare and work.transaction.acked_count > self._slices.units
+
+    def _decide(self, work: _Work) -> bool:
         transaction, part = work.transaction, work.transaction.part
         self._store.expect()
         with self._store.atomically():
@@ -265,6 +289,11 @@ class LargeCommits:
                 self._outcomes.record_prepared(transaction)
             else:
                 self._outcomes.record_commit(transaction, was_prepared=work.was_prepared)
+                if work.acked is None:
+                    for acked in transaction.acks:
+                        acked.finish_all()
+                else:
+                    self.acks.record(work.acked)
                 if part is not None:
                     self._staging.decide(part)
         work.is_decided = True
@@ -272,9 +301,31 @@ class LargeCommits:
         if work.is_prepare:
             transaction.state = TransactionState.PREPARED
             self._store.when_durable(partial(self._end, work), partial(self._fail, work))
+        elif work.acked is not None:  # until they are removed, they are messages of an open transaction
+            self._transactions.remember(transaction, committed=True)
+            self._store.when_durable(partial(self._next, work, self._remove), partial(self._fail, work))
         else:
             self._transactions.close(transaction, committed=True)
             self._store.when_durable(partial(self._next, work, self._route), partial(self._fail, work))
+        return False
+
+    def _remove(self, work: _Work, budget: Budget) -> bool:
+        """Remove some of what is acknowledged. That is waited for now and then, as in the other steps."""
+        assert work.acked is not None
+        with self._store.atomically():
+            removed, has_more = self.acks.remove_some(work.acked, budget)
+        if has_more:
+            work.removed_ahead += removed
+            if work.removed_ahead < _REMOVED_AHEAD:
+                return True
+            work.removed_ahead = 0
+            self._store.when_durable(partial(self._next, work, self._remove), partial(self._fail, work))
+            return False
+        self._transactions.close(work.transaction, committed=True)
+        if work.has_more:
+            self._next(work, self._route)
+        else:
+            self._store.when_durable(partial(self._end, work), partial(self._fail, work))
         return False
 
     def _route(self, work: _Work, budget: Budget) -> bool:
@@ -335,6 +386,8 @@ class LargeCommits:
         what was recorded of it."""
         if not work.is_decided:
             work.transaction.state = TransactionState.PREPARED if work.was_prepared else TransactionState.ACTIVE
+        elif self._transactions.find(work.transaction.transaction_id) is work.transaction and not work.is_prepare:
+            self._transactions.close(work.transaction, committed=True)
 
     def _roll_back(self, work: _Work) -> None:
         work.transaction.state = TransactionState.ACTIVE

@@ -1,18 +1,18 @@
-"""Space: how much the broker may hold, and what producers feel when it is full (SEMANTICS B6).
+"""Limits of memory and disk, and producer flow control when they are reached (SEMANTICS B6).
 
-What waits leaves memory when that gets tight (`paging.py`). So a persistent message needs room in the store, if that is
-one that pages, and any other message needs room in memory or in the temp store.
+Pending messages are paged out when memory gets tight (`paging.py`). So a persistent message needs room in the store, if
+that is one that pages, and any other message needs room in memory or in the temp store.
 
-A send that finds no space is held, with its answer, until there is some; or refused, at once or after a time, as
-configured. Only sends are ever held: acks, consumers and heartbeats go on, so what is full can always drain. A
-connection whose held sends pass a limit of their own is not read from any more, unless it has messages in flight:
-then its acks may be what everybody waits for, and further sends are refused instead. So nothing can hang.
+A send that finds no space is blocked, with its answer, until there is some; or refused, at once or after a time, as
+configured. Only sends are ever blocked: acks, consumers and heartbeats go on, so a full broker can always drain. A
+connection whose blocked sends pass a limit of their own is not read from any more, unless it has messages in flight:
+then its acks may be what makes space, and further sends are refused instead. So there is no deadlock.
 
-All held sends together have a bound, `blocked_bytes_max`. Once it is reached, a connection whose send has to wait is
+All blocked sends together have a limit, `blocked_bytes_max`. Once it is reached, a connection whose send has to wait is
 not read from after it, whatever its size, and the broker receives no large frames while it is full; at twice as much
-sends are refused. So what waits stays below twice the bound and one frame.
+sends are refused. So blocked sends stay below twice the limit and one frame.
 
-Held sends that can wait no longer, because their client leaves or their transaction ends, are taken without space,
+Blocked sends that can wait no longer, because their client leaves or their transaction ends, are taken without space,
 but only until what they need is `blocked_bytes_max` above its limit. Sends beyond that are refused, which for a client
 that has left means that they are dropped: none of them was answered.
 """
@@ -175,7 +175,7 @@ class FlowControl:
         return self.memory_is_full(message.size_bytes)
 
     def has_space(self, message: Message) -> bool:
-        """Whether *message* can go on at once: nobody waits, and nothing is full that it may need."""
+        """Whether *message* can go on at once: no send waits, and none of the limits that it needs is reached."""
         return (
             not self._held
             and self._audit_is_full is None

@@ -1,4 +1,4 @@
-"""How the event loop of the broker has fared: what `why broker` and `/metrics` show of it.
+"""Measurements of the broker's event loop, for `why broker` and `/metrics`.
 
 Plain values. `server/loop_monitor.py` measures; the broker core never does.
 """

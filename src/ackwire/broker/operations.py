@@ -1,13 +1,13 @@
-"""What operators do: pause, resume, purge, move, copy, retry, delete, create, list, recall.
+"""The operations for operators: pause, resume, purge, move, copy, retry, delete, create, list, recall.
 
-The command line, HTTP and a console call the same verbs. Each asks for permission first, says how many messages or
-destinations it concerned, and leaves a line in the log and, for messages, events in the audit. A verb that goes through
-messages works in steps: the caller lets others have their turn in between (`count_in_slices`). What it has done when it
-fails half way stays done, and the error says how much that is.
+The command line, HTTP and a console call the same verbs. Each checks permission first, returns how many messages or
+destinations were affected, and writes a line to the log and, for messages, events to the audit. An operation on many
+messages works in steps: the caller serves other work in between (`count_in_slices`). If it fails half way, the
+completed steps stay, and the error says how many.
 
-Only messages that wait are moved, copied, retried and deleted. What a consumer holds stays with it; `recall` brings it
-back first. Each message goes to its new place and leaves the old one in one write, so a crash neither loses nor doubles
-it.
+Only pending messages are moved, copied, retried and deleted. Messages in flight stay with their consumer; `recall`
+takes them back first. A message leaves its old place and reaches the new one in one atomic write, so a crash neither
+loses nor duplicates it.
 
 A paused queue takes messages and gives none to its consumers, browsers aside. As in ActiveMQ a pause ends with the
 broker: after a restart the queue delivers again.
@@ -66,7 +66,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class DestinationInfo:
-    """How a queue or topic stands."""
+    """The state of a queue or topic."""
 
     destination: Destination
     waiting: int
@@ -211,7 +211,7 @@ class Operations:
     # ---- messages ----------------------------------------------------------------------------------------------
 
     def count(self, principal: Principal, selection: Selection) -> Counting:
-        """How many messages *selection* names, without a change to them."""
+        """The number of messages that *selection* matches; changes nothing."""
         queue = self._queue(principal, selection.queue, "look through", Action.BROWSE)
         return self._counted(self._selected(queue, selection))
 

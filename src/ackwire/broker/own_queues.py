@@ -85,7 +85,7 @@ class OwnQueues:
         self._connection: Connection | None = None
 
     def start(self, answers: Mapping[Destination, Answering]) -> None:
-        """Answer what comes to these queues from now on."""
+        """Answer requests that are sent to these queues from now on."""
         broker_id = self._view.broker_id
         self._connection = self._connections.connect(Login(broker_id, broker_id), self, is_broker=True)
         for number, (where, answering) in enumerate(answers.items(), 1):
@@ -137,7 +137,7 @@ class OwnQueues:
         yield from inbox.answering(self._principal(message), editor.properties(message), reply)
 
     def _principal(self, message: Message) -> Principal:
-        """Who asks: a message carries the id of the connection that sent it, which adapters have checked."""
+        """The sender of a request, by the connection id in its message, which adapters have checked."""
         sender = self._view.clients.by_connection_id(message.origin.connection_id or "")
         return UNKNOWN if sender is None else sender.principal
 

@@ -1,4 +1,4 @@
-"""A part of a staged batch, or what a large transaction has set aside: messages that nobody sees yet (`staging.py`)."""
+"""A part of a staged batch or a large transaction: messages that are not visible yet (`staging.py`)."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Who watches for names that match a pattern: found level by level, not by a look at every pattern (SEMANTICS A8)."""
+"""Finds the watchers of patterns that match a name, in a tree by levels of the name (SEMANTICS A8)."""
 
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar, final
@@ -73,7 +73,7 @@ class PatternTree(Generic[W]):
         return next(self._watchers(name), None) is not None
 
     def _watchers(self, name: str) -> Iterator[dict[int, W]]:
-        """What is found on the ways through the tree that agree with *name*."""
+        """The watchers on all paths through the tree that match *name*."""
         nodes = [self._root]
         for level in name.split("."):
             following: list[_Node[W]] = []

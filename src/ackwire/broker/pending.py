@@ -33,7 +33,7 @@ Entry = Message | int
 
 
 class PagedOut(NamedTuple):
-    """What stays in memory of a message that is paged out and in no list."""
+    """The data kept in memory of a message that is paged out and in no list."""
 
     sequence: int
     expiration: int
@@ -52,7 +52,7 @@ class Listed(NamedTuple):
 
 
 class Cleared(NamedTuple):
-    """What was in a list that was cleared."""
+    """The former content of a list that was cleared."""
 
     messages: int
     size_bytes: int
@@ -142,7 +142,7 @@ class PendingList:
 
     def restore(self, waiting: WaitingMessages) -> None:
         """Add messages of an earlier run, which the store has, in their order, behind all that are here."""
-        # No object for each and no loop in Python: there may be millions, and nobody can connect before.
+        # No object for each and no loop in Python: there may be millions, and clients wait for the start.
         self._sequences.extend(waiting.sequences)
         self._expirations.extend(waiting.expirations)
         self._sizes.extend(waiting.sizes)
@@ -154,7 +154,7 @@ class PendingList:
             self._note_expiration(min(filter(_is_time, waiting.expirations)))
 
     def insert(self, waiting: Sequence[WaitingMessage]) -> int:
-        """Add messages that the store has, in their order, between those that are here; the answer is the foremost
+        """Add messages that the store has, in their order, between those that are here, and return the first
         position that changed."""
         if not waiting:
             return self._base + len(self._items)
@@ -247,7 +247,7 @@ class PendingList:
         self._head = 0
 
     def put_back(self, returned: Sequence[Message | PagedOut]) -> int:
-        """Return messages to their places; the answer is the foremost position that changed."""
+        """Put messages back in their places, and return the first position that changed."""
         ordered = sorted(returned, key=_sequence_of)
         first_known = self._sequences[0] if self._sequences else None
         front = [it for it in ordered if first_known is None or it.sequence < first_known]
@@ -293,14 +293,14 @@ class PendingList:
     # ---- finding -----------------------------------------------------------------------------------------------
 
     def position_of(self, sequence: int) -> int | None:
-        """Where the message of that sequence stands; None if it is not here."""
+        """The position of the message with that sequence; None if it is not here."""
         index = bisect_left(self._sequences, sequence)
         if index < len(self._items) and self._sequences[index] == sequence and self._items[index] is not None:
             return self._base + index
         return None
 
     def at(self, position: int) -> Entry | None:
-        """What stands at *position* now."""
+        """The entry at *position*."""
         index = position - self._base
         return self._items[index] if 0 <= index < len(self._items) else None
 
@@ -390,7 +390,7 @@ class PendingList:
         return gaps > _COMPACT_FROM and gaps > self._count
 
     def compact(self, positions: list[int]) -> list[int]:
-        """Close all gaps; the answer is where each of *positions* has moved to."""
+        """Close all gaps, and return the new position of each of *positions*."""
         kept = [index for index, entry in enumerate(self._items) if entry is not None]
         moved = [self._base + bisect_left(kept, position - self._base) for position in positions]
         self._items = [self._items[index] for index in kept]
@@ -401,7 +401,7 @@ class PendingList:
         return moved
 
     def drop_last(self, count: int) -> tuple[list[int], Cleared]:
-        """Remove what the last *count* positions have; the answer is the sequences of that, and what it was."""
+        """Remove the entries at the last *count* positions, and return their sequences and the entries."""
         start = max(0, len(self._items) - count)
         listed = [
             (entry, sequence, size)

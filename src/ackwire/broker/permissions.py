@@ -1,4 +1,4 @@
-"""Who acts, and whether they may: the one place that every verb of the broker asks (`permit`).
+"""Permissions: every operation of the broker asks here whether its principal may do it (`permit`).
 
 Everything is allowed until a rule is given. What is asked for each message is asked once for each connection and
 destination, and remembered with the connection (`Connection.may_send_to`) until `changed` is called.
@@ -14,7 +14,7 @@ from ackwire.jms.destinations import Destination
 
 
 class Proof(Enum):
-    """How a principal has shown who it is."""
+    """How a principal was authenticated."""
 
     NONE = "nothing"
     """It says so, and nothing has verified it."""
@@ -26,7 +26,7 @@ class Proof(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who acts."""
+    """The user or program that acts."""
 
     name: str = ""
     """Empty: it gave none."""
@@ -47,7 +47,7 @@ BROKER: Final = Principal("the broker", proof=Proof.PROCESS)
 
 
 class Action(Enum):
-    """What somebody wants to do."""
+    """An action that needs a permission."""
 
     CONNECT = "connect"
     SEND = "send to"

@@ -40,7 +40,7 @@ class RoomUser(Protocol):
         ...
 
     def give_room_up(self, reason: str) -> None:
-        """It had room for too long: end the connection."""
+        """Close the connection, because its frame took too long."""
         ...
 
 

@@ -15,7 +15,7 @@ ORIGINAL_DELIVERY_MODE_PROPERTY: Final = "originalDeliveryMode"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a message that could not be consumed."""
+    """The outcome for a message that could not be consumed."""
 
     queue: Destination | None
     """The dead-letter queue, or None: it is discarded."""
@@ -41,7 +41,7 @@ def _dead_letter_queue(policy: DestinationPolicy, where: Destination, *, is_topi
 
 
 def redelivery_delay_seconds(policy: DestinationPolicy, redeliveries: int) -> float | None:
-    """How long a rejected message waits before the broker offers it again; None: it has had its chances."""
+    """How long a rejected message waits before the broker offers it again; None: the last attempt was made."""
     if not policy.broker_redelivery:
         return None
     if policy.redeliveries_max >= 0 and redeliveries >= policy.redeliveries_max:

@@ -10,10 +10,10 @@ from ackwire.broker.attaching import Attaching
 from ackwire.broker.auditing import Audit
 from ackwire.broker.handover import Desk
 from ackwire.broker.live_settings import LiveSettings
+from ackwire.broker.numbered_set import NumberedSet
 from ackwire.broker.paging import Pager
 from ackwire.broker.queue import Queue, QueueEvents
 from ackwire.broker.reserved import OWN_QUEUES, refuse_reserved, refuse_unknown_reserved
-from ackwire.broker.rolls import Roll
 from ackwire.broker.router import Router, is_virtual_pattern
 from ackwire.broker.session import Connection
 from ackwire.broker.slices import Budget, Slices
@@ -38,8 +38,8 @@ _NAMED_MAX: Final = 3
 
 
 def is_durable(where: Destination) -> bool:
-    """Whether a destination is there after a restart: all that clients and operators make, but for what is temporary.
-    What the broker tells and answers itself, it makes anew."""
+    """Whether a destination survives a restart: those made by clients and operators do, unless they are temporary.
+    The broker creates its own (advisories, requests) when it needs them."""
     return not where.kind.is_temporary and not is_advisory(where) and where not in OWN_QUEUES
 
 
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class DestinationEvents(QueueEvents, TopicEvents, Protocol):
-    """What queues and topics tell."""
+    """The events of queues and topics."""
 
 
 class DestinationConsumers(Protocol):
@@ -121,7 +121,7 @@ class Registry:
         """The topics that keep messages for retroactive subscribers."""
 
     def bind(self, events: DestinationEvents, consumers: DestinationConsumers) -> None:
-        """Who hears of what happens in queues and topics; they need this part, so they are made later."""
+        """Set the listeners for events of queues and topics. They need this part, so they are constructed later."""
         self._events = events
         self._consumers = consumers
 
@@ -151,7 +151,7 @@ class Registry:
         return self.router.get(where) or self._make(where, None, is_limited=False)
 
     def advisory_topic(self, where: Destination, about: Destination | None) -> Topic:
-        """A topic of the broker's own, made even beyond the limit: what happens is told all the same.
+        """An advisory topic of the broker. It is created even beyond the limit of destinations.
 
         It is *about* a destination, and goes when that goes.
         """
@@ -197,9 +197,9 @@ class Registry:
             return [(where, owner) for where, owner in self._owners.items() if where.kind is kind]
         return [(where, None) for where in self.router.names() if where.kind is kind and not is_advisory(where)]
 
-    def names_of(self, kind: Kind) -> Roll[Destination]:
+    def names_of(self, kind: Kind) -> NumberedSet[Destination]:
         """The names of that kind in the order of their making."""
-        return self.router.roll(kind)
+        return self.router.numbered(kind)
 
     def consumer_count(self, where: Destination) -> int:
         existing = self.router.get(where)
@@ -360,7 +360,7 @@ class Registry:
         self._forget(destination, existing)
 
     def remove_temporary(self, destination: Destination, owner: Connection) -> None:
-        """*owner* has gone, and so does its temporary destination, whoever uses it; one that is another's stays."""
+        """*owner* has gone: delete its temporary destination, even if it is in use; another connection's stays."""
         existing = self.router.get(destination)
         if existing is not None and self._owners.get(destination) is owner:
             self._consumers.drop_consumers(existing)
@@ -445,7 +445,7 @@ class Registry:
         ]
 
     def _attach_durable(self, durable: DurableSubscription) -> None:
-        """Let it hear of its topic; of all topics there are and will be, if its name is a pattern."""
+        """Subscribe it to its topic, or to all present and future topics that match its pattern."""
         name = durable.record.destination
         if not name.is_wildcard:
             durable.hear(self.get_or_make(name))

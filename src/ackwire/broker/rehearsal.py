@@ -1,4 +1,4 @@
-"""A start that is rehearsed: what a broker could not bring back from a store, without starting one (SEMANTICS K2).
+"""Rehearses a start: finds what a broker could not restore from a store, without starting one (SEMANTICS K2).
 
 It runs the very code that a start runs (`restore.py`), on a store that forgets what it is told, so it cannot judge
 otherwise than a start would. No listener is opened, and no timer runs.
@@ -13,7 +13,7 @@ from ackwire.util.clock import ManualClock
 
 
 def rehearse(store: Store, editor: MessageEditor, now_ms: int) -> list[tuple[Kept, str]]:
-    """What a start on *store* would not bring back, each with a sentence that says why."""
+    """What a start on *store* could not restore, each item with the reason."""
     broker = Broker(clock=ManualClock(now_ms), store=store, editor=editor, settings=Settings())
     failed: list[tuple[Kept, str]] = []
 

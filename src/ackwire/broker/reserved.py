@@ -1,4 +1,4 @@
-"""Names that are the broker's own: clients may ask there, and do nothing else.
+"""Reserved names: destinations of the broker itself, to which clients may only send requests.
 
 Every queue and topic whose name begins with `Ackwire.` belongs to the broker. Clients send questions to `Ackwire.Why`
 (`ackwire.why.protocol`), and operators send requests to `Ackwire.Operations` (`ackwire.operation`). Clients cannot

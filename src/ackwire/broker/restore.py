@@ -1,13 +1,13 @@
-"""Begin where the last run of the broker ended: what the store has kept comes back (SEMANTICS K1, G3, I2).
+"""Restores the broker's state from its store at a start (SEMANTICS K1, G3, I2).
 
 Messages return to their queues in their order, but their bytes stay in the store until their turn comes, so that a
 start takes no longer for their number. Durable subscriptions return to their topics with what waits for them, prepared
-transactions to the list that `recover` shows. What a prepared transaction had acknowledged stays out of everybody's
-reach until it is decided.
+transactions to the list that `recover` shows. Messages that a prepared transaction has acknowledged stay reserved until
+it is decided.
 
-Restoring is silent: nothing is published, dispatched, written or timed before everything is there, the broker's
-sequence included. `Broker.start` begins all that afterwards. What cannot be brought back is named, and the broker does
-not start without it. `store check` restores in the same way, on a store that swallows every change (`rehearsal.py`).
+Nothing is published, dispatched, written or timed before everything is restored, the broker's sequence included.
+`Broker.start` begins all that afterwards. If something cannot be restored, it is named and the broker does not start.
+`store check` restores in the same way, on a store that discards every change (`rehearsal.py`).
 """
 
 import logging
@@ -20,6 +20,7 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
 from ackwire.broker.cursors import Cursors
 from ackwire.broker.duplicates import Repetitions
+from ackwire.broker.large_acks import is_acks
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
@@ -64,7 +65,7 @@ def refuse(kept: Kept, error: Exception) -> None:
 
 
 def describe(kept: Kept) -> str:
-    """What it is, for people."""
+    """A description for log messages."""
     match kept:
         case DurableRecord():
             return repr(kept.key)
@@ -114,9 +115,9 @@ class Restoring:
         """Of that, what is there."""
 
     def run(self, untold: str | None = None, on_failed: OnFailed = refuse) -> None:
-        """Bring everything back; *on_failed* hears of each item that fails, and may raise to end it.
+        """Restore everything; *on_failed* is called for each item that fails, and may raise to end it.
 
-        *untold* is why the audit has to hear of each message, if it has.
+        *untold* is the reason why the audit needs an event for each message, if it does.
         """
         self._untold, self._on_failed = untold, on_failed
         store = self._store
@@ -156,7 +157,7 @@ class Restoring:
         if isinstance(place, Destination) and not place.kind.is_queue:
             if place != SET_ASIDE:
                 self._registry.restore_destination(place)
-            deque(portions, maxlen=0)  # staged for a topic: nobody else waits there
+            deque(portions, maxlen=0)  # staged for a topic: no other message is kept there
             return
         queue = self._queue_at(place)
         queue.restore_handed_out(store.dispatched_up_to(place))
@@ -172,10 +173,25 @@ class Restoring:
         match note:
             case CursorRecord():
                 self._cursors.restore(note, self._kept.get(note.place, {}), self._untold)
+            case StagedRecord() if is_acks(note):
+                self._restore_acks(note)
             case StagedRecord():
                 self._staging.restore_part(note, self._kept, self._untold)
             case BatchRecord():
                 self._staging.restore_batch(note)
+
+    def _restore_acks(self, note: StagedRecord) -> None:
+        """What a transaction has consumed, and the last run had no time to remove everywhere."""
+        left: list[tuple[Queue, list[int]]] = []
+        for place, runs in note.held:
+            there = self._kept.get(place, {})
+            sequences = [it for it in sequences_of(runs) if it in there]
+            if sequences:
+                queue = self._queue_at(place)
+                left.append((queue, sequences))
+                if self._untold is not None:
+                    queue.tell_restored(sequences, self._untold)
+        self._transactor.large.acks.restore(note, left)
 
     def _queue_at(self, place: Place) -> Queue:
         if isinstance(place, DurableKey):
@@ -200,7 +216,7 @@ class Restoring:
 
 
 def _reserved(notes: list[StateRecord]) -> dict[Place, set[int]]:
-    """What is in a place and out of everybody's reach: cursors have it, or it is staged."""
+    """The reserved messages of a place: those of cursors and of staged batches."""
     reserved: dict[Place, set[int]] = {}
     for note in notes:
         match note:
@@ -225,14 +241,14 @@ def _without(waiting: WaitingMessages, others: set[int] | None) -> WaitingMessag
 
 def _acked(queue: Queue, message: Message, transaction_id: Hashable) -> AckedMessages:
     undo: Callable[[], None] = partial(_give_back, queue, message)
-    finish = partial(_finish, queue, message, transaction_id)
+    finish = partial(_finish, transaction_id)
     return AckedMessages(None, [message], [(queue, [message])], finish=finish, undo=undo)
 
 
-def _finish(queue: Queue, message: Message, transaction_id: Hashable) -> None:
+def _finish(transaction_id: Hashable, queue: Queue, messages: list[Message]) -> None:
     if queue.audit is not None:
-        queue.audit.acked_all(queue, [message], None, AckKind.STANDARD, transaction_id)
-    queue.finish([message])
+        queue.audit.acked_all(queue, messages, None, AckKind.STANDARD, transaction_id)
+    queue.finish(messages)
 
 
 def _give_back(queue: Queue, message: Message) -> None:

@@ -67,7 +67,7 @@ class Recall:
         return sorted(found, key=lambda it: it[0].sequence)
 
     def _wanted(self, kept: list[Queue], retained: list[tuple[Message, str | None]]) -> Iterator[Message | None]:
-        """What it is to have, in order; None for each message examined that it is not to have."""
+        """The messages that it gets, in order; None for each message examined that it does not get."""
         durable = self._durable
         found = False
         for message in _once(kept):

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar, final
 
+from ackwire.broker.numbered_set import NumberedSet
 from ackwire.broker.patterns import PatternTree
-from ackwire.broker.rolls import Roll
 from ackwire.jms.destinations import Destination, Kind, matches_pattern
 
 _VIRTUAL_TOPIC: Final = "VirtualTopic"
@@ -23,7 +23,7 @@ class Router(Generic[T]):
 
     def __init__(self) -> None:
         self._known: dict[Destination, T] = {}
-        self._rolls: dict[Kind, Roll[Destination]] = {it: Roll() for it in Kind}
+        self._numbered_by_kind: dict[Kind, NumberedSet[Destination]] = {it: NumberedSet() for it in Kind}
         self._watchers: dict[Kind, PatternTree[Callable[[Destination, T], None]]] = {it: PatternTree() for it in Kind}
         self._virtual_queues: dict[str, list[Destination]] = {}
         """For each virtual topic, the queues that name it."""
@@ -41,9 +41,9 @@ class Router(Generic[T]):
     def names(self) -> list[Destination]:
         return list(self._known)
 
-    def roll(self, kind: Kind) -> Roll[Destination]:
+    def numbered(self, kind: Kind) -> NumberedSet[Destination]:
         """The names of that kind in the order of their making."""
-        return self._rolls[kind]
+        return self._numbered_by_kind[kind]
 
     def get(self, destination: Destination) -> T | None:
         return self._known.get(destination)
@@ -51,7 +51,7 @@ class Router(Generic[T]):
     def add(self, destination: Destination, made: T) -> None:
         """Make *made* known, and tell those whose pattern it matches."""
         self._known[destination] = made
-        self._rolls[destination.kind].add(destination)
+        self._numbered_by_kind[destination.kind].add(destination)
         topics = _virtual_topics_of(destination)
         if topics is not None and destination.is_wildcard:
             # A queue of its own, though its name is a pattern: it is for consumers of this very name.
@@ -64,7 +64,7 @@ class Router(Generic[T]):
 
     def remove(self, destination: Destination) -> None:
         del self._known[destination]
-        self._rolls[destination.kind].discard(destination)
+        self._numbered_by_kind[destination.kind].discard(destination)
         topics = _virtual_topics_of(destination)
         if topics is None:
             return
@@ -82,14 +82,14 @@ class Router(Generic[T]):
         The caller may stop in between, and go on later: a destination that is removed meanwhile is not found, and one
         that is made meanwhile is not either (`watch` tells of it).
         """
-        roll = self._rolls[pattern.kind]
-        after, last = 0, roll.last_number
-        while portion := roll.between(after, last, _LOOKS):
+        numbered = self._numbered_by_kind[pattern.kind]
+        after, last = 0, numbered.last_number
+        while portion := numbered.between(after, last, _LOOKS):
             for number, known in portion:
                 after = number
                 if matches_pattern(pattern.name, known.name) and known not in self._pattern_numbers:
                     made = self._known.get(known)
-                    if made is not None and roll.number_of(known) == number:
+                    if made is not None and numbered.number_of(known) == number:
                         yield known, made
             yield None
 
@@ -100,7 +100,7 @@ class Router(Generic[T]):
         return lambda: watchers.remove(pattern.name, number)
 
     def is_watched(self, destination: Destination) -> bool:
-        """Whether somebody waits for destinations of such a name."""
+        """Whether a pattern that is watched matches the name."""
         return self._watchers[destination.kind].has_match(destination.name)
 
     def virtual_queues(self, topic: Destination) -> list[Destination]:

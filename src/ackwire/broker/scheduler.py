@@ -59,7 +59,7 @@ SCHEDULER_MARK: Final = b"AMQ_SCHEDULE"
 """Stands in the bytes of every message that the scheduler has to look at."""
 
 _REPEAT_MAX: Final = 1000
-"""ActiveMQ's limit, against series that nobody meant."""
+"""ActiveMQ's limit, against series that are repeated by mistake."""
 _TIME_MS_MAX: Final = 100 * 366 * 86_400_000
 """A delay or period of more than a century is a mistake."""
 _PACE_MS: Final = 100
@@ -87,7 +87,7 @@ def mentions_scheduler(message: Message) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What a message's properties ask for."""
+    """The schedule that a message's properties ask for."""
 
     delay_ms: int
     period_ms: int
@@ -101,7 +101,7 @@ class _Order:
 
 @dataclass(slots=True)
 class _Share:
-    """What one client has scheduled, and has not fallen due for the last time."""
+    """The scheduled jobs of one client that are still to come."""
 
     jobs: int = 0
     used_bytes: int = 0
@@ -316,7 +316,7 @@ class Scheduler:
         self._timer_due_ms = None
 
     def _deliver_due(self) -> None:
-        """What is due, and persistent, leaves when the store knows that it has left.
+        """Deliver the jobs that are due. A persistent one leaves after the store has recorded that.
 
         After a crash a job would run again, and consumers would have as new what they have seen (A2).
         """
@@ -403,7 +403,7 @@ class Scheduler:
             self._dead_letter(job, message, error)
 
     def _dead_letter(self, job: ScheduledJob, message: Message, error: BrokerError) -> None:
-        """The destination takes it no more: it ends where other messages end that nobody could have (A6, F4)."""
+        """The destination refuses it: it becomes a dead letter (A6, F4)."""
         _log.warning("scheduled job %s could not deliver to %r: %s", job.job_id, message.destination, error)
         if isinstance(error, InvalidDestination) and job.job_id in self._jobs:
             self._forget(self._jobs[job.job_id])  # it is gone for good
@@ -434,7 +434,7 @@ class Scheduler:
         return True
 
     def remove_all(self, start_ms: int = 0, end_ms: int = 2**63 - 1) -> int:
-        """End the jobs that are due between *start_ms* and *end_ms*; the answer is how many."""
+        """Remove the jobs that are due between *start_ms* and *end_ms*, and return how many."""
         jobs = [job for job in self._jobs.values() if start_ms <= job.due_ms <= end_ms]
         for job in jobs:
             self._forget(job)
@@ -442,7 +442,7 @@ class Scheduler:
         return len(jobs)
 
     def _manage(self, message: Message, properties: Mapping[str, Value]) -> None:
-        """What cannot be carried out is ignored, as in ActiveMQ: a list for nobody, the removal of nothing."""
+        """Carry out a request of a client. A senseless one (no such job) is ignored, as in ActiveMQ."""
         action = properties.get(_ACTION)
         times = _times(properties)
         if action == "BROWSE":
@@ -541,4 +541,4 @@ def _parsed(value: Value) -> int | None:
 
 
 def _nothing() -> None:
-    """Nobody is to be told."""
+    """Ignore the result."""

@@ -1,12 +1,12 @@
-"""Staged batches: messages that become visible together, once (for Spark's sinks, and whoever writes in bulk).
+"""Staged batches: messages that become visible together, once (for Spark's sinks and other bulk writers).
 
 How it works. A producer stages messages in parts, and one `commit` makes the parts of a batch visible, all of them or
 none. The broker remembers the last batch of each producer, so a commit that is repeated after a crash changes nothing.
-A staged message is in the place of its queue from the start, and a note says that nobody may see it yet; so a commit
-writes a few notes, whatever the size of the batch. Messages for topics wait in a place of their own; once their batch
-is committed they are published, some in each turn, and after a crash the rest of them.
+A staged message is in the place of its queue from the start, and a state record says that it is not visible yet. So a
+commit writes a few state records, whatever the size of the batch. Messages for topics wait in a place of their own;
+after the commit they are published, some in each iteration of the loop, and after a crash the rest of them.
 
-Parts that nobody commits are dropped: with the next batch of their producer, or after a while.
+Parts that are never committed are dropped: with the next batch of their producer, or after a while.
 
 The sends of a large transaction are a part as well, while it is prepared or committed (`large_commits.py`). They wait
 in a place of the broker's own, and are routed like any other message once the transaction has committed.
@@ -52,8 +52,8 @@ Failed = Callable[[BrokerError], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerFacts:
-    """What is known of a producer of batches."""
+class ProducerInfo:
+    """The state of a producer of batches."""
 
     producer: str
     last_batch: int | None
@@ -257,7 +257,7 @@ class Staging:
         on_done(True)
 
     def _show(self, part: Part) -> None:
-        """Let everybody see what is in *part*: queues at once, topics some in each turn."""
+        """Make the messages of *part* visible: in queues at once, to topics some in each iteration."""
         for place in list(part.messages):
             queue = self._queue(place)
             if queue is not None:
@@ -343,7 +343,7 @@ class Staging:
         return part
 
     def decide(self, part: Part) -> None:
-        """The transaction commits: what is in *part* will be routed, by the next start if by nobody else."""
+        """The transaction commits: what is in *part* will be routed, at the latest by the next start."""
         part.is_committed = True
         self._store.put_state_record(part.note())
 
@@ -359,7 +359,7 @@ class Staging:
                 self._store.remove_place(SET_ASIDE)
 
     def restore_prepared(self, transaction_id: Hashable) -> tuple[Part, list[Message]] | None:
-        """What an earlier run had set aside for a prepared transaction, if it was large."""
+        """The part that an earlier run had stored for a large prepared transaction, if any."""
         end = f" {_digest(transaction_id)}"
         parts = [it for it in self._parts.values() if it.producer == _TRANSACTIONS and it.name.endswith(end)]
         if not parts:
@@ -376,10 +376,10 @@ class Staging:
         staged = self._parts.get((producer, part))
         return [] if staged is None else list(staged.messages)
 
-    def facts(self, producer: str) -> ProducerFacts:
+    def info(self, producer: str) -> ProducerInfo:
         last = self._last.get(producer)
         parts = [it for it in self._parts.values() if it.producer == producer and not it.is_committed]
-        return ProducerFacts(
+        return ProducerInfo(
             producer, None if last is None else last.batch, tuple((it.name, it.batch, it.count) for it in parts)
         )
 

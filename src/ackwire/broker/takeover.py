@@ -1,4 +1,4 @@
-"""Who gets a connection id that is in use: the same client, once its old connection is dead (ADR 15).
+"""Connection takeover: a connection id in use goes to the same client, once its old connection is dead (ADR 15).
 
 A client with failover comes back with its old connection id, often before the broker has noticed that the old socket
 is dead. Anyone can read a connection id in a message id, so the id alone proves nothing. The newcomer must be the same

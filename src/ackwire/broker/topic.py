@@ -23,7 +23,7 @@ from ackwire.store.contract import DurableKey, DurableRecord, Store
 
 
 class TopicEvents(Protocol):
-    """What a topic tells the broker."""
+    """The events of a topic, for the broker."""
 
     def on_discarded(self, topic: "Topic", subscription: TopicSubscription, messages: Sequence[Message]) -> None:
         """A slow subscriber lost *messages*."""
@@ -175,7 +175,7 @@ class Topic:
         self.subscriptions.remove(subscription)
 
     def retained(self) -> list[tuple[Message, str | None]]:
-        """What is kept for retroactive subscribers, each with the connection that published it."""
+        """The messages retained for retroactive subscribers, each with the connection that published it."""
         return list(self._retained)
 
 

@@ -1,6 +1,6 @@
 """What can be done with transactions: begin, work, prepare, commit, roll back, recover (SEMANTICS G).
 
-One with many sends is prepared and committed in slices of the loop: see `large_commits.py`.
+One with many sends or acks is prepared and committed in slices of the loop: see `large_commits.py`.
 """
 
 from collections.abc import Callable, Hashable
@@ -243,6 +243,8 @@ class Transactor:
         self._store.expect()
         with self._store.atomically():
             self.record_commit(transaction, was_prepared=transaction.state is TransactionState.PREPARED)
+            for acked in transaction.acks:
+                acked.finish_all()
             for sender, message in transaction.sends:
                 self._count_uncommitted(-message.size_bytes)
                 self._sends.route(sender, message)
@@ -252,13 +254,11 @@ class Transactor:
         return False
 
     def record_commit(self, transaction: Transaction, *, was_prepared: bool) -> None:
-        """Record that it commits, and carry out its acks."""
+        """Record that it commits."""
         if was_prepared:
             self._store.decide(transaction.transaction_id)
         if not transaction.is_xa:
             self._store.committed(transaction.transaction_id)
-        for acked in transaction.acks:
-            acked.finish()
 
     def uncount(self, message: Message) -> None:
         """*message* is no longer one of an open transaction."""

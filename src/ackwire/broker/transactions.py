@@ -54,8 +54,14 @@ class AckedMessages:
     """Whose they were; None after a restart."""
     messages: list[Message]
     by_queue: list[tuple[Queue, list[Message]]]
-    finish: Callable[[], None]
+    """The same by queue; a large commit takes out what it has finished (`large_commits.py`)."""
+    finish: Callable[[Queue, list[Message]], None]
+    """Carries the ack out for one of `by_queue`, or a portion of it."""
     undo: Callable[[], None]
+
+    def finish_all(self) -> None:
+        for queue, messages in self.by_queue:
+            self.finish(queue, messages)
 
 
 @final
@@ -81,6 +87,11 @@ class Transaction:
     @property
     def is_empty(self) -> bool:
         return not self.sends and not self.acks
+
+    @property
+    def acked_count(self) -> int:
+        """How many messages are acknowledged in it."""
+        return sum([len(acked.messages) for acked in self.acks])
 
 
 @final
@@ -130,14 +141,17 @@ class Transactions:
         return self._outcomes.get(transaction_id) is False
 
     def close(self, transaction: Transaction, *, committed: bool) -> None:
-        """Forget *transaction*. Transaction managers know the outcome of XA themselves: theirs is not remembered."""
+        """Forget *transaction*, but for its outcome."""
         del self._open[transaction.transaction_id]
         self._counts[transaction.connection] -= 1
         if not self._counts[transaction.connection]:
             del self._counts[transaction.connection]
-        if transaction.is_xa:
-            return
-        self._outcomes[transaction.transaction_id] = committed
+        self.remember(transaction, committed=committed)
+
+    def remember(self, transaction: Transaction, *, committed: bool) -> None:
+        """Remember how it ends. Transaction managers know the outcome of XA themselves: theirs is not remembered."""
+        if not transaction.is_xa:
+            self._outcomes[transaction.transaction_id] = committed
 
     def restore_commits(self, commits: Iterable[Hashable]) -> None:
         """What an earlier run has committed is not committed again."""

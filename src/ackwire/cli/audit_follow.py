@@ -20,7 +20,7 @@ from ackwire.util.logs import escape
 
 if TYPE_CHECKING:
     from ackwire.cli.config import Commands
-    from ackwire.spark.audit.alerts import Alert, Facts, Watch
+    from ackwire.spark.audit.alerts import Alert, BatchCounts, Watch
     from ackwire.spark.audit.follow import Follower
 
 _TRUTH: Final = "counts so far, for a quick look: `ackwire audit run` is the truth"
@@ -110,7 +110,7 @@ def _wait_for(root: Path, interrupts: Interrupts, *, once: bool) -> None:
 
 
 def _follow(follower: "Follower", screen: "_Screen", interrupts: Interrupts, every_seconds: float | None) -> None:
-    """Until it is done, or somebody has enough of it."""
+    """Run until the stream ends or Ctrl-C is pressed."""
     from pyspark.errors import StreamingQueryException
 
     query = follower.start(every_seconds=every_seconds)
@@ -132,7 +132,7 @@ def _follow(follower: "Follower", screen: "_Screen", interrupts: Interrupts, eve
 
 
 def _why(error: BaseException) -> ConfigError:
-    """What has ended it, in one line; the next start goes on from the last micro-batch that was done."""
+    """Why the stream has ended, in one line; the next start continues after the last complete micro-batch."""
     if isinstance(error, ConfigError):
         return error
     lines = str(error).splitlines() or [type(error).__name__]
@@ -140,7 +140,7 @@ def _why(error: BaseException) -> ConfigError:
 
 
 class _Screen:
-    """What people, or machines, see."""
+    """The output: a table, lines or JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -148,7 +148,7 @@ class _Screen:
         self._last_alerts: list[str] = []
         self._last_table: list[str] = []
 
-    def show(self, follower: "Follower", facts: "Facts", alerts: "list[Alert]") -> None:
+    def show(self, follower: "Follower", counts: "BatchCounts", alerts: "list[Alert]") -> None:
         """After a micro-batch."""
         if self._is_terminal:
             self._last_table = list(_table(follower.watch))
@@ -156,7 +156,7 @@ class _Screen:
             self._redraw()
             return
         if not self._as_json:
-            for line in _lines(follower.watch, facts):
+            for line in _lines(follower.watch, counts):
                 print(escape(line))
         self.alerts(alerts)
         sys.stdout.flush()
@@ -185,13 +185,13 @@ def _alert_line(alert: "Alert") -> str:
     return f"ALERT {alert.time:%Y-%m-%d %H:%M:%S} {alert.kind.replace('_', ' ')}: {alert.text}"
 
 
-def _lines(watch: "Watch", facts: "Facts") -> Iterator[str]:
+def _lines(watch: "Watch", batch: "BatchCounts") -> Iterator[str]:
     """A line for each place at which something has happened."""
     sums: dict[tuple[str, str], dict[str, int]] = {}
-    for fact in facts.facts:
-        counts = sums.setdefault((fact.broker, fact.place), {})
-        counts[fact.event] = counts.get(fact.event, 0) + fact.events
-    at = _clock(max(facts.newest_us.values(), default=0))
+    for count in batch.events:
+        counts = sums.setdefault((count.broker, count.place), {})
+        counts[count.event] = counts.get(count.event, 0) + count.events
+    at = _clock(max(batch.newest_us.values(), default=0))
     for key, counts in sorted(sums.items())[:_PLACES_SHOWN]:
         shown = [f"{counts[it]:,} {it.replace('_', '-')}" for it in ("sent", *_COLUMNS) if counts.get(it)]
         yield f"{at} {key[1]}: {', '.join(shown)}; backlog {watch.backlog[key]:,}"

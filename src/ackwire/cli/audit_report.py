@@ -49,7 +49,7 @@ def _run_report(args: argparse.Namespace) -> int:
 
 
 def _write(path: Path, page: str) -> None:
-    """Whole or not at all: somebody may look at it while it is written anew."""
+    """Replace the file atomically: a reader sees the old page or the new one."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`ackwire browse`: look at the messages of a queue. They stay where they are, and nobody notices."""
+"""`ackwire browse`: show the messages of a queue without taking them."""
 
 import argparse
 from typing import TYPE_CHECKING, Final

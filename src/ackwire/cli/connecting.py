@@ -142,7 +142,7 @@ class Where:
         return f"{self.destination} on {self.broker}" if self.destination else self.broker
 
     def failure(self, error: Exception) -> str:
-        """What happened, where, and what to do, in one line."""
+        """One line that says what happened, where, and what to do."""
         hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
         text = " ".join(str(error).split()).removeprefix(f"{self.broker}: ") or type(error).__name__
         return f"{self}: {text}{f'; {hint}' if hint and hint not in text else ''}"
@@ -150,7 +150,7 @@ class Where:
 
 @contextmanager
 def failing_before_anything_was_done(where: Where) -> Iterator[None]:
-    """What the client raises here is a `ConfigError`: nothing has happened, and the user can put it right."""
+    """Turn errors of the client into `ConfigError`: nothing was done yet, and the user can correct it."""
     try:
         yield
     except errors.JMSError as error:
@@ -199,7 +199,7 @@ def connected(args: argparse.Namespace, where: Where, interrupts: Interrupts) ->
         logs.set_up(LogSettings(level="debug"))
         logging.getLogger("asyncio").setLevel(logging.INFO)
     factory = _factory(args)
-    # `failover:` tries for long, and nobody should wonder what goes on.
+    # `failover:` may try for long: say what goes on.
     patience = threading.Timer(_PATIENCE_SECONDS, say, (f"{where}: still connecting; Ctrl-C ends",))
     patience.daemon = True
     try:
@@ -247,7 +247,7 @@ def _opened(factory: ConnectionFactory) -> Connection:
 
 
 def _factory(args: argparse.Namespace, *, is_warned: bool = False) -> ConnectionFactory:
-    """What the URL or its name says, and over that what options say."""
+    """The factory of the URL or name, with the options of the command line over it."""
     if ":" in args.url:
         factory = ConnectionFactory(args.url)
         if factory.options.password is not None and not is_warned:

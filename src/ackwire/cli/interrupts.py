@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP (the terminal is gone), for work that must not be torn in the middle.
+"""Ctrl-C, SIGTERM and SIGHUP (the terminal is gone), for work that must not be interrupted in the middle.
 
-Between writing a message and acknowledging it nothing may come in between. So a signal is only noted, and work asks
-`pressed` at moments of its choice; where it waits for input and nothing is under way, `raising` lets the signal through
-as `KeyboardInterrupt`. Whoever presses a second time wants out at once: what was not acknowledged comes again.
+A signal must not interrupt the work between writing a message and acknowledging it. So a signal is only recorded, and
+the work checks `pressed` at safe points; where it waits for input and nothing is under way, `raising` lets the signal
+through as `KeyboardInterrupt`. A second Ctrl-C ends at once: what was not acknowledged is redelivered.
 """
 
 import os

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ackwire: {error.name} is not installed: pip install 'ackwire[{extra}]'", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # `ackwire config show | head`: nobody reads on. Python would complain again when it closes stdout.
+        # `ackwire config show | head` closes the pipe early. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

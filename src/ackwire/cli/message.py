@@ -7,12 +7,12 @@ from ackwire.cli.connecting import EXIT_DOES_NOT_EXIST, Where, add_operator_opti
 from ackwire.cli.operating import (
     EXIT_CODES,
     TIMEOUT_SECONDS,
-    Desk,
-    desk,
+    OperationClient,
     destination_text,
     failed,
     is_done,
     no_answer,
+    operation_client,
     show,
 )
 from ackwire.errors import ConfigError
@@ -61,7 +61,7 @@ def add_command(commands_parser: "Commands") -> None:
 
 def _run(args: argparse.Namespace) -> int:
     request = _request(args)
-    with desk(args) as (broker, where):
+    with operation_client(args) as (broker, where):
         return _operate(args, broker, where, request)
 
 
@@ -93,7 +93,7 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in request.items() if value is not None}
 
 
-def _operate(args: argparse.Namespace, broker: Desk, where: Where, request: dict[str, Any]) -> int:
+def _operate(args: argparse.Namespace, broker: OperationClient, where: Where, request: dict[str, Any]) -> int:
     answer = broker.ask(request)
     if answer is None:
         return no_answer(args, where)

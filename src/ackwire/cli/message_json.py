@@ -58,7 +58,7 @@ class BadMessage(AckwireError):
 
 @dataclass(slots=True)
 class Outgoing:
-    """A message to send, and what its producer is told; None where nobody said anything."""
+    """A message to send, and the options of its producer; None where none were given."""
 
     message: Message
     persistent: bool | None = None

@@ -51,7 +51,7 @@ _NUMBER: Final = "{n}"
 
 
 def add_body_options(parser: argparse.ArgumentParser) -> None:
-    """What to send: for one message, or many."""
+    """Add the options for bodies: of one message, or of many."""
     parser.add_argument("bodies", metavar="BODY", nargs="*", help="the body of a message; each one is a message")
     parser.add_argument(
         "--file",
@@ -77,7 +77,7 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_header_options(parser: argparse.ArgumentParser) -> None:
-    """What messages carry beside their bodies, and how they are sent."""
+    """Add the options for headers, properties and delivery."""
     parser.add_argument(
         "--header",
         metavar="NAME=VALUE",
@@ -127,7 +127,7 @@ def _property(text: str) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What the options say about all messages."""
+    """The headers and properties that the options give all messages."""
 
     headers: tuple[tuple[str, str], ...] = ()
     properties: tuple[tuple[str, str, str], ...] = ()
@@ -335,7 +335,7 @@ def lines_of(stdin: IO[bytes]) -> Iterator[bytes | None]:
     except io.UnsupportedOperation:  # a test's
         yield from iter(stdin.readline, b"")
         return
-    # Past Python's buffer, because nobody can tell from outside whether a line waits in that.
+    # Past Python's buffer, because it does not tell whether it has a line left.
     parts: list[bytes] = []
     while True:
         if not select.select([descriptor], [], [], _WAIT_SECONDS)[0]:

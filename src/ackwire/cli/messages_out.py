@@ -159,7 +159,7 @@ class DirectoryOutput:
     def write(self, message: Message) -> None:
         record = _record(message, jsonl=self._jsonl, headers=self._headers)
         name = file_name(message) + (".json" if self._jsonl else _ending(message))
-        # Whole or not at all: nobody finds half a message under its name.
+        # Whole or not at all: no reader finds half a message under its name.
         unfinished = self._directory / f".{name[-_NAME_LENGTH_MAX:]}.part"
         with unfinished.open("wb") as file:
             file.write(record)

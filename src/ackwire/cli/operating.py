@@ -27,7 +27,7 @@ from ackwire.operation import ANSWER, COUNT, DONE, NOT_HERE, OPERATIONS, OUTCOME
 
 TIMEOUT_SECONDS: Final = 10.0
 _SLICE_SECONDS: Final = 0.25
-"""How long a wait goes on before it looks whether somebody wants out."""
+"""How long a wait goes on before it checks for Ctrl-C."""
 
 EXIT_CODES: Final = """\
 exit codes:
@@ -41,7 +41,7 @@ exit codes:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the broker says of a request."""
+    """The broker's answer to a request."""
 
     outcome: str
     count: int
@@ -49,13 +49,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class OperationClient:
     """Sends requests to one broker."""
 
     connection: Connection
     timeout_seconds: float
     check: Callable[[], None]
-    """Raises if somebody wants out."""
+    """Raises after Ctrl-C or a signal."""
 
     def ask(self, properties: Mapping[str, Any]) -> Answer | None:
         """The last answer; None if none comes in time, counted from the one before. Raises `JMSError`."""
@@ -80,7 +80,7 @@ class Desk:
 
 
 @contextmanager
-def desk(args: argparse.Namespace) -> Iterator[tuple[Desk, Where]]:
+def operation_client(args: argparse.Namespace) -> Iterator[tuple[OperationClient, Where]]:
     """A connection for requests. Raises `ConfigError` if it cannot be made."""
     where = broker_of(args)
     with (
@@ -88,7 +88,7 @@ def desk(args: argparse.Namespace) -> Iterator[tuple[Desk, Where]]:
         connected(args, where, interrupts) as connection,
         failing_before_anything_was_done(where),
     ):
-        yield Desk(connection, args.connect_timeout, interrupts.check), where
+        yield OperationClient(connection, args.connect_timeout, interrupts.check), where
 
 
 def destination_text(name: str) -> str:

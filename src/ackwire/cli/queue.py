@@ -9,12 +9,12 @@ from ackwire.cli.connecting import Where, add_operator_options
 from ackwire.cli.operating import (
     EXIT_CODES,
     TIMEOUT_SECONDS,
-    Desk,
-    desk,
+    OperationClient,
     destination_text,
     failed,
     is_done,
     no_answer,
+    operation_client,
     show,
 )
 from ackwire.errors import ConfigError
@@ -59,11 +59,11 @@ def _run(args: argparse.Namespace) -> int:
     if not args.name and args.action != "list":
         raise ConfigError(f"queue {args.action} needs a queue, such as: ackwire queue {args.action} orders")
     name = destination_text(args.name or ">")
-    with desk(args) as (broker, where):
+    with operation_client(args) as (broker, where):
         return _list(args, broker, where, name) if args.action == "list" else _operate(args, broker, where, name)
 
 
-def _operate(args: argparse.Namespace, broker: Desk, where: Where, name: str) -> int:
+def _operate(args: argparse.Namespace, broker: OperationClient, where: Where, name: str) -> int:
     answer = broker.ask({VERB: args.action, QUEUE: name})
     if answer is None:
         return no_answer(args, where)
@@ -90,7 +90,7 @@ def _sentence(action: str, count: int) -> str:
     return f"{messages} purged"
 
 
-def _list(args: argparse.Namespace, broker: Desk, where: Where, pattern: str) -> int:
+def _list(args: argparse.Namespace, broker: OperationClient, where: Where, pattern: str) -> int:
     rows: list[dict[str, Any]] = []
     after, is_last = "", False
     while not is_last:

@@ -1,9 +1,9 @@
 """`ackwire receive`: take messages from a queue, and write them.
 
-How the end of a queue is found: brokers push messages and never say that none is left, but whoever asks for one (a
-consumer with prefetch 0) is told at once if there is none. So one message is asked for; while there is one, others
-are pushed for as long as they come without a pause, and then one is asked for again. Consumers take turns and never
-overlap, so order holds, and what was pushed and not taken goes back to its place.
+How the end of a queue is found: brokers push messages and never say that none is left, but they answer a pull (of a
+consumer with prefetch 0) at once if the queue is empty. So the command pulls one message. If there is one, a consumer
+with prefetch receives others until there is a pause, and then the command pulls again. The two consumers never overlap,
+so order is kept, and prefetched messages that were not taken go back to their places.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""`ackwire request`: send a message, and print the reply that comes to a temporary queue."""
+"""`ackwire request`: send a message, and print the reply from a temporary queue."""
 
 import argparse
 import time

@@ -1,7 +1,7 @@
 """`ackwire send`: send messages, and say how many the broker has confirmed.
 
-Many messages are under way at a time, each with a request for the broker's answer, so that nobody waits for each. With
---transacted the answer is the commit's. What got no answer is counted as such: it may be there or not.
+Many messages are in flight at a time, each with a request for the broker's answer. With
+--transacted only the commit is answered. Messages without an answer are counted as such: they may be stored or not.
 """
 
 import argparse
@@ -145,7 +145,7 @@ def _send_all(args: argparse.Namespace, source: Source, sender: "Sender", where:
 
 
 def _why(args: argparse.Namespace, sender: "Sender") -> str:
-    """What a broker of ours says about a sender that it does not answer: a full disk, for instance. On a connection of
+    """Ask an Ackwire broker why it does not answer the sender (a full disk, for instance), on a connection of
     its own, because that of the sender waits."""
     try:
         with second_connection(args) as connection:
@@ -177,7 +177,7 @@ def _send_each(source: Source, sender: "Sender", pace: Pace, interrupts: Interru
 
 
 def failure_text(sender: "Sender", problem: BaseException | None, where: Where) -> str:
-    """What is confirmed, what is not, and why."""
+    """One line: what is confirmed, what is not, and why."""
     parts = [f"{sender.confirmed} of {amounts.messages_text(sender.attempted)} confirmed"]
     parts += [f"{count} {what}" for count, what in sender.not_confirmed() if count]
     counts = ", ".join(parts)
@@ -267,7 +267,7 @@ class Sender:
         raise NotImplementedError
 
     def _options(self, outgoing: Outgoing) -> dict[str, Any] | None:
-        """What the producer is told; None for a message that has expired."""
+        """The options for the producer; None for a message that has expired."""
         options: dict[str, Any] = {}
         if outgoing.persistent is not None:
             mode = DeliveryMode.PERSISTENT if outgoing.persistent else DeliveryMode.NON_PERSISTENT
@@ -370,7 +370,7 @@ class ConfirmingSender(Sender):
 
 
 def _leaves_open(error: JMSError) -> bool:
-    """Whether the broker may have done what was asked all the same."""
+    """Whether the broker may have carried out the request although it failed here."""
     return isinstance(error, ConnectionFailedError | RequestTimedOutError)
 
 
@@ -388,7 +388,7 @@ class TransactedSender(Sender):
             self._commit()
 
     def give_up(self) -> None:
-        """What the open transaction holds is taken back: half a transaction is none."""
+        """Roll back the open transaction, which is incomplete."""
         if not self._open:
             return
         # If it cannot be told, the broker rolls back what a lost connection has begun.

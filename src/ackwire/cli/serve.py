@@ -30,14 +30,8 @@ if TYPE_CHECKING:
 EXIT_STORE_FAILED: Final = 74
 """The store could not write or sync: nothing more was acknowledged. The number is that of EX_IOERR."""
 
-_GC_THRESHOLDS: Final = (5_000, 2, 400)
-"""Objects made and not freed before the youngest are looked at, about 1 ms for so many messages, and how often older
-ones are: every third time 15,000, at most 11 ms, and all after six million. Each object that stays is looked at twice
-whatever the first two numbers are; they only say how many at once, and the loop stands still meanwhile. Messages are in
-no cycles, so it is enough to look rarely; Python's own rule, every 700 objects, takes a sixth of the time that a
-message takes."""
 _GC_THRESHOLDS_AT_START: Final = (50_000, 20, 20)
-"""Nobody waits for an answer yet, and nearly all that is made stays."""
+"""When Python looks for garbage until the broker is ready: no client waits yet, and nearly all that is made stays."""
 
 _SWITCH_SECONDS: Final = 0.0002
 """How long the loop waits for a thread of ours that computes, each time it comes back from the operating system. With
@@ -45,7 +39,7 @@ Python's 5 ms three small sends and receives beside such a thread took 5 ms, and
 this 0.04 and 0.6 ms, and the thread does as much."""
 
 SAME_SIGNAL_SECONDS: Final = 0.25
-"""Signals this close together are one: nobody presses Ctrl-C twice that fast."""
+"""Signals this close together count as one Ctrl-C."""
 
 _EPILOG: Final = f"""\
 An option overrides the file. All settings: ackwire config show
@@ -109,15 +103,17 @@ async def _serve_until_signal(args: argparse.Namespace, settings: Settings) -> N
     # Imported here, so that the other commands start without loading a broker.
     from ackwire import app
     from ackwire.server.allocator import return_large_blocks
+    from ackwire.server.collector import Collector
 
     return_large_blocks()
-    signals = StopSignals(SystemClock())
+    clock = SystemClock()
+    signals, collector = StopSignals(clock), Collector(clock)
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, signals.on_signal, signum)
 
     def ready(serving: "Serving") -> None:
-        _settle_garbage_collection()
+        collector.start()
         sys.setswitchinterval(_SWITCH_SECONDS)
         if not is_compiled():
             _log.info(
@@ -126,7 +122,10 @@ async def _serve_until_signal(args: argparse.Namespace, settings: Settings) -> N
         loop.add_signal_handler(signal.SIGHUP, Reloading(args, serving).on_hangup)
         _print_ready(serving)
 
-    await app.serve(settings, ready=ready, stop=signals.stop)
+    try:
+        await app.serve(settings, ready=ready, stop=signals.stop)
+    finally:
+        collector.stop()
 
 
 class Reloading:
@@ -166,13 +165,6 @@ class Reloading:
         _log.info("SIGHUP: %s; changed: %s", source, ", ".join(done.changed) or "nothing")
         if done.waiting:
             _log.warning("SIGHUP: these settings need a restart: %s", ", ".join(done.waiting))
-
-
-def _settle_garbage_collection() -> None:
-    """What is there stays, and is not looked at again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 class StopSignals:

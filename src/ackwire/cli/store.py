@@ -79,7 +79,7 @@ def _add(
 
 
 def _rehearse(inspection: "StoreInspection") -> "list[tuple[Kept, str]]":
-    """What a start would not bring back."""
+    """What a start could not restore."""
     from ackwire.broker.rehearsal import rehearse
     from ackwire.store.rehearsal_store import RehearsalStore
     from ackwire.wire.openwire.editor import OpenWireEditor

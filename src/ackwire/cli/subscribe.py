@@ -1,7 +1,7 @@
-"""`ackwire subscribe`: write what is published to a topic, from now on, or since a durable subscription was there last.
+"""`ackwire subscribe`: write what is published to a topic, from now on or since a durable subscription was last active.
 
-A durable subscription belongs to a client id and a name: the broker keeps messages for it while nobody is there, until
---unsubscribe. Its messages are acknowledged after they were written and flushed, as those of a queue.
+A durable subscription belongs to a client id and a name. The broker keeps messages for it while it has no consumer,
+until --unsubscribe. Messages are acknowledged after they were written and flushed, as in `receive`.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def add_command(commands: "Commands") -> None:
         "subscribe",
         help="write what is published to a topic",
         description="Writes what is published to a topic, until --count, --timeout or Ctrl-C. With --durable the\n"
-        "broker keeps messages while nobody listens.",
+        "broker keeps messages while no one listens.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -208,7 +208,7 @@ def tally_for(args: argparse.Namespace, verb: str = "received") -> Tally:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the command line asked for, as far as it decides how the end is told."""
+    """The requested amount and time, which decide how the end is reported."""
 
     count: int | None
     idle_seconds: float | None
@@ -223,7 +223,7 @@ class Wanted:
 
 
 def told(ending: Ending, tally: Tally, where: Where, wanted: Wanted) -> int:
-    """Sum up on standard error; the answer is the exit code."""
+    """Print the sums to standard error, and return the exit code."""
     tally.clear()
     if not wanted.quiet:
         say(f"{tally.summary(f'from {where}')}{wanted.remark}{_reason(ending, wanted)}")
@@ -260,5 +260,5 @@ def told_failure(error: AckwireError, tally: Tally, where: Where) -> int:
 
 
 def discard_standard_output() -> None:
-    """What could not be written would be tried again, and complained about, when Python closes standard output."""
+    """Redirect standard output to /dev/null, so that Python does not fail again when it closes it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

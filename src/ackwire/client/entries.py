@@ -8,15 +8,12 @@ looks, and are read-only until cleared.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from ackwire.client import conversions
 from ackwire.client.errors import IllegalArgumentError, MessageFormatError, MessageNotWriteableError
 from ackwire.jms.names import HEADERS, can_stand_in_selectors
 from ackwire.jms.types import Int, Long, Value
-
-if TYPE_CHECKING:
-    from ackwire.client.message import Message
 
 _DEFINED: Final = frozenset({"JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq", "JMSXUserID"})
 _GROUP_FIRST: Final = "JMSXGroupFirstForConsumer"
@@ -167,6 +164,37 @@ class MapEntries(TypedEntries):
         self[name] = conversions.bytes_of(value)
 
 
+class DefinedProperties(Protocol):
+    """A message, as its properties see it: the attributes that JMS defines as properties (JMSX…)."""
+
+    redelivered: bool
+    group_first: bool
+
+    @property
+    def group_id(self) -> str | None: ...
+
+    @group_id.setter
+    def group_id(self, value: str | None) -> None: ...
+
+    @property
+    def group_sequence(self) -> int: ...
+
+    @group_sequence.setter
+    def group_sequence(self, value: int) -> None: ...
+
+    @property
+    def user_id(self) -> str | None: ...
+
+    @user_id.setter
+    def user_id(self, value: str | None) -> None: ...
+
+    @property
+    def delivery_count(self) -> int: ...
+
+    @delivery_count.setter
+    def delivery_count(self, value: int) -> None: ...
+
+
 class Properties(TypedEntries):
     """The properties of a message, those that JMS defines (JMSX…) included.
 
@@ -175,7 +203,7 @@ class Properties(TypedEntries):
     JMSXDeliveryCount and JMSXGroupFirstForConsumer can be asked for at any time.
     """
 
-    def __init__(self, message: "Message") -> None:
+    def __init__(self, message: DefinedProperties) -> None:
         super().__init__()
         self._message = message
 

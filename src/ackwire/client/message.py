@@ -106,7 +106,11 @@ class _NumberHeader:
 
 
 class Message:
-    """A message without a body, and what all kinds have in common."""
+    """A message without a body, and what all kinds have in common.
+
+    It is one class because it is the public face of a message: one short, documented attribute or method for each
+    header that JMS has, which share nothing but the message.
+    """
 
     COMMAND: ClassVar[type[commands.ActiveMQMessage]] = commands.ActiveMQMessage
     """What this kind is on the wire."""

@@ -120,7 +120,7 @@ class WireFormatOptions:
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
-    """What holds for all connections of this listener together."""
+    """Options for all connections of this listener together."""
 
     connections_max: int | None = _number(
         "maximumConnections", 1, 1_000_000, "number", "Connections at once; not given: `connection.connections_max`."

@@ -18,7 +18,7 @@ from ackwire.jms.destinations import NAME_LENGTH_MAX, Destination, Kind, matches
 
 
 class DeadLetters(Enum):
-    """Where messages go that nobody could consume (SEMANTICS F4)."""
+    """Where dead letters go: messages that expired or failed too often (SEMANTICS F4)."""
 
     SHARED = "shared"
     """All into one queue."""
@@ -36,7 +36,7 @@ class Eviction(Enum):
 
 
 class WhenFull(Enum):
-    """What a producer feels when there is no space for its message (SEMANTICS B6)."""
+    """How a send is treated when there is no space for its message (SEMANTICS B6)."""
 
     INHERIT = "inherit"
     """What `limits.when_full` says."""
@@ -75,8 +75,8 @@ def _check_queue(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DestinationPolicy:
-    """What applies to the destinations that match. The most specific pattern decides, alone: what its table does not
-    say is at its default, whatever wider patterns say."""
+    """The settings of all destinations that match. Only the most specific pattern applies: a setting that is not in its
+    table has its default, whatever wider patterns say."""
 
     match: str = fields.option(
         ">",
@@ -167,7 +167,7 @@ class DestinationPolicy:
     )
     dead_letters: DeadLetters = fields.member(
         DeadLetters.SHARED,
-        reason="Where messages go that nobody could consume. shared: all into dead_letter_queue. individual: a "
+        reason="Where messages go that could not be consumed. shared: all into dead_letter_queue. individual: a "
         "queue for each destination, its name behind a prefix. discard: nowhere, they are dropped.",
     )
     dead_letter_queue: str = _queue_name("ActiveMQ.DLQ", reason="The shared queue for dead letters.")
@@ -225,7 +225,7 @@ class DestinationPolicy:
     advise_full: bool = fields.switch(False, reason="Publish on ActiveMQ.Advisory.FULL.* when producers have to wait.")
     advise_no_consumers: bool = fields.switch(
         False,
-        reason="Publish on ActiveMQ.Advisory.NoConsumer.* the non-persistent messages that are sent while nobody "
+        reason="Publish on ActiveMQ.Advisory.NoConsumer.* the non-persistent messages that are sent while no one "
         "listens.",
     )
     advise_delivered: bool = fields.switch(

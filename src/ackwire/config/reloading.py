@@ -58,7 +58,7 @@ class Reload:
 
 
 def plan_reload(old: Settings, new: Settings) -> Reload:
-    """What of *new* a broker with the settings *old* can take over."""
+    """The settings of *new* that a broker with the settings *old* can apply while it runs."""
     changed: list[str] = []
     waiting: list[str] = []
     tables: dict[str, Any] = {}

@@ -34,7 +34,7 @@ class BrokerSettings:
         Option(
             Text(255, may_be_empty=True),
             "The user who may list and decide the prepared XA transactions of all users; everyone else sees their own. "
-            "Empty: nobody. Names of users are not verified yet.",
+            "Empty: no user. Names of users are not verified yet.",
         ),
     )
 
@@ -105,7 +105,7 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class HandshakeSettings:
-    """What a peer may do before it has logged in: little, so that strangers cost little."""
+    """Limits for a peer that has not logged in."""
 
     frame_bytes_max: int = fields.size(
         64 * KIB,
@@ -299,7 +299,7 @@ class SelectorSettings:
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """How much the broker may hold, and what producers feel when it is full."""
+    """Limits of memory and disk, and how producers are blocked when they are reached."""
 
     memory_bytes_max: int = fields.computed(
         lambda: Share(_MEMORY_PERCENT, memory_bytes()),
@@ -484,7 +484,7 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """What happens to every message, written down as Parquet files."""
+    """The audit: the life of every message as Parquet files."""
 
     directory: str = fields.option(
         "",

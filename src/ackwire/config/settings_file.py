@@ -83,7 +83,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def parse(text: str) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
-    """What the text says, and in which line each key stands. Raises `NotToml`."""
+    """Parse the text, and find the line of each key. Raises `NotToml`."""
     try:
         return tomllib.loads(text), KeyLocator(text).scan()
     except ValueError as error:
@@ -138,7 +138,7 @@ def _factory_problems(path: KeyPath, entry: object) -> Iterator[tuple[KeyPath, s
 
 
 def misplaced(name: str) -> str | None:
-    """What to say of a table that stands outside of `[client]` and belongs there, or is nearly called so; else None."""
+    """A hint for a table that belongs into `[client]`, or has nearly the name of one that does; else None."""
     if name == FACTORIES:
         return f"unknown table; it belongs into [{CLIENT}]: [{CLIENT}.{FACTORIES}.NAME]"
     if name != CLIENT and name.lower().rstrip("s") == CLIENT:

@@ -39,7 +39,7 @@ class Refused(ConfigError):
 
 
 class Type:
-    """What an option takes. A value is shown so that it reads back as the same."""
+    """The type of an option. A value is shown so that it reads back as the same."""
 
     @property
     def takes(self) -> str:

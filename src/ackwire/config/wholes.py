@@ -1,4 +1,4 @@
-"""What a percentage is a part of: the machine's memory, or the disk that holds the data directory."""
+"""The amounts that percentages refer to: the machine's memory, and the disk of the data directory."""
 
 import os
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _UNKNOWN_DISK_BYTES: Final = GIB
 @final
 @dataclass(frozen=True, slots=True)
 class Wholes:
-    """How much there is in all."""
+    """The amounts that percentages refer to."""
 
     memory_bytes: int
     disk_bytes: int

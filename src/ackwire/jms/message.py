@@ -8,12 +8,13 @@ turned into this form on arrival, so that the store and every consumer see one f
 
 from typing import Protocol, final
 
+from ackwire.compilation import mypyc_attr
 from ackwire.jms.destinations import Destination
 
 
 @final
 class Origin:
-    """What one producer's messages to one destination, in one transaction, have in common.
+    """The common fields of one producer's messages to one destination, in one transaction.
 
     Each connection keeps the last few: their bytes repeat in front of every message, so a message is recognised by
     one comparison.
@@ -43,6 +44,7 @@ class Origin:
         """Where in the frame the producer's part of the message id ends and the broker's sequence begins."""
 
 
+@mypyc_attr(acyclic=True)  # compiled, the garbage collector does not look at it: there may be millions
 @final
 class Message:
     """One message and what the broker needs to know of it.
@@ -110,7 +112,7 @@ class Message:
 
     def copy(self) -> "Message":
         """The same message once more, with a redelivery count of its own; the bytes are shared."""
-        twin = Message(
+        copy = Message(
             frame=self.frame,
             key=self.key,
             origin=self.origin,
@@ -122,14 +124,14 @@ class Message:
             tail_offset=self.tail_offset,
             producer_count=self.producer_count,
         )
-        twin.group_id = self.group_id
-        twin.group_sequence = self.group_sequence
-        twin.sequence = self.sequence
-        return twin
+        copy.group_id = self.group_id
+        copy.group_sequence = self.group_sequence
+        copy.sequence = self.sequence
+        return copy
 
     @property
     def size_bytes(self) -> int:
-        """What the message takes of a limit."""
+        """The bytes that the message counts towards a limit."""
         return len(self.frame)
 
     def __repr__(self) -> str:

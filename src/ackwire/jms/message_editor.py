@@ -33,7 +33,7 @@ class AdvisoryKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerFacts:
+class ConsumerDetails:
     """What an advisory says about a consumer."""
 
     consumer_id: str
@@ -56,7 +56,7 @@ class Advisory:
     connection_id: str | None = None
     client_id: str | None = None
     user: str | None = None
-    consumer: ConsumerFacts | None = None
+    consumer: ConsumerDetails | None = None
     consumer_id: str | None = None
     producer_id: str | None = None
     destination: Destination | None = None
@@ -72,7 +72,7 @@ class MessageEditor(Protocol):
 
     @property
     def stamper(self) -> Stamper:
-        """What gives messages their place in the broker's order."""
+        """A function that gives messages their sequence in the broker's order."""
         ...
 
     def restored(self, frame: bytes) -> Message:
@@ -83,7 +83,7 @@ class MessageEditor(Protocol):
         ...
 
     def lookup(self, message: Message) -> Callable[[str], Value]:
-        """What a selector sees of *message*: header and property values by name, None for what is not there."""
+        """The values of *message* for selectors: headers and properties by name, None for those not set."""
         ...
 
     def properties(self, message: Message) -> dict[str, Value]:

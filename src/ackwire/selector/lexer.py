@@ -111,7 +111,7 @@ def _word_type(word: str, position: int, offers_xpath: bool) -> str:
 
 
 class _LastEnds:
-    """Where comments can end at the latest. What begins after that is none, and is not searched again and again."""
+    """The last possible ends of comments. Text behind them is not searched for an end again."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -99,7 +99,7 @@ _in_use: "WeakValueDictionary[tuple[str, XPathLimits | None], Selector]" = WeakV
 
 
 def prepare() -> None:
-    """Make the parser's tables ahead of the first selector: they take 80 ms, and with that nobody should be held up."""
+    """Build the parser's tables at the start: they take 80 ms, which the first selector would wait for."""
     for prefix in ("", CONVERTING_PREFIX):
         _compile(f"{prefix}a = 1", None)
 

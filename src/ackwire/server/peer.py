@@ -26,6 +26,7 @@ from ackwire.config import Settings
 from ackwire.config.listener_uri import ListenerUri
 from ackwire.errors import BrokerError, RemoteProtocolError
 from ackwire.server.adapters.contract import ConnectionContext, ProtocolFactory
+from ackwire.server.deadline import Deadline
 from ackwire.server.frame_room import LITTLE_BYTES, FrameRoom
 from ackwire.server.listener import ConnectionGate
 from ackwire.server.liveness import Challenge, system_confirms
@@ -39,7 +40,7 @@ from ackwire.server.sockets import (
     unread_bytes,
 )
 from ackwire.server.turn import Turn
-from ackwire.util.clock import Clock, Timer
+from ackwire.util.clock import Clock
 from ackwire.wire.detect import detect
 from ackwire.wire.inactivity import InactivityMonitor
 
@@ -83,7 +84,7 @@ class Peer(PeerOutput):
         self._receive_buffer = self._little
         self._address = "?"
         self._first_bytes = b""
-        self._deadline: Timer | None = None
+        self._deadline = Deadline(clock)
         self._leaving = False
         self._is_going_on = False
         """Whether commands that were read wait for a later turn."""
@@ -118,7 +119,7 @@ class Peer(PeerOutput):
         transport.set_write_buffer_limits(high=self._write_pause_bytes, low=self._write_pause_bytes // 4)
         seconds = self._settings.handshake.wire_format_timeout_seconds
         wanted = " or ".join(factory.first_command for factory in self._protocols)
-        self._set_deadline(seconds, lambda: self.fail(f"it sent no {wanted} in {seconds:g} s"))
+        self._deadline.set(seconds, lambda: self.fail(f"it sent no {wanted} in {seconds:g} s"))
         if not self._uri.auto:
             self._speak(self._protocols[0])
 
@@ -281,7 +282,7 @@ class Peer(PeerOutput):
     def handshake_finished(self, inactivity_ms: int, initial_delay_ms: int, tcp_no_delay: bool) -> None:
         """Both sides know how they speak: the inactivity monitor starts, the login is awaited."""
         seconds = self._settings.handshake.login_timeout_seconds
-        self._set_deadline(seconds, lambda: self.fail(f"it sent no {self._login_command} in {seconds:g} s"))
+        self._deadline.set(seconds, lambda: self.fail(f"it sent no {self._login_command} in {seconds:g} s"))
         if not tcp_no_delay:
             disable_no_delay(self._transport)
         if inactivity_ms > 0:
@@ -302,8 +303,7 @@ class Peer(PeerOutput):
         self._room.is_stranger = False
         self._receive_buffer = self._turn.received
         self._protocol.login_finished()
-        if self._deadline is not None:
-            self._deadline.cancel()
+        self._deadline.cancel()
 
     def fail(self, reason: str) -> None:
         """The peer broke a rule: tell it, if there are words for it, and close."""
@@ -372,7 +372,7 @@ class Peer(PeerOutput):
         """Give the peer, which knows why, *seconds* to leave by itself; asking again does not give it more."""
         if not self._leaving:
             self._leaving = True
-            self._set_deadline(seconds, lambda: self.close_quietly(reason))
+            self._deadline.set(seconds, lambda: self.close_quietly(reason))
 
     def shut_down(self) -> None:
         """The broker stops: say so, send what is waiting, close."""
@@ -417,11 +417,6 @@ class Peer(PeerOutput):
         elif self._room.has_room_now(self, protocol):
             reading.set(True, NO_ROOM)
 
-    def _set_deadline(self, seconds: float, callback: Callable[[], None]) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = self._clock.call_later(seconds, callback)
-
     def _close(self, reason: str) -> None:
         """Stop listening to the peer, let it read what is waiting, and go."""
         self._flush()
@@ -433,7 +428,7 @@ class Peer(PeerOutput):
         finally:
             if self._transport is not None:
                 self._transport.close()
-                self._deadline = self._clock.call_later(_CLOSE_TIMEOUT_SECONDS, self.abort)
+                self._deadline.set(_CLOSE_TIMEOUT_SECONDS, self.abort)
             elif self._is_lost:
                 self._leave()
         _log.debug("%r is closing: %s", self, reason)
@@ -451,9 +446,7 @@ class Peer(PeerOutput):
 
     def _stop_timers(self) -> None:
         self._reading.end()
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._deadline.cancel()
         if self._monitor is not None:
             self._monitor.stop()
             self._monitor = None

@@ -49,7 +49,7 @@ def chosen_columns(schema: StructType) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a column may be."""
+    """The possible types of a column."""
 
     possible: str
     target: Callable[[pa.DataType], pa.DataType | None]

@@ -31,7 +31,7 @@ _log: Final = logging.getLogger("ackwire.spark")
 
 
 @dataclass(frozen=True, slots=True)
-class CursorFacts:
+class CursorInfo:
     """What the broker knows of a cursor."""
 
     name: str
@@ -47,7 +47,7 @@ class CursorFacts:
 
 
 class Patience:
-    """How long a broker may be away: from the first failure until something works again."""
+    """How long requests are retried, from the first failure until a request succeeds."""
 
     def __init__(self, what: str, timeout_seconds: float) -> None:
         self._what = what
@@ -75,7 +75,7 @@ class Patience:
         self._pause_seconds = min(self._pause_seconds * 2, _PAUSE_SECONDS_MAX)
 
     def over(self) -> None:
-        """Something worked: the next failure starts anew."""
+        """A request succeeded: the next failure starts a new period."""
         if self._began is not None:
             _log.warning("%s: works again after %.1f s", self._what, time.monotonic() - self._began)
         self._began = None
@@ -111,14 +111,14 @@ class BrokerApi:
 
     # ---- cursors -----------------------------------------------------------------------------------------------
 
-    def open_cursor(self, name: str, destination: str, selector: str | None) -> CursorFacts:
+    def open_cursor(self, name: str, destination: str, selector: str | None) -> CursorInfo:
         terms = {"name": name, "destination": destination}
         if selector is not None:
             terms["selector"] = selector
-        return self._cursor_facts(self.json("POST", "/v1/cursors", body=terms))
+        return self._cursor_info(self.json("POST", "/v1/cursors", body=terms))
 
-    def cursor(self, name: str) -> CursorFacts:
-        return self._cursor_facts(self.json("GET", f"/v1/cursors/{_quoted(name)}"))
+    def cursor(self, name: str) -> CursorInfo:
+        return self._cursor_info(self.json("GET", f"/v1/cursors/{_quoted(name)}"))
 
     def latest(self, name: str, after: int, limit: int) -> int:
         answer = self.json("POST", f"/v1/cursors/{_quoted(name)}/latest", body={"after": after, "limit": limit})
@@ -288,9 +288,9 @@ class BrokerApi:
             )
         return Refused(f"{self.url}: {sentence} ({status} {code or 'error'} for {what})", status, code)
 
-    def _cursor_facts(self, answer: Any) -> CursorFacts:
+    def _cursor_info(self, answer: Any) -> CursorInfo:
         numbers = {name: self._number(answer, name) for name in ("committed", "assigned", "waiting")}
-        return CursorFacts(str(answer.get("name")), str(answer.get("destination")), **numbers)
+        return CursorInfo(str(answer.get("name")), str(answer.get("destination")), **numbers)
 
     def _number(self, answer: Any, name: str) -> int:
         value = answer.get(name) if isinstance(answer, dict) else None

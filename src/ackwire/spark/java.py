@@ -67,7 +67,7 @@ def system_java(environment: Mapping[str, str]) -> Path | None:
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where this user keeps what can be made again."""
+    """The user's cache directory."""
     home = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or Path.home()) / ".cache")
     return Path(home) / "ackwire"
 

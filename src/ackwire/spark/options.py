@@ -262,7 +262,7 @@ def _check_for_activemq(options: Options, use: Use) -> None:
         raise BadOption("option read: give the dead-letter queue as destination: ActiveMQ.DLQ")
     if use in _READS and options.destination is not None and options.destination.kind is Kind.TOPIC:
         raise BadOption(
-            f"{options.destination!r} is a topic: without a cursor, what is sent while nobody reads would be lost. "
+            f"{options.destination!r} is a topic: without a cursor, what is sent while no one reads would be lost. "
             "Send to VirtualTopic.<name> and read the queue Consumer.<anything>.VirtualTopic.<name>"
         )
 

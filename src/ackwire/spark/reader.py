@@ -1,6 +1,6 @@
 """Reading: a queue's content or a cursor's range as a batch, a cursor as a stream.
 
-Rows come from the broker as Arrow batches and go to Spark as they are. Nobody is ever given too few: a range of a
+Rows come from the broker as Arrow batches and go to Spark as they are. A reader never gets too few: a range of a
 cursor must hold each number exactly once, a stream must have its end, and a connection that breaks is made again and
 goes on behind the last row that arrived.
 
@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from ackwire.jms.destinations import Destination, parse_destination
 from ackwire.spark.errors import BadAnswer, BadOption, DataLoss, Refused
-from ackwire.spark.http import BrokerApi, CursorFacts
+from ackwire.spark.http import BrokerApi, CursorInfo
 from ackwire.spark.offsets import Offset, RangePartition, read_offset, split_range
 from ackwire.spark.options import Options, Reading
 from ackwire.spark.session import cores
@@ -172,12 +172,12 @@ class BatchReader(DataSourceReader):
     def _cursor_partitions(self, api: BrokerApi) -> list[InputPartition]:
         name = self._options.cursor
         assert name is not None
-        facts = api.cursor(name)
-        after = facts.committed if self._options.after is None else self._options.after
-        to = facts.assigned if self._options.to is None else self._options.to
-        if after < facts.committed or to > facts.assigned:
+        info = api.cursor(name)
+        after = info.committed if self._options.after is None else self._options.after
+        to = info.assigned if self._options.to is None else self._options.to
+        if after < info.committed or to > info.assigned:
             raise BadOption(
-                f"cursor {name!r} holds the messages after {facts.committed} to {facts.assigned}; options after and to "
+                f"cursor {name!r} holds the messages after {info.committed} to {info.assigned}; options after and to "
                 f"ask for those after {after} to {to}"
             )
         ranges = split_range(after, to, self._options.partitions or cores())
@@ -202,7 +202,7 @@ class CursorReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._cursor = options.cursor
         self._api: BrokerApi | None = None
-        self._facts: CursorFacts | None = None
+        self._info: CursorInfo | None = None
         self._committed = 0
         self._assigned = 0
         self._target: int | None = None
@@ -265,19 +265,19 @@ class CursorReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._api = BrokerApi(self._options)
         return self._api
 
-    def _opened(self) -> CursorFacts:
+    def _opened(self) -> CursorInfo:
         """The cursor as it was when this query first asked; made if there is none."""
-        if self._facts is None:
+        if self._info is None:
             where = self._options.destination
             if where is None:
-                self._facts = self._existing()
+                self._info = self._existing()
             else:
-                self._facts = self._broker().open_cursor(self._cursor, repr(where), self._options.selector)
-            self._committed = self._facts.committed
-            self._assigned = self._facts.assigned
-        return self._facts
+                self._info = self._broker().open_cursor(self._cursor, repr(where), self._options.selector)
+            self._committed = self._info.committed
+            self._assigned = self._info.assigned
+        return self._info
 
-    def _existing(self) -> CursorFacts:
+    def _existing(self) -> CursorInfo:
         try:
             return self._broker().cursor(self._cursor)
         except Refused as error:
@@ -294,7 +294,7 @@ class CursorReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(rows, 0)
 
     def _latest(self, after: int, wanted: int) -> int:
-        """How far the cursor can be read, up to *wanted*."""
+        """The last number of the cursor that can be read, up to *wanted*."""
         latest, is_more = after, True
         while is_more and latest < wanted:
             limit = min(wanted - latest, _NUMBERED_AT_ONCE_MAX)

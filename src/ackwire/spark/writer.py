@@ -1,13 +1,13 @@
 """Writing: rows are staged at the broker by the tasks, and one commit makes all of them messages.
 
-Each request of a task stages a part of its own with a fresh name, so a task that runs twice, or a request whose answer
-was lost, leaves parts behind that nobody commits; the broker drops them. The commit names producer, batch and parts.
+Each request of a task stages a part of its own with a fresh name. A task that runs twice, or a request whose answer was
+lost, leaves parts behind that are never committed; the broker drops them. The commit names producer, batch and parts.
 The broker remembers a producer's last batch: Spark repeats the last one after a crash, and that changes nothing.
 
-A stream's producer is its query, which a checkpoint keeps. With option `producer` it is a name, and the first query
-that uses it keeps it: one with another checkpoint counts its batches from 0 again, and would be taken for a
-repetition. So a query lays claim to the name before its first commit, and who finds it taken fails instead of losing
-messages.
+A stream's producer is its query, which the checkpoint identifies. The option `producer` gives it a name, which belongs
+to the first query that uses it. A query with another checkpoint counts its batches from 0 again, and the broker would
+take them for duplicates. So a query claims the name before its first commit, and a query that finds it claimed fails
+instead of losing messages.
 """
 
 import logging

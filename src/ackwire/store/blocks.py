@@ -1,7 +1,7 @@
 """How the index holds messages: in blocks, each for so many sequences of one place (`docs/formats/journal.md`, Index).
 
 Neighbours come and go together, so a block costs a checkpoint, a look or a restart hardly more than one message would.
-What is known of its messages stands in columns, because whoever needs one column mostly needs it of all of them.
+The fields of its messages are in columns, because a caller that needs one field mostly needs it of all messages.
 """
 
 import sys
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
     @property
     def share_bytes(self) -> int:
-        """What one of its places holds alive of the record."""
+        """The share of the record's bytes that each of its places keeps alive."""
         return share_bytes(self)
 
 
@@ -56,7 +56,7 @@ def record_bytes(entry: Entry) -> int:
 
 
 def share_bytes(entry: Entry) -> int:
-    """What one of its places holds alive of the record."""
+    """The share of the record's bytes that each of its places keeps alive."""
     return record_bytes(entry) // entry[3]
 
 

@@ -379,7 +379,7 @@ class Catalog:
         self.changed_counters.add(info.place_id)
 
     def take(self, info: PlaceInfo, sequence: int) -> Entry | None:
-        """Forget a written message; the answer is where it was, None if it was not there."""
+        """Forget a written message and return where it was; None if it is not known."""
         entry = self.find(info, sequence)
         if entry is None:
             return None
@@ -390,7 +390,7 @@ class Catalog:
         return entry
 
     def take_many(self, info: PlaceInfo, sequences: Iterable[int]) -> list[tuple[int, Entry]]:
-        """`take` for many; the answer is where those were that were there."""
+        """`take` for many: return where those were that are known."""
         taken = self.find_many(info, sequences)
         delta = info.active
         fresh, moved, gone = delta.fresh, delta.moved, delta.gone
@@ -453,7 +453,7 @@ class Catalog:
         self.changed_counters.add(info.place_id)
 
     def _indexed_after(self, info: PlaceInfo, sequence: int) -> Iterator[tuple[int, Entry]]:
-        """What the index has behind *sequence* and is still there: nothing, unless a purge is replayed late."""
+        """Live messages of the index above *sequence*: none, unless a purge is replayed late."""
         for it, entry in self.indexed(info.place_id, sequence + 1):
             if not info.active.has_ended(it) and not (info.frozen is not None and info.frozen.has_ended(it)):
                 yield it, entry
@@ -541,7 +541,7 @@ class Catalog:
         self.segments.setdefault(number, SegmentInfo(number, size_bytes))
 
     def end_segment(self, number: int) -> None:
-        """Its file goes: nobody needs to be told any more that something in it is gone."""
+        """Its file is deleted: records about messages in it are not needed any more."""
         del self.segments[number]
         for segment in self.segments.values():
             segment.removals.pop(number, None)

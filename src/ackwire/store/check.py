@@ -1,9 +1,9 @@
-"""Whether a store is sound: one checker for the command line, for tests, and for whoever wants to be sure (K2, K7).
+"""Checks whether a store is sound, for the command line and for tests (K2, K7).
 
-`check` reads every byte of the journal, decodes every message that is alive, and holds the index against what the
-journal says. It changes nothing. What it finds is a list of `Finding`: what and where, and what `repair` would do. A
-damage that an earlier start or repair has dealt with stays in the files, as do the lines about it in the quarantine; it
-is told as known, and the store is sound all the same.
+`check` reads every byte of the journal, decodes every live message, and compares the index with the journal. It
+changes nothing. The result is a list of `Finding`: what and where, and what `repair` would do. Damage that an earlier
+start or repair has handled stays in the files, and its lines in the quarantine; it is reported as known, and the store
+still counts as sound.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class FindingKind(Enum):
     JOURNAL = "journal"
     """Bytes that were synced are no longer what they were, or are gone."""
     TORN = "torn"
-    """The unfinished end of the last write. Nobody was promised anything of it."""
+    """The unfinished end of the last write. It was not confirmed to any client."""
     MESSAGE = "message"
     """A message that should be there and cannot be read."""
     INDEX = "index"
@@ -138,7 +138,7 @@ def _mark_known(inspection: StoreInspection, report: CheckReport) -> None:
 
 
 def _start_findings(inspection: StoreInspection) -> Iterator[Finding]:
-    """What a start would fail on, by its own code."""
+    """Findings of a rehearsed start."""
     for kept, what in () if inspection.rehearse is None else inspection.rehearse(inspection):
         plan = "leave it as it is" if isinstance(kept, Destination) else "note it in the quarantine and remove it"
         yield Finding(FindingKind.START, f"{what}; the broker would not start", plan, kept=kept)
@@ -174,7 +174,7 @@ def _end_findings(alone: Judgement, started: Judgement, *, is_promised: bool) ->
         yield Finding(
             FindingKind.TORN,
             f"segment {end.segment}: the last write was not finished: {end.report.cut_bytes} bytes from {end.offset} "
-            "on; they were promised to nobody",
+            "on; they were not confirmed to any client",
             "cut them off",
             end.segment,
             end.offset,
@@ -335,7 +335,7 @@ def _difference_findings(
 
 
 def _lost_findings(inspection: StoreInspection, lost: list[Located], anew: str) -> Iterator[Finding]:
-    """What the index has and the journal has not: it is gone, or only not told of."""
+    """Entries of the index without a record in the journal: the message is lost, or only its record."""
     for it in lost:
         entry = it.entry
         try:

@@ -113,7 +113,7 @@ class Checkpoint:
         catalog.begin_changes()
 
     def changes(self) -> Changes:
-        """What the index has to do. Called beside the loop: nothing here changes any more."""
+        """The changes to write to the index. Called beside the loop: the checkpoint is frozen."""
         changes = Changes(puts=dict(self._puts), deletes=dict(self._deletes))
         for place_id in self._ended:
             first, last = block_key(place_id, 0), block_key(place_id, _SEQUENCE_MAX)
@@ -213,7 +213,7 @@ def _state_key(key: StateKey) -> bytes:
 
 
 def state_key(catalog: Catalog, value: object) -> StateKey:
-    """What a durable subscription, a job, a prepared transaction, a state record or the gaps are found by."""
+    """The key of a durable subscription, job, prepared transaction, state record or the gaps."""
     match value:
         case DurableRecord():
             return durable_key(catalog.places[value.key].place_id)

@@ -1,4 +1,4 @@
-"""What keeps each file of the journal: the messages alive in it, and what else it tells (SEMANTICS K2).
+"""Explains why each file of the journal is kept: live messages and other live records (SEMANTICS K2).
 
 Works on a catalog, so the running store and a tool that looks from outside give the same answer.
 """
@@ -113,7 +113,7 @@ def _sent(oldest: Oldest | None, sent_ms: SentMs) -> int | None:
 
 
 def _fate(number: int, active: int, *, is_running: bool) -> str:
-    """What becomes of a file in which nothing is alive."""
+    """When a file without live records is deleted."""
     if number == active:
         return "is written to" if is_running else "is the last one, and written to after the next start"
     return "holds no message and goes soon" if is_running else "holds no message and goes after the next start"

@@ -54,7 +54,7 @@ class LockHeld(Exception):
 
 
 class Identity(NamedTuple):
-    """What tells a file or directory from all others."""
+    """The identity of a file or directory: device and inode."""
 
     device: int
     inode: int
@@ -93,7 +93,7 @@ class Files(Protocol):
         ...
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Put *data* in place of a small file; whoever looks sees the old bytes or the new ones."""
+        """Replace the content of a small file: readers see the old bytes or the new ones."""
         ...
 
     def rename(self, old: Path, new: Path) -> None: ...
@@ -115,7 +115,7 @@ class Files(Protocol):
         ...
 
     def free_bytes(self, directory: Path) -> int:
-        """What can still be written there."""
+        """The free bytes of the file system."""
         ...
 
     def lock(self, path: Path, holder: str) -> Lock:

@@ -77,17 +77,17 @@ class Index(Protocol):
 
     @property
     def is_vouched_for(self) -> bool:
-        """Whether it is known to be just what the last run left."""
+        """Whether a seal shows that the index is unchanged since the last clean stop."""
         ...
 
     @property
     def seal_damage(self) -> str | None:
-        """What is wrong with the note that vouches for it, if there is one that cannot be read."""
+        """What is wrong with the seal, if there is one that cannot be read."""
         ...
 
     @property
     def misplaced(self) -> str | None:
-        """What is not where the next start will look for it, because something else has moved or removed it."""
+        """The file of the index that was moved or removed, so that the next start would not find it; None if none."""
         ...
 
     @property
@@ -98,5 +98,5 @@ class Index(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Let go of it; after a failure nobody vouches for anything."""
+        """Close it. After a failure its content is not to be trusted."""
         ...

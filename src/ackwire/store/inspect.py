@@ -139,7 +139,7 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one recovery came to."""
+    """The result of one recovery."""
 
     recovery: Recovery
     damages: tuple[Damage, ...]

@@ -1,7 +1,7 @@
-"""Takes away what a failed attempt has made of a new store, so that the next one finds what this one has found.
+"""Removes what a failed attempt to create a store has left, so that the next attempt starts clean.
 
-What was in the directory before stays. Whoever removes has made sure that nobody else can have put anything there
-meanwhile: by holding the store's lock, or because nobody else knows the name of the directory.
+What was in the directory before stays. The caller makes sure that no other process can have put anything there
+meanwhile: by holding the store's lock, or because no other process knows the name of the directory.
 """
 
 import shutil
@@ -46,7 +46,7 @@ class Leftovers:
         except (LockHeld, OSError):
             return
         if not files.names(self._directory / "journal"):
-            self.remove()  # while the lock is ours: nobody else can be in there
+            self.remove()  # while the lock is ours: no other process uses the directory
         lock.release()
 
     def remove(self) -> None:

@@ -96,7 +96,7 @@ class LmdbIndex:
         return True
 
     def _break_seal(self) -> None:
-        """What follows changes the file."""
+        """Remove the seal before the file changes."""
         if self._is_sealed:
             self._seal.unlink(missing_ok=True)
             self._is_sealed = False

@@ -126,7 +126,7 @@ class MemoryStore:
     # ---- promises ----------------------------------------------------------------------------------------------
 
     def expect(self) -> None:
-        """What is here is as durable as it will ever be."""
+        """Do nothing: this store has no disk."""
 
     def when_durable(
         self,

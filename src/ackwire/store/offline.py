@@ -1,4 +1,4 @@
-"""A store in the hands of a tool: locked as a whole, inspected, or opened and changed (SEMANTICS K2).
+"""Offline access for tools: locks a store, inspects it, or opens and changes it (SEMANTICS K2).
 
 A tool takes the lock once and keeps it from the first inspection to the last change. What it opens works on the spot,
 without threads, on a clock that moves only when the tool says so: so nothing happens that the tool did not ask for.

@@ -46,9 +46,9 @@ END_KIND: Final = "end"
 VERSION: Final = 2
 _VERSIONS_READ: Final = (1, 2)
 
-_NOBODY: Final = Origin(
+_PLACEHOLDER: Final = Origin(
     prefix=b"",
-    destination=parse_destination("queue://nobody"),
+    destination=parse_destination("queue://placeholder"),
     transaction=None,
     connection_id=None,
     producer_key=b"",
@@ -179,7 +179,7 @@ class Dispatched(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """How far a producer has counted."""
+    """The last count of a producer."""
 
     producer: bytes
     last_count: int
@@ -199,7 +199,7 @@ class Kept(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a row says, understood."""
+    """The parsed content of a row."""
 
     kind: str
     value: Placed | Dispatched | Counted | Sequenced | Kept | bytes
@@ -224,7 +224,7 @@ class RowReader:
         self._version = VERSION
 
     def read(self, rows: Iterable[Row]) -> Iterator[Given]:
-        """What the rows say. Raises `BadRow`, with the number of the row."""
+        """Parse the rows. Raises `BadRow`, with the number of the row."""
         number, ended = 0, False
         for number, row in enumerate(rows, 1):
             try:
@@ -315,7 +315,7 @@ def numbered(sequence: int) -> Message:
     message = Message(
         frame=b"",
         key=b"",
-        origin=_NOBODY,
+        origin=_PLACEHOLDER,
         persistent=True,
         priority=0,
         expiration=0,
@@ -328,7 +328,7 @@ def numbered(sequence: int) -> Message:
 
 
 def refuse_what_is_there(store: JournalStore, given: Iterable[Given]) -> int:
-    """Raise `BadRow` if one of *given* would change what *store* holds; the answer is the bytes to come."""
+    """Raise `BadRow` if one of *given* would change what *store* holds; return the bytes to come."""
     existing = {rule: rule.existing(store) for rule in RULES}
     size_bytes = 0
     for it in given:

@@ -1,4 +1,4 @@
-"""Whether an index can be read at all, tried in another process.
+"""Tests in another process whether an index can be read.
 
 LMDB believes its pages. One that was cut off or changed can lead it behind the end of the file, which ends the process
 with a signal and not with an error. The seal of a clean stop shows that the file is what it was; without one, `probe`

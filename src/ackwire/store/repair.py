@@ -1,10 +1,10 @@
-"""Repair: what a start would do about damage, and what only a look at everything can do (SEMANTICS K2, K7).
+"""Repair of a damaged store: the repairs of a start, and those that need a check of everything (SEMANTICS K2, K7).
 
-A start cuts the torn end and makes an unusable index anew. Beyond that, where the journal is damaged and the index is
-good, the index knows better: which messages were removed, which jobs there are. So the index is kept, what it has and
-nobody can read is given up, and the journal is told again what its damaged records said. Afterwards the journal alone
-and the index agree, and `check` says so. Damaged bytes stay where they are, with a copy in the quarantine, until their
-segment goes.
+A start cuts the torn end and rebuilds an unusable index. Beyond that, where the journal is damaged and the index is
+good, the index decides which messages were removed and which jobs exist. So the index is kept, messages that it lists
+and that cannot be read are given up, and the content of damaged records is written to the journal again. Afterwards the
+journal and the index agree, and `check` finds no damage. Damaged bytes stay where they are, with a copy in the
+quarantine, until their segment goes.
 """
 
 from collections import Counter
@@ -88,7 +88,7 @@ def _start_with_new_index(offline: OfflineStore, report: RepairReport) -> None:
 
 
 def _put_index_aside(offline: OfflineStore) -> str | None:
-    """The old index may know what the journal has lost: it is kept, for whoever wants to look."""
+    """The old index may know what the journal has lost: it is kept, for inspection by hand."""
     index, quarantine = offline.data / "index", offline.data / QUARANTINE
     if not offline.files.exists(index):
         return None
@@ -151,7 +151,7 @@ class _Amending:
         self._report.lost[finding.place] += 1
 
     def remove(self, kept: Kept, what: str) -> None:
-        """What stops a start is not there any more; the journal's file still has it, and the quarantine names it."""
+        """Remove what makes a start fail. Its bytes stay in the journal's file, and the quarantine names it."""
         match kept:
             case DurableRecord(key=key) | (DurableKey() as key):
                 self._store.remove_place(key)
@@ -219,7 +219,7 @@ class _Amending:
             self._store.buffer.add(removals)
 
     def _write_again(self, located: Located, *entries: Entry) -> None:
-        """Where a message can be read and the journal does not say so, it says so anew."""
+        """Write the message of *located* again if it can be read, else count it as lost."""
         if (located.place, located.sequence) in self._given_up:
             return
         message = next(self._readable(located.sequence, entries), None)

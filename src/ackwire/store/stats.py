@@ -1,4 +1,4 @@
-"""What a store holds, in numbers (SEMANTICS K2)."""
+"""Statistics of a store (SEMANTICS K2)."""
 
 from dataclasses import dataclass
 

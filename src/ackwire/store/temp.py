@@ -1,7 +1,7 @@
-"""The temp store: where messages go that memory has no room for and that a restart may forget (SEMANTICS B6, B7).
+"""The temp store: non-persistent messages that memory has no room for, spilled to disk (SEMANTICS B6, B7).
 
 Frames are appended to files of some 32 MiB, each behind its length and checksum; a ticket is the number of the file and
-the place in it. A file goes when nothing in it is needed any more. Nothing is synced: after a crash nobody looks.
+the place in it. A file goes when nothing in it is needed any more. Nothing is synced: after a crash it is not read.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What a row is: one schema for everything that reads messages as a table, and the columns of rows to be sent.
+"""The schema of messages as rows, for everything that reads them as a table, and the columns of rows to be sent.
 
 The types are those that Spark takes as they are: no large strings, no dictionaries, everything may be null.
 """

@@ -123,7 +123,7 @@ def batch_to_messages(
 
 
 class _Problem(Exception):
-    """What is wrong with a header, found where nobody knows the row."""
+    """What is wrong with a header, found where the row is not known."""
 
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(reason)
@@ -310,7 +310,7 @@ def _plain_map(name: str, column: Any) -> Any:
 
 @final
 class _Headers(NamedTuple):
-    """What a row says about a message, beside its body and properties; None where it says nothing."""
+    """The headers of a row, without body and properties; None where a header is not given."""
 
     destination: str | None
     correlation_id: str | None
@@ -360,7 +360,7 @@ class _Target:
 
 @final
 class _Shape:
-    """What messages of one kind with the same headers have in common: all but counts, body and properties."""
+    """The common bytes of messages of one kind with the same headers: all but counts, body and properties."""
 
     __slots__ = (
         "_bare_end",

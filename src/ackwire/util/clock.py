@@ -1,4 +1,4 @@
-"""Time, as the only way the rest of Ackwire may learn it.
+"""Clocks: the only source of time for the rest of Ackwire.
 
 `Clock` is what broker and server code asks; tests and simulations pass a `ManualClock`, so no test waits
 and every run can be repeated. Wall time (`now_ms`) goes into messages; `monotonic` measures intervals.
@@ -58,12 +58,12 @@ class SystemClock(Clock):
 
 @final
 class Turns:
-    """The turns of a loop, for whoever need not look at a clock more than once in a turn."""
+    """Counts the iterations of an event loop, for code that reads the clock at most once in each iteration."""
 
     def __init__(self) -> None:
         self.number = 0
         self.after_pause = False
-        """Whether nobody had anything to say for a while before this one."""
+        """Whether the loop was idle for a while before this iteration."""
 
 
 class _ManualTimer:
@@ -112,7 +112,7 @@ class ManualClock(Clock):
 class AdjustableClock(Clock):
     """The machine's time, plus what it was told to move on: for tests of programs with a broker in their process.
 
-    Unlike a `ManualClock` it never stands still, so that whoever waits for a while is not left waiting for ever. It
+    Unlike a `ManualClock` it never stands still, so a caller that waits for some time does not wait for ever. It
     belongs to the event loop that sets timers; `advance` may be called from any thread.
     """
 
@@ -179,7 +179,7 @@ class AdjustableClock(Clock):
         try:
             while self._timers and self._timers[0][0] <= time.monotonic() + target:
                 due, _, timer = heapq.heappop(self._timers)
-                # Each sees its own time, as if nobody had hurried it.
+                # Each timer sees the time at which it was due.
                 self._ahead = min(target, max(self._ahead, due - time.monotonic()))
                 if not timer.cancelled:
                     timer.callback()
@@ -195,7 +195,7 @@ class AdjustableClock(Clock):
             self._wake_up = self._loop.call_later(self._timers[0][0] - self.monotonic(), self._run_due)
 
     def _run_due(self) -> None:
-        """What is due now; each callback in a turn of its own, like the loop's own timers."""
+        """Run the timers that are due now, each callback in an iteration of its own, like the loop's own timers."""
         self._wake_up = None
         loop = self._loop
         assert loop is not None

@@ -1,6 +1,6 @@
-"""A bounded memory: what was not heard of for longest is forgotten first.
+"""A bounded cache: the least recently used entry is removed first.
 
-It is how repetitions are recognised (J4): the last count of each producer, the outcome of each transaction.
+It serves to recognise duplicates (J4): the last count of each producer, the outcome of each transaction.
 """
 
 from collections import OrderedDict
@@ -46,7 +46,7 @@ class Recent(Generic[Key, Value]):
             self[key] = value
 
     def pop(self, key: Key) -> Value | None:
-        """Forget *key*; the answer is what it had."""
+        """Remove *key* and return its value."""
         if key == self._newest:
             self._newest = None
         return self._entries.pop(key, None)

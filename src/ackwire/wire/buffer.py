@@ -52,7 +52,7 @@ class FrameBuffer:
 
     @property
     def missing_bytes(self) -> int:
-        """What has not arrived of that frame, as far as its size is known."""
+        """The bytes of that frame that have not arrived, if its size is known."""
         return self._missing - len(self._collected) if self.unfinished_bytes else 0
 
     def next_frame(self, size_max: int) -> bytes | None:

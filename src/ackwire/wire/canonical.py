@@ -107,7 +107,7 @@ def _content(body: str | bytes | Mapping[str, Value] | None) -> tuple[int, bytes
 
 @final
 class MessageView:
-    """Reads one message of the broker, whoever sent it. Broken content raises `RemoteProtocolError`."""
+    """Reads one message of the broker, of any sender. Broken content raises `RemoteProtocolError`."""
 
     __slots__ = ("_command", "_limits")
 

@@ -36,7 +36,7 @@ class WireProtocol:
         """Raise `RemoteProtocolError` if the peer stopped in the middle of something."""
 
     def events(self) -> Iterator[Any]:
-        """What the received bytes say, as far as they are complete."""
+        """The events of all complete frames received so far."""
         raise NotImplementedError
 
     def data_to_send(self) -> list[bytes]:
@@ -47,7 +47,7 @@ class WireProtocol:
         """The peer has introduced itself: limits for strangers end."""
 
     def drop_received(self) -> None:
-        """Nothing that the peer has sent counts any more: let go of what has arrived in part."""
+        """Discard the input: free the partly received frame, and ignore what the peer has sent."""
 
     @property
     def unfinished_bytes(self) -> int:
@@ -56,7 +56,7 @@ class WireProtocol:
 
     @property
     def missing_bytes(self) -> int:
-        """What has not arrived of it."""
+        """The bytes of that frame that have not arrived."""
         return 0
 
     @property

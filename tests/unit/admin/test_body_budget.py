@@ -1,16 +1,16 @@
-"""Room for bodies: bounded, in order, and given back however a request ends."""
+"""BodyBudget for bodies: bounded, in order, and given back however a request ends."""
 
 import asyncio
 
-from ackwire.admin.body_budget import Room
+from ackwire.admin.body_budget import BodyBudget
 
 
 def test_who_finds_no_room_waits_and_nobody_overtakes() -> None:
     async def test() -> None:
-        room, log, leave = Room(10), list[str](), {name: asyncio.Event() for name in "abc"}
+        room, log, leave = BodyBudget(10), list[str](), {name: asyncio.Event() for name in "abc"}
 
         async def guest(name: str, size_bytes: int) -> None:
-            async with room.of(size_bytes):
+            async with room.reserve(size_bytes):
                 log.append(f"+{name}")
                 await leave[name].wait()
             log.append(f"-{name}")
@@ -31,13 +31,13 @@ def test_who_finds_no_room_waits_and_nobody_overtakes() -> None:
 
 def test_who_gives_up_waiting_leaves_no_gap() -> None:
     async def test() -> None:
-        room = Room(10)
-        async with room.of(10):
-            waiting = asyncio.ensure_future(room.of(10).__aenter__())
+        room = BodyBudget(10)
+        async with room.reserve(10):
+            waiting = asyncio.ensure_future(room.reserve(10).__aenter__())
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.wait([waiting])
-        async with asyncio.timeout(5), room.of(10):
+        async with asyncio.timeout(5), room.reserve(10):
             pass
 
     asyncio.run(test())
@@ -45,15 +45,15 @@ def test_who_gives_up_waiting_leaves_no_gap() -> None:
 
 def test_room_given_to_one_who_is_cancelled_in_the_same_turn_comes_back() -> None:
     async def test() -> None:
-        room = Room(10)
-        first = room.of(10)
+        room = BodyBudget(10)
+        first = room.reserve(10)
         await first.__aenter__()
-        waiting = asyncio.ensure_future(room.of(10).__aenter__())
+        waiting = asyncio.ensure_future(room.reserve(10).__aenter__())
         await asyncio.sleep(0)
         await first.__aexit__(None, None, None)
         waiting.cancel()
         await asyncio.wait([waiting])
-        async with asyncio.timeout(5), room.of(10):
+        async with asyncio.timeout(5), room.reserve(10):
             pass
 
     asyncio.run(test())
@@ -61,7 +61,7 @@ def test_room_given_to_one_who_is_cancelled_in_the_same_turn_comes_back() -> Non
 
 def test_more_than_there_is_means_all_of_it() -> None:
     async def test() -> None:
-        async with asyncio.timeout(5), Room(10).of(1000):
+        async with asyncio.timeout(5), BodyBudget(10).reserve(1000):
             pass
 
     asyncio.run(test())

@@ -3,13 +3,13 @@
 import asyncio
 
 from ackwire.admin import metrics
-from ackwire.admin.metrics import StoreFacts
+from ackwire.admin.metrics import StoreInfo
 from ackwire.broker.loop_report import LongTurn, LoopReport
 from ackwire.jms.destinations import parse_destination
 from tests.helpers.broker_rig import BrokerRig
 from tests.helpers.prometheus import Labels, parse
 
-STORE = StoreFacts("journal", lambda: 4096, 1_000_000)
+STORE = StoreInfo("journal", lambda: 4096, 1_000_000)
 
 
 def rendered(rig: BrokerRig) -> dict[str, dict[Labels, float]]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ackwire.admin.routes import refusal
-from ackwire.broker.cursors import CursorFacts
+from ackwire.broker.cursors import CursorInfo
 from ackwire.broker.permissions import Action, Principal
-from ackwire.broker.staging import ProducerFacts
+from ackwire.broker.staging import ProducerInfo
 from ackwire.errors import (
     BrokerError,
     Conflict,
@@ -30,29 +30,29 @@ from ackwire.jms.destinations import Destination, parse_destination
 from tests.helpers.http_rig import HttpClient, HttpRig
 
 
-def new_facts(name: str, destination: Destination, selector: str | None = None) -> CursorFacts:
-    return CursorFacts(name, destination, selector, committed=0, assigned=0, waiting=0, oldest_ms=None)
+def new_info(name: str, destination: Destination, selector: str | None = None) -> CursorInfo:
+    return CursorInfo(name, destination, selector, committed=0, assigned=0, waiting=0, oldest_ms=None)
 
 
 @dataclass
 class CursorsStandIn:
     """Remembers what it was asked, and answers later, as a disk would."""
 
-    known: dict[str, CursorFacts] = field(default_factory=dict)
+    known: dict[str, CursorInfo] = field(default_factory=dict)
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     error: BrokerError | None = None
     answers: bool = True
 
-    def open(self, name: str, destination: Destination, selector: str | None, *, create: bool) -> CursorFacts:
+    def open(self, name: str, destination: Destination, selector: str | None, *, create: bool) -> CursorInfo:
         self.asked.append(("open", name, destination, selector, create))
-        return self.known.setdefault(name, new_facts(name, destination, selector))
+        return self.known.setdefault(name, new_info(name, destination, selector))
 
-    def facts(self, name: str) -> CursorFacts:
+    def info(self, name: str) -> CursorInfo:
         if name not in self.known:
             raise UnknownResource(f"cursor {name} does not exist")
         return self.known[name]
 
-    def all(self) -> list[CursorFacts]:
+    def all(self) -> list[CursorInfo]:
         return list(self.known.values())
 
     def latest(self, name: str, after: int, limit: int, on_done: Any, on_failed: Any) -> None:
@@ -87,8 +87,8 @@ class StagingStandIn:
     def drop(self, producer: str, part: str) -> None:
         self.asked.append(("drop", producer, part))
 
-    def facts(self, producer: str) -> ProducerFacts:
-        return ProducerFacts(producer, 4, (("p1", 5, 70),))
+    def info(self, producer: str) -> ProducerInfo:
+        return ProducerInfo(producer, 4, (("p1", 5, 70),))
 
 
 def with_client(test: Callable[[HttpClient, HttpRig], Coroutine[Any, Any, None]], **parts: Any) -> None:
@@ -191,7 +191,7 @@ def test_cursor_is_opened_on_its_terms() -> None:
 
 
 def test_cursor_is_read_committed_and_closed_by_name() -> None:
-    cursors = CursorsStandIn({"a/b c": new_facts("a/b c", parse_destination("orders"))})
+    cursors = CursorsStandIn({"a/b c": new_info("a/b c", parse_destination("orders"))})
 
     async def test(client: HttpClient, _: HttpRig) -> None:
         assert (await client.get("/v1/cursors/a%2Fb%20c")).json["name"] == "a/b c"

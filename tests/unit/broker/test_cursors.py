@@ -226,7 +226,7 @@ def test_K1_numbers_survive_a_restart(rig: BrokerRig) -> None:
     reader.commit(1)
     again = _restarted(rig)
     reader = Reader(again, open=False)
-    assert (reader.facts.committed, reader.facts.assigned) == (1, 3)
+    assert (reader.info.committed, reader.info.assigned) == (1, 3)
     assert reader.texts(1, 3) == ["2", "3"]
     assert again.consumer(Q, prefetch=1).texts == ["4"]
     assert reader.read() == ["2", "3", "5"]

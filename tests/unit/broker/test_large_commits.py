@@ -1,4 +1,4 @@
-"""Transactions with more sends than fit a slice are prepared and committed in slices (SEMANTICS G1, G2, G3, H1)."""
+"""Transactions with more sends or acks than fit a slice are prepared and committed in slices (SEMANTICS G, H1)."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ackwire.broker.acks import AckKind
 from ackwire.broker.staging import SET_ASIDE
 from ackwire.broker.transactions import XA_OK, TransactionError
 from ackwire.errors import BrokerError, StoreFailed
@@ -410,3 +411,214 @@ def test_G2_crash_between_any_two_steps_of_a_large_commit_leaves_all_or_nothing(
         if answered:
             break
     assert outcomes == {(False, False), (True, False), (True, True)}
+
+
+# ---- many acks -------------------------------------------------------------------------------------------------
+
+
+def _ack_many(
+    rig: BrokerRig,
+    client: RigClient,
+    where: str = "queue://in",
+    *,
+    singly: bool = False,
+    count: int = SENDS,
+    **options: Any,
+) -> commands.TransactionId:
+    """A transaction in which *client* has acknowledged *count* messages, in one ack or one for each."""
+    consumer = client.consumer(where)
+    sent = [rig.connect().send(where, f"{n}", **options) for n in range(count)]
+    transaction = client.begin()
+    if singly:
+        for message in sent:
+            consumer.ack(message, transaction=transaction)
+    else:
+        consumer.ack(sent[-1], first=sent[0], count=count, transaction=transaction)
+    return transaction
+
+
+@pytest.mark.parametrize("singly", [True, False])
+@pytest.mark.parametrize("persistent", [True, False])
+def test_G1_commit_of_many_acks_takes_several_turns_and_is_answered_at_its_end(
+    rig: BrokerRig, singly: bool, persistent: bool
+) -> None:
+    client = rig.connect()
+    transaction = _ack_many(rig, client, singly=singly, persistent=persistent)
+    queue = rig.broker.registry.needed_queue(named("queue://in"))
+    commit = Commit(rig, client, transaction)
+    sizes = [queue.size_bytes for _ in _turns(rig) if not commit.answers]
+    assert commit.goes_on
+    assert len(set(sizes)) >= SENDS // UNITS, "some go in each turn"
+    assert (commit.answers, commit.errors, queue.size_bytes, queue.dequeued) == (1, [], 0, SENDS)
+    assert rig.broker.flow.used_bytes == 0
+    assert list(rig.store.waiting(named("queue://in"))) == []
+    assert list(rig.store.state_records()) == []
+    assert list(rig.broker.transactor.transactions) == []
+    audit(rig.broker, rig.store)
+
+
+def test_commit_of_acks_that_fit_a_slice_is_done_at_once(rig: BrokerRig) -> None:
+    client = rig.connect()
+    commit = Commit(rig, client, _ack_many(rig, client, count=UNITS))
+    assert (commit.goes_on, commit.answers) == (False, 1)
+
+
+def test_books_add_up_in_every_turn_of_a_commit_of_many_acks(rig: BrokerRig) -> None:
+    client = rig.connect()
+    Commit(rig, client, _ack_many(rig, client, singly=True))
+    turns = 0
+    for turns, _ in enumerate(_turns(rig), 1):  # noqa: B007 - how many there were
+        audit(rig.broker, rig.store)
+    assert turns > SENDS // UNITS
+
+
+def test_client_that_goes_before_many_acks_are_decided_leaves_its_messages_to_others(rig: BrokerRig) -> None:
+    client = rig.connect()
+    transaction = _ack_many(rig, client)
+    Commit(rig, client, transaction)
+    client.disconnect()
+    _finish(rig)
+    rig.clock.advance(1)
+    assert _texts(rig, "queue://in") == NUMBERS
+    audit(rig.broker, rig.store)
+
+
+def test_client_that_goes_after_many_acks_are_decided_has_consumed_them_all(rig: BrokerRig) -> None:
+    client = rig.connect()
+    queue = rig.broker.registry.needed_queue(named("queue://in"))
+    Commit(rig, client, _ack_many(rig, client, singly=True))
+    for _ in _turns(rig):
+        if queue.dequeued and client.connection.is_open:
+            assert queue.dequeued < SENDS
+            client.disconnect()
+    assert not client.connection.is_open
+    assert (_texts(rig, "queue://in"), queue.dequeued) == ([], SENDS)
+    audit(rig.broker, rig.store)
+
+
+def test_J4_repeated_commit_of_many_acks_joins_the_one_that_is_under_way(rig: BrokerRig) -> None:
+    client = rig.connect("one")
+    queue = rig.broker.registry.needed_queue(named("queue://in"))
+    transaction = _ack_many(rig, client, singly=True)
+    Commit(rig, client, transaction)
+    again = None
+    for _ in _turns(rig):
+        if queue.dequeued and again is None:
+            client.disconnect()
+            back = rig.connect("one", is_reconnect=True)
+            back.begin()
+            back.send("queue://q", "a repetition", transaction=transaction)
+            again = Commit(rig, back, transaction)
+    assert again is not None
+    assert (again.answers, queue.dequeued, _texts(rig)) == (1, SENDS, [])
+
+
+def test_queue_that_is_deleted_while_many_acks_are_carried_out_is_gone(rig: BrokerRig) -> None:
+    client = rig.connect()
+    queue = rig.broker.registry.needed_queue(named("queue://in"))
+    commit = Commit(rig, client, _ack_many(rig, client, singly=True))
+    for _ in _turns(rig):
+        if queue.dequeued and client.connection.is_open:
+            client.disconnect()
+            rig.broker.registry.remove(named("queue://in"), None)
+    assert commit.answers == 1
+    assert rig.broker.flow.used_bytes == 0
+    assert list(rig.store.waiting(named("queue://in"))) == []
+    assert list(rig.store.state_records()) == []
+    audit(rig.broker, rig.store)
+
+
+def test_G3_prepared_transaction_with_many_acks_commits_after_a_restart(rig: BrokerRig) -> None:
+    if not rig.store.pages:
+        pytest.skip("the memory store ends with its process")
+    client = rig.connect()
+    consumer = client.consumer("queue://in")
+    transaction = commands.XATransactionId(1, b"x", b"b")
+    rig.broker.transactor.begin(client.connection, transaction, is_xa=True)
+    for n in range(SENDS):
+        consumer.ack(client.send("queue://in", f"{n}"), transaction=transaction)
+    rig.broker.transactor.prepare(client.connection, transaction, lambda _: None)
+    _finish(rig)
+    again = rig.restarted()
+    commit = Commit(again, again.connect(), transaction, one_phase=False)
+    assert commit.goes_on
+    _finish(again)
+    assert (commit.answers, _texts(again, "queue://in")) == (1, [])
+    assert (list(again.store.state_records()), list(again.store.prepared())) == ([], [])
+    audit(again.broker, again.store)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("crash", list(Crash))
+@pytest.mark.parametrize("sends", [0, 1, SENDS])
+def test_G2_crash_between_any_two_steps_of_a_commit_of_many_acks_leaves_all_or_nothing(
+    sends: int, crash: Crash, seed: int
+) -> None:
+    """Of queues and durable subscriptions; messages between those that are acknowledged stay."""
+    outcomes, partly = set(), 0
+    for steps in range(300):
+        factory = JournalFactory(seed=4 * steps + seed)
+        rig = _on_journal(factory)
+        client = rig.connect("one", client_id="one")
+        consumers = [client.consumer("queue://in"), client.consumer("topic://t", subscription_name="s")]
+        acked = []
+        for n in range(2 * SENDS):
+            for consumer, where in zip(consumers, ("queue://in", "topic://t"), strict=True):
+                message = client.send(where, f"{n}")
+                if n % 2:
+                    acked.append((consumer, message))
+        transaction = client.begin()
+        for consumer, message in acked:
+            consumer.ack(message, kind=AckKind.INDIVIDUAL, transaction=transaction)
+        for n in range(sends):
+            client.send("queue://q", f"{n} {'x' * 700}", transaction=transaction)
+        factory.settle()
+        commit = Commit(rig, client, transaction)
+        for _ in range(steps):
+            _step(factory)
+        answered, removed = commit.answers, rig.broker.registry.needed_queue(named("queue://in")).dequeued
+        factory.stop(crash)
+        again = _on_journal(factory)
+        factory.settle()
+        left = _texts(again, "queue://in")
+        durable = [text_of(it) for it in contents(next(iter(again.broker.registry.durables.values())).queue)]
+        everything, rest = [f"{n}" for n in range(2 * SENDS)], [f"{n}" for n in range(0, 2 * SENDS, 2)]
+        assert left in (everything, rest), f"after {steps} steps"
+        assert durable == left
+        is_done = left == rest
+        assert len(_texts(again)) == (sends if is_done else 0)
+        assert is_done or not (answered or removed)
+        assert list(again.store.state_records()) == []
+        partly += is_done and 0 < removed < SENDS
+        outcomes.add((is_done, bool(answered)))
+        factory.close()
+        if answered:
+            break
+    assert outcomes == {(False, False), (True, False), (True, True)}
+    assert partly, "crashes between two slices of removals"
+
+
+@pytest.mark.parametrize("removals", [0, SENDS // 2])
+def test_K7_store_that_fails_while_many_acks_are_carried_out_is_not_answered_for(removals: int) -> None:
+    store = FailingRemovals(removals)
+    rig = BrokerRig(store=store, is_audited=False, slice_units=UNITS)
+    client = rig.connect()
+    commit = Commit(rig, client, _ack_many(rig, client, singly=True))
+    _finish(rig)
+    assert (commit.answers, [type(it) for it in commit.errors]) == (0, [StoreFailed])
+    client.disconnect()
+    assert list(rig.broker.transactor.transactions) == []
+
+
+class FailingRemovals(PagingStore):
+    """Fails from a given removal on."""
+
+    def __init__(self, removals: int) -> None:
+        super().__init__(OpenWireEditor("ID:store", "store", ManualClock()).restored)
+        self.removals_left = removals
+
+    def remove(self, place: Place, message: Message) -> None:
+        self.removals_left -= 1
+        if self.removals_left < 0:
+            raise StoreFailed("the disk is broken")
+        super().remove(place, message)

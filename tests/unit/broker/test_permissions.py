@@ -116,7 +116,7 @@ class Verbs:
             },
             CursorAccess: {
                 "open": lambda: bulk.cursors.open("c", Q, None, create=True),
-                "facts": lambda: bulk.cursors.facts("c"),
+                "info": lambda: bulk.cursors.info("c"),
                 "all": bulk.cursors.all,
                 "latest": lambda: bulk.cursors.latest("c", 0, 10, nothing, nothing),
                 "rows": lambda: bulk.cursors.rows("c", 0, 0),
@@ -127,7 +127,7 @@ class Verbs:
                 "stage": lambda: bulk.staging.stage("p", 2, "x", [self.staged()], nothing, nothing),
                 "commit": lambda: bulk.staging.commit("p", 1, ["part"], nothing, nothing),
                 "drop": lambda: bulk.staging.drop("p", "part"),
-                "facts": lambda: bulk.staging.facts("p"),
+                "info": lambda: bulk.staging.info("p"),
             },
         }
         return everything[owner]

@@ -49,7 +49,7 @@ def test_K1_what_was_committed_is_known_after_a_restart(rig: BrokerRig) -> None:
     writer.stage(["a"], batch=7)
     writer.commit(7)
     again = _restarted(rig)
-    assert again.broker.staging.facts("w").last_batch == 7
+    assert again.broker.staging.info("w").last_batch == 7
     assert not Writer(again).commit(7)
     assert again.consumer(Q).texts == ["a"]
 

@@ -19,7 +19,7 @@ _BLOCKED_NAMED_MAX: Final = 5
 
 
 def why_broker(broker: BrokerView) -> list[str]:
-    """How the broker stands, and each thing that is wrong now."""
+    """The state of the broker, and all present problems."""
     problems = [*_full(broker), *_blocked(broker), *_held_up(broker)]
     lines = ["; ".join((_figures(broker), *broker_use(broker)))]
     if broker.loop_report is not None:

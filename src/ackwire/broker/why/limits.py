@@ -5,7 +5,7 @@ from ackwire.broker.view import BrokerView
 
 
 def broker_use(broker: BrokerView) -> list[str]:
-    """What all clients together have taken of what is bounded for all."""
+    """The use of each limit that all clients share."""
     flow, room, settings = broker.flow, broker.receive_room, broker.settings
     lines = [
         f"{len(broker.registry.router)} of {settings.destinations.count_max} destinations (destinations.count_max), "
@@ -21,7 +21,7 @@ def broker_use(broker: BrokerView) -> list[str]:
 
 
 def connection_use(broker: BrokerView, connection: Connection) -> str:
-    """What *connection* has taken of what is bounded for each."""
+    """The use of each limit of *connection*."""
     limits, scheduler = connection.limits, broker.settings.scheduler
     jobs, job_bytes = broker.scheduler.share_of(connection)
     return (

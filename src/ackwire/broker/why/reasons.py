@@ -44,10 +44,10 @@ _DIGITS_MAX: Final = 19
 
 
 def why_queue(broker: BrokerView, where: Destination) -> list[str]:
-    """How a queue or topic stands: what waits in it and why, and what keeps its consumers and producers."""
+    """The state of a queue or topic: what is pending and why, and what blocks its consumers and producers."""
     made = broker.registry.router.get(where)
     if made is None:
-        raise NotHere(f"{where!r} does not exist: nobody has sent to it or listened to it")
+        raise NotHere(f"{where!r} does not exist: it has had no message and no consumer")
     lines = _about_queue(broker, made) if isinstance(made, Queue) else _about_topic(broker, made)
     held = [(connection, send) for connection, send in broker.flow.held() if where in send.message.destination.parts()]
     for connection in dict.fromkeys(connection for connection, _ in held):
@@ -92,16 +92,16 @@ def _about_topic(broker: BrokerView, topic: Topic) -> list[str]:
 
 
 def _held_by(broker: BrokerView, holder: object) -> str:
-    """Who has messages of a queue that nobody else may have."""
+    """A sentence about a holder of reserved messages: a cursor or a staged batch."""
     if isinstance(holder, Cursor):
-        facts = broker.cursors.facts(holder.name)
-        since = "" if facts.oldest_ms is None else f"; the oldest was sent {_since(broker, facts.oldest_ms)} ago"
+        info = broker.cursors.info(holder.name)
+        since = "" if info.oldest_ms is None else f"; the oldest was sent {_since(broker, info.oldest_ms)} ago"
         return (
-            f"{holder!r} has {counted(facts.assigned - facts.committed, 'message')} that it has not committed "
-            f"(numbers {facts.committed + 1} to {facts.assigned}){since}; {facts.waiting} more wait in its queue"
+            f"{holder!r} has {counted(info.assigned - info.committed, 'message')} that it has not committed "
+            f"(numbers {info.committed + 1} to {info.assigned}){since}; {info.waiting} more wait in its queue"
         )
     assert isinstance(holder, Part)
-    return f"{holder!r} has {counted(holder.count, 'message')} staged that nobody sees before the batch is committed"
+    return f"{holder!r} has {counted(holder.count, 'message')} staged, not visible before the batch is committed"
 
 
 # ---- messages --------------------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ from ackwire.client.aio.closing import ClosedAtEnd
 from ackwire.client.aio.runtime import Opening, Runtime, Waiter, opening
 from ackwire.client.aio.session import Session
 from ackwire.client.aio.xa import XASession
-from ackwire.client.core.connection import UNANSWERED_BYTES_MAX, ConnectionCore, Link
+from ackwire.client.core.connection import ConnectionCore
 from ackwire.client.core.modes import AckMode, ack_mode_of, session_mode
 from ackwire.client.core.reply import Reply
+from ackwire.client.core.requests import UNANSWERED_BYTES_MAX
 from ackwire.client.core.session import SessionCore
 from ackwire.client.engine import Engine
 from ackwire.client.errors import IllegalArgumentError, IllegalStateError, JMSError, RequestTimedOutError
@@ -153,9 +154,8 @@ class Connection(ClosedAtEnd):
         self._close_deadline: float | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"<Connection {self._core.client_id or ''} to {self._core.address or 'nowhere'}: {self._core.link.value}>"
-        )
+        link = self._core.link
+        return f"<Connection {self._core.client_id or ''} to {link.address or 'nowhere'}: {link.state.value}>"
 
     async def _open(self) -> None:
         try:
@@ -173,7 +173,7 @@ class Connection(ClosedAtEnd):
 
     async def _login(self) -> None:
         with self._guard:
-            self._core.check_usable()
+            self._core.link.check_usable()
             reply = self._core.login()
             await self._settle(reply, "the login", self.options.connect_response_timeout_ms, "connectResponseTimeout")
 
@@ -195,7 +195,7 @@ class Connection(ClosedAtEnd):
 
     @property
     def is_closed(self) -> bool:
-        return self._is_closing or self._core.link is Link.CLOSED
+        return self._is_closing or self._core.link.is_closed
 
     @property
     def is_connected(self) -> bool:
@@ -205,12 +205,12 @@ class Connection(ClosedAtEnd):
     @property
     def peer(self) -> str:
         """What the broker says about itself."""
-        return self._core.peer
+        return self._core.link.peer
 
     @property
     def address(self) -> str:
         """Where the broker is."""
-        return self._core.address
+        return self._core.link.address
 
     # ---- delivery ----------------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Connection(ClosedAtEnd):
     async def delete_temporary(self, destination: Destination) -> None:
         """Delete a temporary destination of this connection, and what is in it."""
         with self._guard:
-            self._core.check_usable()
+            self._core.link.check_usable()
             reply = self._core.temporaries.delete(destination)
             await self._answer(reply, f"the deletion of {destination!r}")
 
@@ -286,13 +286,13 @@ class Connection(ClosedAtEnd):
 
         def timed_out() -> JMSError:
             error = RequestTimedOutError(
-                f"{self._core.address or 'the broker'} has not answered {what} within {seconds:g} s "
-                f"({self._core.link.value}); jms.{option} sets how long to wait"
+                f"{self._core.link.address or 'the broker'} has not answered {what} within {seconds:g} s "
+                f"({self._core.link.state.value}); jms.{option} sets how long to wait"
             )
             if is_kept:
-                reply.then(self._core.report)
+                reply.then(self._core.requests.report)
             else:
-                self._core.forget(reply, error)
+                self._core.requests.forget(reply, error)
             return error
 
         try:
@@ -301,9 +301,9 @@ class Connection(ClosedAtEnd):
             raise
         except BaseException:  # whoever waited was cancelled or interrupted
             if is_kept:
-                reply.then(self._core.report)
+                reply.then(self._core.requests.report)
             else:
-                self._core.forget(reply, IllegalStateError(f"nobody waits for the answer to {what} any more"))
+                self._core.requests.forget(reply, IllegalStateError(f"nobody waits for the answer to {what} any more"))
             raise
 
     def _seconds(self, timeout_ms: int) -> float:
@@ -319,13 +319,13 @@ class Connection(ClosedAtEnd):
         seconds = self._seconds(timeout_ms)
         deadline = self._runtime.clock.monotonic() + seconds
         while True:
-            self._core.check_usable()
+            self._core.link.check_usable()
             if can_send() and not self._is_congested():
                 return
             remaining = deadline - self._runtime.clock.monotonic()
             if remaining <= 0 or not await self._flow.wait(remaining):
                 raise RequestTimedOutError(
-                    f"{what} could not go out to {self._core.address or 'a broker'} within {seconds:g} s: "
+                    f"{what} could not go out to {self._core.link.address or 'a broker'} within {seconds:g} s: "
                     f"{self._why_not(can_send)}; jms.sendTimeout sets how long to wait"
                 )
 
@@ -334,16 +334,16 @@ class Connection(ClosedAtEnd):
         return (
             self._engine.writer.is_congested
             or core.waiting_bytes > _OUTPUT_BYTES_MAX
-            or core.unanswered_bytes > UNANSWERED_BYTES_MAX
+            or core.requests.unanswered_bytes > UNANSWERED_BYTES_MAX
         )
 
     def _why_not(self, can_send: Callable[[], bool]) -> str:
         if not self._core.is_up:
-            return self._core.link.value
+            return self._core.link.state.value
         if not can_send():
             return "the producer window is full"
-        if self._core.unanswered_bytes > UNANSWERED_BYTES_MAX:
-            return f"{self._core.unanswered_bytes} bytes of messages are not confirmed yet"
+        if self._core.requests.unanswered_bytes > UNANSWERED_BYTES_MAX:
+            return f"{self._core.requests.unanswered_bytes} bytes of messages are not confirmed yet"
         return "the broker does not read"
 
     def _on_writable(self) -> None:

@@ -165,7 +165,7 @@ class Consumer(ClosedAtEnd):
 
     def _report(self, replies: list[Reply[Structure]]) -> None:
         for reply in replies:
-            reply.then(self.session._core.connection.report)
+            reply.then(self.session._core.connection.requests.report)
 
     def _check_receiving(self) -> None:
         if self._listener is not None:
@@ -184,7 +184,7 @@ class Consumer(ClosedAtEnd):
             raise IllegalStateError(str(self._core.ending))
         if self._core.is_closed or self.session._core.is_closed:
             return True
-        self.session._core.connection.check_usable()
+        self.session._core.connection.link.check_usable()
         return False
 
     async def __aiter__(self) -> AsyncIterator[Message]:

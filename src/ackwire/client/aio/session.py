@@ -43,7 +43,10 @@ _log: Final = logging.getLogger("ackwire.client")
 
 
 class Session(ClosedAtEnd):
-    """Work in one order. Made by `Connection.session`; a session is for one task at a time."""
+    """Work in one order. Made by `Connection.session`; a session is for one task at a time.
+
+    It is one class because it is the public face of `SessionCore`: many short methods, each a verb of JMS.
+    """
 
     def __init__(self, connection: "Connection", core: SessionCore) -> None:
         self.connection = connection
@@ -291,7 +294,7 @@ class Session(ClosedAtEnd):
         for reply in replies:
             # [sync only] self.connection._answer(reply, "an acknowledgement")
             # [async only]
-            reply.then(self._core.connection.report)
+            reply.then(self._core.connection.requests.report)
             # [end]
 
     async def recover(self, cause: BaseException | None = None) -> None:
@@ -348,7 +351,7 @@ class Session(ClosedAtEnd):
         """After a reconnect: what was consumed must come again before it can be acknowledged."""
         transactions, connection = self._core.transactions, self._core.connection
         await self.connection._settle(
-            connection.when_up(),
+            connection.link.when_up(),
             "a reconnect for the commit",
             self.connection.options.request_timeout_ms,
             "requestTimeout",
@@ -419,7 +422,7 @@ class Session(ClosedAtEnd):
             return None
 
     def _has_stopped(self) -> bool:
-        return self._is_stopping or self._core.is_closed or self._core.connection.failure is not None
+        return self._is_stopping or self._core.is_closed or self._core.connection.link.failure is not None
 
     def _take_for_listener(self) -> tuple[Consumer, Delivery, Message] | None:
         """The next message of the consumers that have listeners, in turn."""

@@ -16,12 +16,15 @@ messages that came too often (F). After the loss of a link the broker delivers a
 
 from collections.abc import Callable
 from itertools import count, islice
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final, Protocol
 
+from ackwire.client.core.connection import ConnectionCore
 from ackwire.client.core.delivery import ByPriority, Channel, Delivery, Fifo, Key
 from ackwire.client.core.modes import AckMode
 from ackwire.client.core.redelivery import is_exceeded, next_delay_ms
 from ackwire.client.core.reply import Reply
+from ackwire.client.core.transaction import Transactions
 from ackwire.client.errors import IllegalStateError
 from ackwire.client.message import Message
 from ackwire.client.options import RedeliveryPolicy
@@ -36,9 +39,6 @@ from ackwire.wire.openwire.codec_fast import destination_to_wire
 from ackwire.wire.openwire.commands import LAST_DELIVERED_NOTHING, AckType
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS
 from ackwire.wire.openwire.structures import Structure, Throwable
-
-if TYPE_CHECKING:
-    from ackwire.client.core.session import SessionCore
 
 OPTIMIZED_ACK_SHARE: Final = 0.65
 """Of prefetch: when a range of consumed messages is acknowledged (D2)."""
@@ -58,12 +58,47 @@ _COUNTERS_MAX: Final = 100_000
 """Messages that a consumer may have had when a link was lost: more than the largest prefetch."""
 
 
+class ConsumingSession(Protocol):
+    """A session, as its consumers see it."""
+
+    @property
+    def connection(self) -> ConnectionCore: ...
+
+    @property
+    def transactions(self) -> Transactions: ...
+
+    @property
+    def ack_mode(self) -> AckMode: ...
+
+    @property
+    def random(self) -> Random: ...
+
+    @property
+    def is_transacted(self) -> bool: ...
+
+    @property
+    def acknowledge_from_message(self) -> Callable[[Message], None]: ...
+
+    @property
+    def acknowledge_one(self) -> "Callable[[ConsumerCore, Delivery], None]": ...
+
+    @property
+    def reject_one(self) -> "Callable[[ConsumerCore, Delivery, BaseException], None]": ...
+
+    def wake(self) -> None: ...
+
+    def remove_consumer(self, consumer: "ConsumerCore") -> None: ...
+
+    def leave_at_end(self, consumer: "ConsumerCore") -> None:
+        """*consumer* is closed, and leaves when the transaction that consumed from it is decided."""
+
+
 class ConsumerCore:
     """The state of one consumer."""
 
     def __init__(
         self,
-        session: "SessionCore",
+        session: ConsumingSession,
         info: commands.ConsumerInfo,
         destination: Destination,
         policy: RedeliveryPolicy,
@@ -71,6 +106,8 @@ class ConsumerCore:
         assert info.consumer_id is not None
         self._session = session
         self._connection = session.connection
+        self._link = session.connection.link
+        self._requests = session.connection.requests
         self._options = session.connection.options
         self._info = info
         self.consumer_id = info.consumer_id
@@ -146,7 +183,7 @@ class ConsumerCore:
         """Take what the broker sent."""
         if self.is_closed and not self._expected:  # one that is closed may still belong to a transaction
             return
-        delivery = Delivery(dispatch, self._connection.epoch, next(self._arrivals))
+        delivery = Delivery(dispatch, self._link.epoch, next(self._arrivals))
         if len(self._channel) > 2 * self.prefetch + _BEYOND_WINDOW_MAX:
             raise RemoteProtocolError(f"{len(self._channel)} messages wait here, and the prefetch is {self.prefetch}")
         if self._pulls:
@@ -155,7 +192,7 @@ class ConsumerCore:
             return
         if self.is_closed:
             return
-        # Whoever waits has seen that nothing was there: those who come while something is need nobody to be woken.
+        # A caller waits only if it has seen that nothing was there: later messages need not wake it.
         is_first = not self._channel
         self._channel.put(delivery)
         if is_first:
@@ -266,7 +303,7 @@ class ConsumerCore:
         if self._is_told:
             if delivery in self._delivered:  # not acknowledged while it was processed
                 self._tell_later(delivery)
-        elif delivery.epoch != self._connection.epoch:
+        elif delivery.epoch != self._link.epoch:
             if self._stale.pop(delivery.key, None) is not None:
                 self._remember_acknowledged([delivery])
         elif self._acks_in_ranges:
@@ -309,16 +346,15 @@ class ConsumerCore:
 
     def _acknowledge_alone(self, ack_type: AckType, delivery: Delivery) -> list[Reply[Structure]]:
         """`_send_acks` of what comes all day, outside of transactions: 0.8 µs less."""
-        connection = self._connection
-        if connection.acknowledged is not None or not self._options.send_acks_async:
+        if self._connection.acknowledged is not None or not self._options.send_acks_async:
             self._remember_acknowledged([delivery])
             return self._send_acks(ack_type, [delivery])
-        connection.acknowledge(ack_type, delivery.dispatch)
+        self._link.acknowledge(ack_type, delivery.dispatch)
         return []
 
     def _tell_later(self, delivery: Delivery) -> None:
         """Not done, but the broker needs to know in time that it has arrived, to push more."""
-        if delivery.epoch != self._connection.epoch:
+        if delivery.epoch != self._link.epoch:
             return
         if self.is_pulling:  # nothing is pushed; and while ActiveMQ deals with it, it may answer a pull twice
             return
@@ -416,7 +452,7 @@ class ConsumerCore:
         if committed:
             self._remember_acknowledged(delivered)
         else:
-            again = [delivery for delivery in delivered if delivery.epoch == self._connection.epoch]
+            again = [delivery for delivery in delivered if delivery.epoch == self._link.epoch]
             if again and not self.is_closed:
                 self._redeliver(again, None)
 
@@ -521,7 +557,7 @@ class ConsumerCore:
         template = last.channel.ack_template
         if transaction_id is not None:
             template = AckTemplate(self.consumer_id, last.destination, transaction_id)
-        return self._connection.send_ack(
+        return self._requests.send_ack(
             template,
             ack_type,
             deliveries[0].dispatch.encoded_id,
@@ -569,7 +605,7 @@ class ConsumerCore:
         pull = commands.MessagePull(
             consumer_id=self.consumer_id, destination=destination_to_wire(self.destination), timeout=timeout_ms
         )
-        is_sent = self._connection.one_way(pull)
+        is_sent = self._link.one_way(pull)
         self._pulls += is_sent
         self.is_at_end = False
         return is_sent
@@ -620,7 +656,7 @@ class ConsumerCore:
         self.prepare_to_close()
         if self.is_transacted and self._delivered and self._session.transactions.is_active:
             # What the transaction consumed must stay in flight until it is decided.
-            self._session.transactions.leave_at_end(self)
+            self._session.leave_at_end(self)
             return None
         return self.leave()
 
@@ -634,14 +670,14 @@ class ConsumerCore:
     def leave(self) -> Reply[Structure] | None:
         """Tell the broker that this consumer is no more."""
         self._session.remove_consumer(self)
-        if not self._connection.is_up:
+        if not self._link.is_up:
             return None
-        return self._connection.request(self._leave_info(), survives=False)
+        return self._requests.request(self._leave_info(), survives=False)
 
     def leave_unanswered(self) -> None:
         """The same, as part of something that is answered."""
         self._session.remove_consumer(self)
-        self._connection.one_way(self._leave_info())
+        self._link.one_way(self._leave_info())
 
     def _leave_info(self) -> commands.RemoveInfo:
         return commands.RemoveInfo(object_id=self.consumer_id, last_delivered_sequence_id=self._last_seen)

@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ackwire.client.core.connection import Link
+from ackwire.client.core.connection import ConnectionCore
 from ackwire.client.core.reply import Reply
+from ackwire.client.core.transaction import Transactions
+from ackwire.client.core.wire_link import LinkState
 from ackwire.client.errors import IllegalStateError, ResourceAllocationError, UnsupportedError
 from ackwire.client.message import DeliveryMode, Message
 from ackwire.jms.destinations import Destination
@@ -15,13 +17,30 @@ from ackwire.wire.openwire.frame_builder import FrameBuilder, OutgoingMessage
 from ackwire.wire.openwire.layout import FIELDS_AT
 from ackwire.wire.openwire.structures import Structure
 
-if TYPE_CHECKING:
-    from ackwire.client.core.session import SessionCore
-
 _PERSISTENT = DeliveryMode.PERSISTENT  # members of an enumeration take time to look up
-_UP = Link.UP
+_UP = LinkState.UP
 _TEMPLATES_MAX = 64
 """Destinations whose template a producer without a destination of its own remembers."""
+
+
+class ProducingSession(Protocol):
+    """A session, as its producers see it."""
+
+    @property
+    def connection(self) -> ConnectionCore: ...
+
+    @property
+    def transactions(self) -> Transactions: ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    @property
+    def is_transacted(self) -> bool: ...
+
+    def check_open(self) -> None: ...
+
+    def remove_producer(self, producer: "ProducerCore") -> None: ...
 
 
 class ProducerCore:
@@ -29,7 +48,7 @@ class ProducerCore:
 
     def __init__(
         self,
-        session: "SessionCore",
+        session: ProducingSession,
         producer_id: commands.ProducerId,
         destination: Destination | None,
         window_bytes: int,
@@ -37,6 +56,8 @@ class ProducerCore:
     ) -> None:
         self._session = session
         self._connection = session.connection
+        self._link = session.connection.link
+        self._requests = session.connection.requests
         self.producer_id = producer_id
         self.destination = destination
         self.window_bytes = window_bytes
@@ -66,7 +87,7 @@ class ProducerCore:
         """Where a message goes that is sent to *where*, or to the producer's own destination."""
         if self.is_closed:
             raise IllegalStateError("the producer is closed")
-        if self._session.is_closed or self._connection.link is not _UP:
+        if self._session.is_closed or self._link.state is not _UP:
             self._session.check_open()
         own = self.destination
         if where is None:
@@ -97,7 +118,7 @@ class ProducerCore:
         if is_confirmed:
             return True
         has_window = self.window_bytes <= 0 or self._window_used < self.window_bytes  # B4
-        return has_window and self._connection.link is _UP
+        return has_window and self._link.state is _UP
 
     def on_window_returned(self, size: int) -> None:
         self._window_used = max(0, self._window_used - size)
@@ -126,10 +147,10 @@ class ProducerCore:
         expiration = now_ms + time_to_live_ms if time_to_live_ms > 0 else 0
         message.stamp(template, sequence, mode, priority, timestamp, expiration)
         outgoing = message.to_outgoing(template, sequence, use_compression=options.use_compression)
-        if len(outgoing.fields) + FIELDS_AT > connection.frame_bytes_max:
+        if len(outgoing.fields) + FIELDS_AT > self._link.frame_bytes_max:
             raise ResourceAllocationError(
                 f"the message to {target!r} makes a frame of {len(outgoing.fields) + FIELDS_AT} bytes, and the "
-                f"limit agreed with the broker is {connection.frame_bytes_max} (wireFormat.maxFrameSize, on both sides)"
+                f"limit agreed with the broker is {self._link.frame_bytes_max} (wireFormat.maxFrameSize, on both sides)"
             )
         return outgoing
 
@@ -149,23 +170,23 @@ class ProducerCore:
     def send_confirmed(self, message: OutgoingMessage) -> Reply[Structure]:
         """Send, and have the broker answer when it is stored (B1)."""
         if not self._session.is_transacted:
-            return self._connection.request(message)
-        reply = self._connection.request(message, in_transaction=True)
+            return self._requests.request(message)
+        reply = self._requests.request(message, in_transaction=True)
         self._session.transactions.keep(message, reply)
         return reply
 
     def send_unconfirmed(self, message: OutgoingMessage) -> None:
-        """Send without an answer that anybody waits for; the link must be up."""
+        """Send without asking for an answer; the link must be up."""
         is_transacted = self._session.is_transacted
         if self._tracks_messages and not is_transacted:
             # Repeated after a reconnect if need be (N3); errors go where those of other unconfirmed sends go.
-            self._connection.request(message).then(self._connection.report)
+            self._requests.request(message).then(self._requests.report)
             return
         if self.window_bytes > 0:
             self._window_used += message.window_bytes
         if is_transacted:
             self._session.transactions.keep(message)
-        self._connection.send_message(message, in_transaction=is_transacted)
+        self._link.send_message(message, in_transaction=is_transacted)
 
     # ---- links and end -----------------------------------------------------------------------------------------
 
@@ -178,7 +199,7 @@ class ProducerCore:
         if not self.is_closed:
             self.is_closed = True
             self._session.remove_producer(self)
-            self._connection.one_way(commands.RemoveInfo(object_id=self.producer_id))
+            self._link.one_way(commands.RemoveInfo(object_id=self.producer_id))
             self.on_window()
 
 

@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
 
+from ackwire.client.core.connection import ConnectionCore
 from ackwire.client.core.consumer import ConsumerCore
 from ackwire.client.core.delivery import Delivery
 from ackwire.client.core.modes import AckMode
@@ -19,21 +19,18 @@ from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.codec_fast import destination_to_wire
 from ackwire.wire.openwire.structures import Structure
 
-if TYPE_CHECKING:
-    from ackwire.client.core.connection import ConnectionCore
-
 
 class SessionCore:
     """The state of one session."""
 
-    def __init__(self, connection: "ConnectionCore", value: int, ack_mode: AckMode, random: Random) -> None:
+    def __init__(self, connection: ConnectionCore, value: int, ack_mode: AckMode, random: Random) -> None:
         self.connection = connection
         self.value = value
         self.ack_mode = ack_mode
         self._is_local = ack_mode is AckMode.SESSION_TRANSACTED
         self.random = random
         self.session_id = commands.SessionId(connection.connection_id.value, value)
-        self.transactions = Transactions(self)
+        self.transactions = Transactions(self, connection)
         self.is_closed = False
         self.consumers: list[ConsumerCore] = []
         self.producers: list[ProducerCore] = []
@@ -54,7 +51,7 @@ class SessionCore:
     def check_open(self) -> None:
         if self.is_closed:
             raise IllegalStateError("the session is closed")
-        self.connection.check_usable()
+        self.connection.link.check_usable()
 
     def wake(self) -> None:
         for consumer in self.consumers:
@@ -77,7 +74,7 @@ class SessionCore:
             self.session_id.connection_id, next(self._producer_values), self.session_id.value
         )
         producer = ProducerCore(self, producer_id, where, window, is_async)
-        reply = self.connection.request(producer.info())
+        reply = self.connection.requests.request(producer.info())
 
         def answered(answer: Reply[Structure]) -> None:
             producer.is_announced = answer.error is None
@@ -85,14 +82,14 @@ class SessionCore:
                 self.remove_producer(producer)
 
         self.producers.append(producer)
-        self.connection.add_producer(producer)
+        self.connection.members.add_producer(producer)
         reply.then(answered)
         return producer, reply
 
     def remove_producer(self, producer: ProducerCore) -> None:
         if producer in self.producers:
             self.producers.remove(producer)
-        self.connection.remove_producer(producer)
+        self.connection.members.remove_producer(producer)
 
     def add_consumer(
         self,
@@ -133,8 +130,8 @@ class SessionCore:
         )
         consumer = ConsumerCore(self, info, where, policy)
         self.consumers.append(consumer)
-        self.connection.add_consumer(consumer)
-        reply = self.connection.request(info)
+        self.connection.members.add_consumer(consumer)
+        reply = self.connection.requests.request(info)
 
         def answered(answer: Reply[Structure]) -> None:
             consumer.is_announced = answer.error is None
@@ -150,12 +147,17 @@ class SessionCore:
     def remove_consumer(self, consumer: ConsumerCore) -> None:
         if consumer in self.consumers:
             self.consumers.remove(consumer)
-        self.connection.remove_consumer(consumer)
+        self.connection.members.remove_consumer(consumer)
+
+    def leave_at_end(self, consumer: ConsumerCore) -> None:
+        """*consumer* is closed, and leaves when the transaction that consumed from it is decided."""
+        self.consumers.remove(consumer)
+        self.transactions.leave_at_end(consumer)
 
     def unsubscribe(self, name: str) -> Reply[Structure]:
         """End a durable subscription (A3)."""
         self.check_open()
-        return self.connection.request(
+        return self.connection.requests.request(
             commands.RemoveSubscriptionInfo(
                 connection_id=self.connection.connection_id,
                 subscription_name=name,
@@ -183,7 +185,14 @@ class SessionCore:
     # ---- links -------------------------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        self.connection.one_way(self.info())
+        self.connection.link.one_way(self.info())
+
+    def restore_transaction(self) -> None:
+        self.transactions.restore()
+
+    def xa_decided(self, xid: commands.XATransactionId, *, committed: bool) -> None:
+        """A distributed transaction has ended, in which this session may have had a part."""
+        self.transactions.xa_decided(xid, committed=committed)
 
     def interrupted(self) -> None:
         for consumer in self.transactions.consumers():  # those too that are closed and wait for the decision
@@ -191,7 +200,7 @@ class SessionCore:
         self.on_wake()
 
     def failed(self) -> None:
-        """The connection is lost for good: whoever waits must know."""
+        """The connection is lost for good: calls that wait must know."""
         self.transactions.failed()
         self.wake()
 
@@ -214,17 +223,17 @@ class SessionCore:
         for producer in list(self.producers):
             self.remove_producer(producer)
             producer.is_closed = True
-        self.connection.remove_session(self)
+        self.connection.members.remove_session(self)
         if self.connection.is_up:
             remove = commands.RemoveInfo(object_id=self.session_id)
-            replies.append(self.connection.request(remove, survives=False))
+            replies.append(self.connection.requests.request(remove, survives=False))
         self.on_wake()
         return replies
 
     # ---- what messages ask for ---------------------------------------------------------------------------------
 
     acknowledge_from_message: Callable[[Message], None]
-    """Set by whoever drives the session: `Message.acknowledge` in CLIENT mode."""
+    """Set by the public session: `Message.acknowledge` in CLIENT mode."""
     acknowledge_one: Callable[[ConsumerCore, Delivery], None]
     """The same in INDIVIDUAL mode."""
     reject_one: Callable[[ConsumerCore, Delivery, BaseException], None]

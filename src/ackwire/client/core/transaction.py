@@ -6,14 +6,17 @@ forgotten the transaction: it is begun again and its sends are repeated. What it
 everything has, it cannot commit.
 
 A commit whose answer was lost is in doubt. Our broker remembers what it committed, so it is asked again, and only if it
-says no the work is repeated. With another broker nobody can tell: the application hears that it is in doubt.
+says no the work is repeated. Another broker cannot tell: the application hears that it is in doubt.
 """
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
 
+from ackwire.client.core.connection import ConnectionCore
+from ackwire.client.core.delivery import Delivery
 from ackwire.client.core.reply import Reply, settled
+from ackwire.client.core.requests import Request
 from ackwire.client.errors import (
     ConnectionFailedError,
     IllegalStateError,
@@ -28,12 +31,6 @@ from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.commands import TransactionType
 from ackwire.wire.openwire.frame_builder import OutgoingMessage
 from ackwire.wire.openwire.structures import Structure
-
-if TYPE_CHECKING:
-    from ackwire.client.core.connection import Request
-    from ackwire.client.core.consumer import ConsumerCore
-    from ackwire.client.core.delivery import Delivery
-    from ackwire.client.core.session import SessionCore
 
 XA_OK: Final = 0
 XA_READ_ONLY: Final = 3
@@ -55,23 +52,66 @@ Send = tuple[OutgoingMessage, Reply[Structure] | None]
 """A message, and the answer that somebody waits for."""
 
 
+class Participant(Protocol):
+    """A consumer, as the transactions that consume from it see it."""
+
+    @property
+    def has_consumed(self) -> bool:
+        """Whether the open transaction has consumed something here."""
+
+    def missing_redeliveries(self) -> int:
+        """How much of what the transaction consumed has not come again on the new link."""
+
+    def acknowledge(self) -> object:
+        """Acknowledge what the transaction consumed."""
+
+    def committed(self) -> None: ...
+
+    def roll_back(self, cause: BaseException | None = None) -> None: ...
+
+    def hand_over(self) -> list[Delivery]:
+        """What was delivered now belongs to an XA transaction that will be decided later."""
+
+    def decided(self, delivered: list[Delivery], *, committed: bool) -> None:
+        """The end of what was handed over."""
+
+    def interrupted(self) -> None: ...
+
+    def leave(self) -> object:
+        """Tell the broker that this consumer is no more."""
+
+
+class Owner(Protocol):
+    """A session, as its transactions see it."""
+
+    @property
+    def consumers(self) -> Sequence[Participant]: ...
+
+    @property
+    def is_transacted(self) -> bool: ...
+
+    def wake(self) -> None: ...
+
+
 class Transactions:
     """The transaction that a session is in, and how it ends."""
 
-    def __init__(self, session: "SessionCore") -> None:
+    def __init__(self, session: Owner, connection: ConnectionCore) -> None:
         self._session = session
-        self._connection = session.connection
+        self._connection = connection
+        self._link = connection.link
+        self._requests = connection.requests
         self.transaction_id: commands.TransactionId | None = None
         self._sends: list[Send] = []
         """Of the local transaction, to be repeated after a reconnect."""
         self._has_consumed = False
-        self._leaving: list[ConsumerCore] = []
+        self._leaving: list[Participant] = []
         self.deciding: Done | None = None
         """The decision that is being made, if one is."""
         self._is_in_doubt = False
-        self._ended: dict[commands.TransactionId, list[tuple[ConsumerCore, list[Delivery]]]] = {}
+        self._ended: dict[commands.TransactionId, list[tuple[Participant, list[Delivery]]]] = {}
         """XA branches that are not decided, and what they consumed here."""
-        self._staying: dict[commands.TransactionId, list[ConsumerCore]] = {}
+        self._staying: dict[commands.TransactionId, list[Participant]] = {}
         """Consumers that were closed in such a branch, and leave when it is decided."""
         self._lost: dict[commands.TransactionId, None] = {}
         """XA branches whose link was lost before they were prepared."""
@@ -101,7 +141,7 @@ class Transactions:
         """Messages consumed on an earlier link that have not come again."""
         return sum(consumer.missing_redeliveries() for consumer in self.consumers())
 
-    def consumers(self) -> "list[ConsumerCore]":
+    def consumers(self) -> list[Participant]:
         """Those of the session, and those that leave when the transaction is decided."""
         return [*self._session.consumers, *self._leaving]
 
@@ -114,7 +154,7 @@ class Transactions:
             self._has_consumed |= consumer.has_consumed
             consumer.acknowledge()
         self.deciding = Reply()
-        if self._connection.is_up:
+        if self._link.is_up:
             self._ask_to_commit()
         return self.deciding
 
@@ -127,11 +167,11 @@ class Transactions:
         error = reply.error
         if error is None:
             self._committed()
-        elif self._connection.is_closed:
+        elif self._link.is_closed:
             self._in_doubt("the connection was closed during the commit", error)
         elif not isinstance(error, ConnectionFailedError):
             self._rolled_back(f"the broker has not committed: {error}", error)
-        elif self._connection.failure is None:
+        elif self._link.failure is None:
             self._is_in_doubt = True
         else:
             self._in_doubt("the connection was lost during the commit", error)
@@ -158,21 +198,21 @@ class Transactions:
         deciding.fail(error)
 
     def _forget(self, error: JMSError | None) -> Done:
-        """It is over: committed, or for the reason *error*. Whoever waits for a send of it is told that."""
+        """It is over: committed, or for the reason *error*. Calls that wait for a send of it are told that."""
         deciding, self.deciding = self.deciding, None
         self.transaction_id = None
         sends, self._sends = self._sends, []
         self._has_consumed = self._is_in_doubt = False
         for _, request in self._waiting(sends):
             if request is not None:
-                self._connection.answer(request, error)
+                self._requests.answer(request, error)
         self._session.wake()  # consumers may go on
         return deciding or Reply()
 
-    def _waiting(self, sends: "list[Send]") -> "Iterator[tuple[OutgoingMessage, Request | None]]":
+    def _waiting(self, sends: list[Send]) -> Iterator[tuple[OutgoingMessage, Request | None]]:
         """The messages, each with the request that is not answered yet, if there is one."""
         is_needed = any(reply is not None and not reply.is_done for _, reply in sends)
-        unanswered = self._connection.unanswered() if is_needed else {}
+        unanswered = self._requests.unanswered() if is_needed else {}
         return ((message, None if reply is None else unanswered.get(reply)) for message, reply in sends)
 
     def roll_back(self, cause: BaseException | None = None) -> Done:
@@ -182,7 +222,7 @@ class Transactions:
             return settled(None)
         done: Done = Reply()
         self.deciding = done
-        if self._connection.is_up:
+        if self._link.is_up:
             self._request(TransactionType.ROLLBACK).then(lambda reply: self._roll_back_answered(reply, cause))
         else:
             self._undone(cause)  # the broker has forgotten it together with the link
@@ -192,7 +232,7 @@ class Transactions:
         if self.deciding is None or self.deciding.is_done:
             return
         if reply.error is not None and not isinstance(reply.error, ConnectionFailedError):
-            self._connection.report(reply)
+            self._requests.report(reply)
         self._undone(cause)
 
     def _undone(self, cause: BaseException | None) -> None:
@@ -205,7 +245,7 @@ class Transactions:
     def abandon(self) -> Reply[Structure] | None:
         """The session closes: undo, and give out nothing again here. Without a link the broker has undone it."""
         assert self.transaction_id is not None
-        reply = self._request(TransactionType.ROLLBACK) if self._connection.is_up else None
+        reply = self._request(TransactionType.ROLLBACK) if self._link.is_up else None
         self._forget(_undone())
         self._let_leave()
         return reply
@@ -216,10 +256,9 @@ class Transactions:
         if not self._session.is_transacted:
             raise IllegalStateError(f"the session is not transacted: there is nothing to {what}")
 
-    def leave_at_end(self, consumer: "ConsumerCore") -> None:
+    def leave_at_end(self, consumer: Participant) -> None:
         """*consumer* is closed, and leaves when the transaction that consumed from it is decided."""
         self._leaving.append(consumer)
-        self._session.consumers.remove(consumer)
 
     def _let_leave(self) -> None:
         leaving, self._leaving = self._leaving, []
@@ -227,10 +266,10 @@ class Transactions:
             consumer.leave()
 
     def _tell(self, kind: TransactionType) -> None:
-        self._connection.one_way(self._info(kind))
+        self._link.one_way(self._info(kind))
 
     def _request(self, kind: TransactionType) -> Reply[Structure]:
-        return self._connection.request(self._info(kind), survives=False)
+        return self._requests.request(self._info(kind), survives=False)
 
     def _info(
         self, kind: TransactionType, transaction_id: commands.TransactionId | None = None
@@ -260,15 +299,15 @@ class Transactions:
         self._tell(TransactionType.BEGIN)
         for message, request in self._waiting(self._sends):
             if request is None:
-                self._connection.send_message(message, in_transaction=True)
+                self._link.send_message(message, in_transaction=True)
             else:
-                self._connection.repeat(request)
+                self._requests.write(request)
         if self.deciding is not None:
             self._ask_to_commit()
 
     def _resolve_doubt(self) -> None:
         self._is_in_doubt = False
-        if not self._connection.is_our_broker:
+        if not self._link.is_our_broker:
             self._in_doubt("the connection was lost during the commit, and this broker cannot say how it ended", None)
             return
         self._request(TransactionType.COMMIT_ONE_PHASE).then(self._doubt_answered)
@@ -286,9 +325,9 @@ class Transactions:
     def failed(self) -> None:
         """The connection is lost for good."""
         if self.deciding is not None and self._is_in_doubt:
-            self._in_doubt("the connection was lost during the commit", self._connection.failure)
+            self._in_doubt("the connection was lost during the commit", self._link.failure)
         elif self.deciding is not None:
-            self._rolled_back("the connection was lost before the commit", self._connection.failure)
+            self._rolled_back("the connection was lost before the commit", self._link.failure)
 
     # ---- XA ----------------------------------------------------------------------------------------------------
 
@@ -301,7 +340,7 @@ class Transactions:
         self._tell(TransactionType.BEGIN)
 
     def xa_end(self, xid: commands.XATransactionId, flags: int = TM_SUCCESS) -> Reply[Structure]:
-        """Work from now on belongs to *xid* no longer. That it failed says whoever rolls it back."""
+        """Work from now on belongs to *xid* no longer. That it failed is said by its rollback."""
         _check_flags(flags, (0, TM_SUCCESS, TM_SUSPEND, TM_FAIL), "end")
         if self.transaction_id != xid:
             raise XAError(f"{xid} is not the transaction that this session is in", XAER_PROTO)
@@ -324,7 +363,7 @@ class Transactions:
             self.xa_end(xid)
         if xid in self._lost and kind in (TransactionType.PREPARE, TransactionType.COMMIT_ONE_PHASE):
             raise XAError("the connection was lost before the transaction was prepared", XA_RBCOMMFAIL)
-        reply = self._connection.request(self._info(kind, xid))
+        reply = self._requests.request(self._info(kind, xid))
         reply.then(lambda answer: self._xa_answered(xid, kind, answer))
         return reply
 
@@ -338,7 +377,7 @@ class Transactions:
             if not is_read_only and not _is_rolled_back(reply):
                 return
             kind = TransactionType.COMMIT_ONE_PHASE
-        self._connection.xa_decided(xid, committed=kind is not TransactionType.ROLLBACK and reply.error is None)
+        self._connection.members.xa_decided(xid, committed=kind is not TransactionType.ROLLBACK and reply.error is None)
 
     def xa_decided(self, xid: commands.XATransactionId, *, committed: bool) -> None:
         """*xid* has ended, here or in another session that had joined it."""
@@ -351,7 +390,7 @@ class Transactions:
     def xa_recover(self) -> Reply[Structure]:
         """Ask for the transactions that are prepared and not decided."""
         info = commands.TransactionInfo(connection_id=self._connection.connection_id, type=TransactionType.RECOVER)
-        return self._connection.request(info)
+        return self._requests.request(info)
 
 
 def _check_flags(flags: int, known: tuple[int, ...], verb: str) -> None:
@@ -360,7 +399,7 @@ def _check_flags(flags: int, known: tuple[int, ...], verb: str) -> None:
 
 
 def _is_rolled_back(reply: Reply[Structure]) -> bool:
-    """Whether the broker has answered that the branch is rolled back: then nobody asks for that again."""
+    """Whether the broker has answered that the branch is rolled back: then its manager does not ask for that again."""
     return isinstance(reply.error, JMSError) and xa_error(reply.error).code in XA_ROLLED_BACK
 
 

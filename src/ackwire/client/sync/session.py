@@ -44,7 +44,10 @@ _log: Final = logging.getLogger("ackwire.client")
 
 
 class Session(ClosedAtEnd):
-    """Work in one order. Made by `Connection.session`; a session is for one task at a time."""
+    """Work in one order. Made by `Connection.session`; a session is for one task at a time.
+
+    It is one class because it is the public face of `SessionCore`: many short methods, each a verb of JMS.
+    """
 
     def __init__(self, connection: "Connection", core: SessionCore) -> None:
         self.connection = connection
@@ -346,7 +349,7 @@ class Session(ClosedAtEnd):
         """After a reconnect: what was consumed must come again before it can be acknowledged."""
         transactions, connection = self._core.transactions, self._core.connection
         self.connection._settle(
-            connection.when_up(),
+            connection.link.when_up(),
             "a reconnect for the commit",
             self.connection.options.request_timeout_ms,
             "requestTimeout",
@@ -412,7 +415,7 @@ class Session(ClosedAtEnd):
             return None
 
     def _has_stopped(self) -> bool:
-        return self._is_stopping or self._core.is_closed or self._core.connection.failure is not None
+        return self._is_stopping or self._core.is_closed or self._core.connection.link.failure is not None
 
     def _take_for_listener(self) -> tuple[Consumer, Delivery, Message] | None:
         """The next message of the consumers that have listeners, in turn."""

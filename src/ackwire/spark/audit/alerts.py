@@ -1,10 +1,10 @@
-"""What `ackwire audit follow` knows between two micro-batches, and when it raises an alert. Plain Python, no Spark.
+"""The state of `ackwire audit follow` between two micro-batches, and its alerts. Plain Python, no Spark.
 
-A micro-batch comes in as `Facts`, which are counts of events. `Watch` adds them up: totals of every place, the last
-minutes, the backlog (the newest census of the place and what has happened there since) and what each consumer has in
-hand. `take` gives the alerts of a micro-batch; `look` those that come because time goes by.
-Dead letters and expired messages are told whenever there are new ones, everything else when it begins.
-All of it fits in a JSON file: `to_json` and `from_json`.
+A micro-batch comes in as `BatchCounts`, its events counted. `Watch` adds them up: totals of every place, rates of the
+last minutes, the backlog (the newest census of the place, and all changes since) and the messages in flight to each
+consumer. `take` returns the alerts of a micro-batch; `look` returns those that are due to the passing of time. Dead
+letters and expired messages raise an alert whenever there are new ones, every other condition when it begins. The
+whole state fits in a JSON file: `to_json` and `from_json`.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ class Thresholds:
     """Files may come in another order than the broker wrote them; numbers that are missing for longer are an alert."""
 
 
-class Fact(NamedTuple):
+class EventCount(NamedTuple):
     """How many events of one kind there were at a place in a minute, by one consumer, of one cause."""
 
     broker: str
@@ -75,11 +75,11 @@ class Fact(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class BatchCounts:
     """A micro-batch, counted."""
 
     batch: int
-    facts: list[Fact]
+    events: list[EventCount]
     census: dict[Key, int]
     """The newest count of each place that was counted."""
     runs: Runs
@@ -91,24 +91,24 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that somebody should look at."""
+    """A condition that needs attention."""
 
     kind: str
     broker: str
     place: str | None
     time: datetime
     text: str
-    facts: dict[str, Any]
+    details: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         when = self.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         common = {"alert": self.kind, "time": when, "broker": self.broker, "place": self.place}
-        return {**common, **self.facts, "text": self.text}
+        return {**common, **self.details, "text": self.text}
 
 
 @dataclass(slots=True)
 class InHand:
-    """What a consumer has."""
+    """The messages in flight to a consumer."""
 
     messages: int = 0
     since_us: int = 0
@@ -135,69 +135,69 @@ class Watch:
 
     # ---- a micro-batch
 
-    def take(self, facts: Facts, thresholds: Thresholds) -> list[Alert]:
+    def take(self, counts: BatchCounts, thresholds: Thresholds) -> list[Alert]:
         """Add a micro-batch, and say what is worth an alert."""
-        self._restart(facts.runs)
-        self.repeated += facts.repeated
-        alerts = list(self._ended_badly(facts))
-        for fact in facts.facts:
-            self._count(fact)
-        self._hold(facts)
-        for fact in sorted(facts.facts, key=lambda it: it.first_us):
-            self._hand(fact)
-        for broker, newest in facts.newest_us.items():
+        self._restart(counts.runs)
+        self.repeated += counts.repeated
+        alerts = list(self._ended_badly(counts))
+        for count in counts.events:
+            self._count(count)
+        self._hold(counts)
+        for count in sorted(counts.events, key=lambda it: it.first_us):
+            self._hand(count)
+        for broker, newest in counts.newest_us.items():
             self.newest_us[broker] = max(newest, self.newest_us.get(broker, 0))
         self._forget()
-        self.batch = facts.batch
+        self.batch = counts.batch
         return _bounded(alerts + self.look(self.newest_us, thresholds))
 
     def _restart(self, runs: Runs) -> None:
-        """A broker that has started again tells anew what it holds, and whoever consumes there has a new name."""
+        """A broker that has started again reports all that it holds, and its consumers have new names."""
         before, now = present_runs(self.runs), present_runs(runs)
         restarted = {it for it, run in now.items() if before.get(it) != run}
         self.consumers = {key: it for key, it in self.consumers.items() if key[0] not in restarted}
         self.backlog = Counter({key: it for key, it in self.backlog.items() if key[0] not in restarted})
         self.runs = runs
 
-    def _key(self, fact: Fact) -> Key:
-        key = (fact.broker, fact.place)
-        return key if key in self.totals or len(self.totals) < PLACES_MAX else (fact.broker, OTHER_PLACES)
+    def _key(self, count: EventCount) -> Key:
+        key = (count.broker, count.place)
+        return key if key in self.totals or len(self.totals) < PLACES_MAX else (count.broker, OTHER_PLACES)
 
-    def _count(self, fact: Fact) -> None:
-        if fact.event not in COUNTED:
+    def _count(self, count: EventCount) -> None:
+        if count.event not in COUNTED:
             return
-        key = self._key(fact)
-        self.totals.setdefault(key, Counter())[fact.event] += fact.events
-        newest_minute = self.newest_us.get(fact.broker, 0) // MINUTE_US
-        if fact.minute < newest_minute - LATE_MINUTES:
-            self.late += fact.events
-        if fact.minute > newest_minute - RECENT_MINUTES:
-            self.recent.setdefault(key, {}).setdefault(fact.minute, Counter())[fact.event] += fact.events
+        key = self._key(count)
+        self.totals.setdefault(key, Counter())[count.event] += count.events
+        newest_minute = self.newest_us.get(count.broker, 0) // MINUTE_US
+        if count.minute < newest_minute - LATE_MINUTES:
+            self.late += count.events
+        if count.minute > newest_minute - RECENT_MINUTES:
+            self.recent.setdefault(key, {}).setdefault(count.minute, Counter())[count.event] += count.events
 
-    def _hold(self, facts: Facts) -> None:
+    def _hold(self, counts: BatchCounts) -> None:
         """The backlog of each place: by its census, if there was one, and by what happened since."""
-        for key, count in facts.census.items():
+        for key, count in counts.census.items():
             self.backlog[key] = count
-        for fact in facts.facts:
-            change = 1 if fact.event == "stored" else -1 if fact.event in ENDS else 0
-            if change and not fact.place.startswith("topic://"):
-                self.backlog[self._key(fact)] += change * fact.moving
+        for entry in counts.events:
+            change = 1 if entry.event == "stored" else -1 if entry.event in ENDS else 0
+            if change and not entry.place.startswith("topic://"):
+                self.backlog[self._key(entry)] += change * entry.moving
 
-    def _hand(self, fact: Fact) -> None:
-        if fact.consumer is None:
+    def _hand(self, count: EventCount) -> None:
+        if count.consumer is None:
             return
-        change = 1 if fact.event == "dispatched" else -1 if fact.event in HANDLED else 0
-        key = (*self._key(fact), fact.consumer)
+        change = 1 if count.event == "dispatched" else -1 if count.event in HANDLED else 0
+        key = (*self._key(count), count.consumer)
         its = self.consumers.setdefault(key, InHand())
         if change > 0 and its.messages <= 0:
-            its.since_us = max(its.since_us, fact.first_us)
+            its.since_us = max(its.since_us, count.first_us)
         if change < 0:
-            its.since_us = max(its.since_us, fact.last_us)
-        its.messages += change * fact.events
-        its.seen_us = max(its.seen_us, fact.last_us)
+            its.since_us = max(its.since_us, count.last_us)
+        its.messages += change * count.events
+        its.seen_us = max(its.seen_us, count.last_us)
 
     def _forget(self) -> None:
-        """What is too old to matter, so that memory stays within bounds."""
+        """Forget old minutes and idle consumers, so that memory stays bounded."""
         for (broker, place), minutes in list(self.recent.items()):
             oldest = self.newest_us.get(broker, 0) // MINUTE_US - RECENT_MINUTES
             kept = {minute: its for minute, its in minutes.items() if minute > oldest}
@@ -215,7 +215,7 @@ class Watch:
     # ---- alerts
 
     def look(self, now_us: dict[str, int], thresholds: Thresholds) -> list[Alert]:
-        """What is wrong at this time, by broker, and has not been told yet."""
+        """The alerts that are due at this time, by broker, and were not raised yet."""
         found: dict[tuple[str, ...], Alert] = {}
         for broker, now in now_us.items():
             found |= self._redeliveries(broker, now, thresholds)
@@ -226,15 +226,15 @@ class Watch:
         self.raised = {it for it in self.raised if it[1] not in now_us} | set(found)
         return new + [it for broker, now in now_us.items() for it in self._missing(broker, now, thresholds)]
 
-    def _ended_badly(self, facts: Facts) -> Iterator[Alert]:
+    def _ended_badly(self, counts: BatchCounts) -> Iterator[Alert]:
         for kind, event, words in (
             ("dead_letters", "dead_lettered", "became dead letters"),
             ("expired", "expired", "expired"),
         ):
-            by_place: dict[Key, list[Fact]] = {}
-            for fact in facts.facts:
-                if fact.event == event:
-                    by_place.setdefault(self._key(fact), []).append(fact)
+            by_place: dict[Key, list[EventCount]] = {}
+            for entry in counts.events:
+                if entry.event == event:
+                    by_place.setdefault(self._key(entry), []).append(entry)
             for key, its in by_place.items():
                 count = sum(it.events for it in its)
                 causes: Counter[str] = Counter()

@@ -1,6 +1,6 @@
 """The first look at files of events: which numbers of which run each holds, and how often what happened where.
 
-Counts are per broker, place (or destination sent to), consumer and slot of time (`slots`). Like `folding` this is numpy
+Counts are per broker, place (or destination sent to), consumer and slot of time (`slots`). Like `reduce` this is numpy
 over columns, in Spark's workers: counts are left in files, because there may be many; the spans come back with them.
 """
 

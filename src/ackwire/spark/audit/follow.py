@@ -25,7 +25,17 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import functions as F
 
 from ackwire.errors import ConfigError
-from ackwire.spark.audit.alerts import COUNTED, HANDLED, MINUTE_US, Alert, Fact, Facts, Thresholds, Watch, present_runs
+from ackwire.spark.audit.alerts import (
+    COUNTED,
+    HANDLED,
+    MINUTE_US,
+    Alert,
+    BatchCounts,
+    EventCount,
+    Thresholds,
+    Watch,
+    present_runs,
+)
 from ackwire.spark.audit.cleaning import EVENT_COLUMNS, clean, read_events
 from ackwire.spark.audit.counting import spans_of
 from ackwire.spark.audit.hourly import Count, HourlyCounts
@@ -68,7 +78,7 @@ class Follower:
         *,
         out: Path | None = None,
         thresholds: Thresholds | None = None,
-        on_batch: "Callable[[Follower, Facts, list[Alert]], None]" = lambda *_: None,
+        on_batch: "Callable[[Follower, BatchCounts, list[Alert]], None]" = lambda *_: None,
         files_per_batch: int = FILES_PER_BATCH,
     ) -> None:
         self.lock = threading.Lock()
@@ -131,17 +141,17 @@ class Follower:
                 "delete it, and everything is counted anew"
             )
         files = [_path(it["file"]) for it in names.distinct().collect()]
-        facts = self._facts(batch, sorted(files))
-        self._counts.add(batch, _minutes(facts.facts))
+        counts = self._counted(batch, sorted(files))
+        self._counts.add(batch, _minutes(counts.events))
         with self.lock:
             # Work on a copy: if the rest fails, the micro-batch starts again from what is known now.
             watch = Watch.from_json(json.loads(json.dumps(self.watch.to_json())))
-            alerts = watch.take(facts, self._thresholds)
+            alerts = watch.take(counts, self._thresholds)
             self.watch = watch
-        self._on_batch(self, facts, alerts)
+        self._on_batch(self, counts, alerts)
         self._save()
 
-    def _facts(self, batch: int, files: Sequence[str]) -> Facts:
+    def _counted(self, batch: int, files: Sequence[str]) -> BatchCounts:
         known = self.watch.runs
         spans = in_workers(self._spark, spans_of, shares(files, SHARES_MAX))
         cleaned = clean(read_events(self._spark, files), spans, known)
@@ -153,16 +163,16 @@ class Follower:
         events = cleaned.events.withColumns({"place": _place(), "is_present": F.col("run").isin(*present)})
         census = events.where((F.col("event") == "census") & F.col("is_present")).groupBy("broker", "place")
         counted = census.agg(F.max("number").alias("cut"), F.max_by("count", "number").alias("n")).collect()
-        return Facts(
+        return BatchCounts(
             batch=batch,
-            facts=self._count(events, [(it["broker"], it["place"], it["cut"]) for it in counted]),
+            events=self._count(events, [(it["broker"], it["place"], it["cut"]) for it in counted]),
             census={(it["broker"], it["place"]): it["n"] for it in counted},
             runs=cleaned.runs,
             repeated=sum(cleaned.repeated.values()),
             newest_us={broker: at for broker, at in newest.items() if at},
         )
 
-    def _count(self, events: "DataFrame", cuts: list[tuple[str, str, int]]) -> list[Fact]:
+    def _count(self, events: "DataFrame", cuts: list[tuple[str, str, int]]) -> list[EventCount]:
         events = events.where(F.col("event").isin(*COUNTED, *HANDLED))
         if cuts:
             events = events.join(F.broadcast(self._spark.createDataFrame(cuts, _CUTS)), ["broker", "place"], "left")
@@ -171,7 +181,7 @@ class Follower:
         rows = _grouped(events, in_detail=True).limit(_GROUPS_MAX + 1).toArrow()
         if rows.num_rows > _GROUPS_MAX:
             rows = _grouped(events, in_detail=False).toArrow()
-        return [Fact(**it) for it in rows.to_pylist()]
+        return [EventCount(**it) for it in rows.to_pylist()]
 
     # ---- what is known, as a file
 
@@ -250,9 +260,9 @@ def _grouped(events: "DataFrame", *, in_detail: bool) -> "DataFrame":
     )
 
 
-def _minutes(facts: Sequence[Fact]) -> list[Count]:
+def _minutes(counts: Sequence[EventCount]) -> list[Count]:
     sums: Counter[tuple[int, str, str, str]] = Counter()
-    for it in facts:
+    for it in counts:
         if it.event in COUNTED:
             sums[it.minute, it.broker, it.place, it.event] += it.events
     return [Count(*key, count) for key, count in sums.items()]

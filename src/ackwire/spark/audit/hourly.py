@@ -75,7 +75,7 @@ class HourlyCounts:
         temporary.rename(path)
 
     def _known(self, path: Path) -> pa.Table | None:
-        """What this query has written; what another one has, which read the same events, is replaced."""
+        """The counts that this query has written; those of another query over the same events are replaced."""
         try:
             table = pq.ParquetFile(path).read()
         except FileNotFoundError:

@@ -24,7 +24,7 @@ from ackwire.spark.audit.cleaning import Clean, clean, read_events
 from ackwire.spark.audit.counting import Counting
 from ackwire.spark.audit.lifecycles import write_lives
 from ackwire.spark.audit.local import SHARES_MAX, in_workers, shares
-from ackwire.spark.audit.partitions import Books, Day
+from ackwire.spark.audit.partitions import Day, Partitions
 from ackwire.spark.audit.reduce import Spot
 from ackwire.spark.audit.runs import Span
 from ackwire.spark.audit.slots import FINE_SLOT_SECONDS, slot_seconds_for
@@ -60,7 +60,7 @@ _SHOWN_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class DayResult:
-    """What came out for one day."""
+    """The result of one day."""
 
     date: str
     events: int
@@ -69,7 +69,7 @@ class DayResult:
     """The rows of the table `reconciliation`."""
     problem_counts: dict[str, int]
     problems: list[dict[str, Any]]
-    """The first of them; those that break the books come first."""
+    """The first of them; those that break the partitions come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,15 @@ def run_job(
     progress: Callable[[str], None] = lambda _: None,
 ) -> JobResult:
     """Compute what is new in *events* into the tables below *out*; *date* alone if given, new or not."""
-    books = Books(out)
-    with books.locked():
+    partitions = Partitions(out)
+    with partitions.locked():
         found = files_by_day(events)
-        todo = _todo(found, books, date)
+        todo = _todo(found, partitions, date)
         results = []
         for day in todo:
-            job = _DayJob(spark, books, day, found[day], pending_after, progress)
+            job = _DayJob(spark, partitions, day, found[day], pending_after, progress)
             results.append(job.run(is_newest=day == max(found)))
-        known = [it.adds_up for it in results] or [it.adds_up for it in books.days.values()]
+        known = [it.adds_up for it in results] or [it.adds_up for it in partitions.days.values()]
         return JobResult(results, all(known))
 
 
@@ -118,10 +118,12 @@ def files_by_day(events: Path) -> dict[str, dict[str, int]]:
     return days
 
 
-def _todo(found: dict[str, dict[str, int]], books: Books, date: str | None) -> list[str]:
+def _todo(found: dict[str, dict[str, int]], partitions: Partitions, date: str | None) -> list[str]:
     if date is not None:
-        return [_one_day(found, books, date)]
-    new = [day for day, files in found.items() if day not in books.days or _has_new(files, books.days[day].files)]
+        return [_one_day(found, partitions, date)]
+    new = [
+        day for day, files in found.items() if day not in partitions.days or _has_new(files, partitions.days[day].files)
+    ]
     return sorted(day for day in found if new and day >= min(new))
 
 
@@ -130,10 +132,10 @@ def _has_new(files: dict[str, int], known: dict[str, int]) -> bool:
     return any(known.get(name) != size for name, size in files.items())
 
 
-def _one_day(found: dict[str, dict[str, int]], books: Books, date: str) -> str:
+def _one_day(found: dict[str, dict[str, int]], partitions: Partitions, date: str) -> str:
     if date not in found:
         raise ConfigError(f"there are no events of {date}; there are some of {', '.join(sorted(found)[-10:])}")
-    if missing := [day for day in found if day < date and day not in books.days]:
+    if missing := [day for day in found if day < date and day not in partitions.days]:
         raise ConfigError(f"{min(missing)} comes before {date} and is not computed yet: run without --date first")
     return date
 
@@ -165,21 +167,21 @@ class _DayJob:
     def __init__(
         self,
         spark: "SparkSession",
-        books: Books,
+        partitions: Partitions,
         date: str,
         files: dict[str, int],
         pending_after: timedelta,
         progress: Callable[[str], None],
     ) -> None:
         self._spark = spark
-        self._books = books
+        self._partitions = partitions
         self._date = date
         self._files = files
         self._pending_after = int(pending_after.total_seconds())
         self._progress = progress
         self._slot_seconds = slot_seconds_for(list(files))
-        self._computed = books.fresh(date)
-        self._scratch = books.scratch(date)
+        self._computed = partitions.fresh(date)
+        self._scratch = partitions.scratch(date)
 
     def _tell(self, text: str) -> None:
         self._progress(f"{self._date}: {text}")
@@ -188,13 +190,13 @@ class _DayJob:
         self._tell(f"looking at {len(self._files)} files")
         raw = read_events(self._spark, list(self._files))
         counts, spans = self._count(list(self._files))
-        cleaned = clean(raw, spans, self._books.runs_before(self._date))
+        cleaned = clean(raw, spans, self._partitions.runs_before(self._date))
         with _settings(self._spark, _settings_for(cleaned.count, self._spark.sparkContext.defaultParallelism)):
             result = self._compute(cleaned, counts)
         shutil.rmtree(self._scratch)
-        self._books.write_runs(self._computed, cleaned.runs)
+        self._partitions.write_runs(self._computed, cleaned.runs)
         self._keep_open()
-        self._books.publish(
+        self._partitions.publish(
             self._date, self._computed, Day(self._files, result.adds_up, result.events), is_newest=is_newest
         )
         return result
@@ -251,11 +253,11 @@ class _DayJob:
         return found
 
     def _opened(self) -> "DataFrame | None":
-        folder = self._books.open_before(self._date)
+        folder = self._partitions.open_before(self._date)
         return None if folder is None else self._spark.read.parquet(str(folder)).where(F.col("subscriber") == "")
 
     def _lives(self, cleaned: Clean, files: list[str], spots: list[Spot]) -> "DataFrame":
-        before = self._books.open_before(self._date)
+        before = self._partitions.open_before(self._date)
         opened = [] if before is None else [str(it) for it in sorted(before.glob("*.parquet"))]
         folder = self._computed / "messages"
         write_lives(
@@ -290,7 +292,7 @@ class _DayJob:
         return problems.all_of(found)
 
     def _earlier(self) -> "DataFrame | None":
-        folders = self._books.messages_before(self._date)
+        folders = self._partitions.messages_before(self._date)
         return self._spark.read.parquet(*folders) if folders else None
 
     def _result(self, cleaned: Clean, places: list[dict[str, Any]], found: "DataFrame") -> DayResult:
@@ -302,7 +304,7 @@ class _DayJob:
         return DayResult(self._date, cleaned.count, adds_up, shown, counts, [it.asDict() for it in first])
 
     def _keep_open(self) -> None:
-        """What is pending is the beginning of the next day, whatever becomes of the table."""
+        """Keep the pending copies for the next day, independently of the tables."""
         pending = self._computed / "messages" / "state=pending"
         if pending.is_dir():
             shutil.copytree(pending, self._computed / "open")

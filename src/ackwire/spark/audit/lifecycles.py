@@ -1,9 +1,9 @@
 """One row per message copy: its whole life, from clean events and from the copies that were open the day before.
 
 A copy is (broker, place, sequence); on a topic without durable subscription also the consumer, for each has its own.
-Spark's workers fold events into rows of copies (`folding`) and judge what became of each (`judging`), with files
+Spark's workers reduce events to rows of copies (`reduce`) and classify the outcome of each (`classify`), with files
 between the two steps; broker, place and subscriber are one number meanwhile, a spot. Only files that a worker has
-named at its end count: what one that was tried twice has left behind is nobody's.
+named at its end count: leftovers of a task that was tried twice are ignored.
 """
 
 import shutil
@@ -30,7 +30,7 @@ def copy_events(events: "DataFrame") -> "DataFrame":
     """The events that tell of one copy each, with `subscriber` for a topic's consumer.
 
     What was sent to a queue is stored there under the sequence it was sent with. Other copies (dead letters, those of
-    virtual topics and of several queues) have sequences of their own, and nobody has sent them.
+    virtual topics and of several queues) have sequences of their own, and no send event.
     """
     is_sent = F.col("event") == "sent"
     events = events.where(F.col("event").isin(*CODES) & F.col("sequence").isNotNull())

@@ -34,5 +34,5 @@ def shares(files: Sequence[str], count: int) -> list[list[str]]:
 
 
 def in_workers(spark: "SparkSession", do: Callable[[Sequence[str]], list[Any]], parts: list[list[str]]) -> list[Any]:
-    """What the workers say to whom the parts were given."""
+    """Run a function in Spark's workers, a part for each, and collect the results."""
     return spark.sparkContext.parallelize(parts, len(parts)).flatMap(do).collect() if parts else []

@@ -1,4 +1,4 @@
-"""The folder of the tables: what was computed from which files, and how new partitions take the place of old ones.
+"""The partitions of the tables: from which files each was computed, and how a new one replaces an old one.
 
 `manifest.json` names per day the files of events and their sizes. A day is computed below `_tmp` and then published: a
 list of moves is written first (`_swap.json`), then done, then the manifest follows. A job that is killed before the
@@ -31,7 +31,7 @@ class Day:
     events: int
 
 
-class Books:
+class Partitions:
     """The tables below one folder. One job at a time: use `locked`."""
 
     def __init__(self, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """The ids of whatever does not add up, exactly.
 
 Most copies have a plain life, and the sums of `lifecycles` show that. Only the copies whose sums leave room for doubt
-(dispatched more than once, ended more than once) are looked at event by event, in order. Kinds that break the books
+(dispatched more than once, ended more than once) are looked at event by event, in order. Kinds that break the sums
 have `breaks` set; the others (`never_acked`, `repeated_events`) are worth a look, and the sums add up all the same.
 """
 

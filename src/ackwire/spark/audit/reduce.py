@@ -1,9 +1,9 @@
-"""What events tell of the same copy becomes one row, in numpy: by far the most of the work of the audit.
+"""Reduces the events of each copy to one row, in numpy: by far the most work of the audit.
 
 A row has sums (numbers, each with a way to bring two together), and texts of the event that stored the copy last and
 of the one that ended it last. An event is such a row, and so is a copy that was open the day before; rows of one copy
-fold into one, in any grouping. So a worker folds what it reads of its files, and deals the rows out to files that have
-a part of all copies each (`bucket`); whoever gets a bucket folds once more. Nothing is joined, and texts that repeat
+reduce to one, in any grouping. So a worker reduces what it reads of its files, and writes the rows to files that have
+a part of all copies each (`bucket`); the worker of a bucket reduces once more. Nothing is joined, and texts that repeat
 are numbers throughout.
 """
 

@@ -81,7 +81,7 @@ class Ends:
     other_gone_at: int | None = None
     other_gone_us: int | None = None
     durable_order: int | None = None
-    """If the run crashed: what it stored later than this may not have got to the disk, and nobody was told it had."""
+    """If the run crashed: what it stored later than this may not be on disk, and no client was told that it is."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What the broker asks of a store, and exactly what is durable when.
+"""The contract between the broker and a store: what is recorded, and when it is durable.
 
 The broker records what happens in the order in which it happens and goes on at once; only those who were promised
 durability wait, by `when_durable`. So one sync can serve all who wait for it. A store keeps that order: after a

@@ -10,14 +10,14 @@ class SpillDamaged(AckwireError):
 
 
 class Spill(Protocol):
-    """Room beside memory for messages that nobody expects to find after a restart (SEMANTICS B6, B7)."""
+    """Disk space for non-persistent messages that memory has no room for (SEMANTICS B6, B7)."""
 
     def append(self, frame: bytes) -> int | None:
-        """Keep *frame*; the answer is a ticket above 0, or None if there is no room."""
+        """Keep *frame* and return its ticket, a number above 0; None if there is no room."""
         ...
 
     def read(self, ticket: int) -> bytes:
-        """What was kept. Raises `SpillDamaged`; the ticket is to be freed all the same."""
+        """The frame of a ticket. Raises `SpillDamaged`; the caller frees the ticket in either case."""
         ...
 
     def free(self, ticket: int) -> None:

@@ -24,7 +24,7 @@ from ackwire.store.contract.values import (
 
 
 class Recorder(Protocol):
-    """What happens. It is recorded in this order, and durable once a later `when_durable` has called back.
+    """Records changes, in order. They are durable once a later `when_durable` has called back.
 
     Each verb raises `StoreFailed` once the store has failed.
     """
@@ -101,7 +101,7 @@ class Recorder(Protocol):
         ...
 
     def atomically(self) -> AbstractContextManager[None]:
-        """What is recorded inside is there after a crash as a whole, or not at all (G2)."""
+        """Changes recorded inside are atomic: after a crash all of them are there, or none (G2)."""
         ...
 
     def full(self) -> str | None:
@@ -147,7 +147,7 @@ class Durability(Protocol):
         ...
 
     def close(self) -> None:
-        """Make everything recorded so far durable and let go of all resources. Raises `StoreFailed` if that failed."""
+        """Make everything recorded so far durable and release all resources. Raises `StoreFailed` if that failed."""
         ...
 
 
@@ -175,7 +175,7 @@ class EarlyDispatch(Protocol):
 
 
 class Restore(Protocol):
-    """What an earlier run has recorded. Asked once, when the broker starts, before anything new is recorded."""
+    """Returns what an earlier run has recorded. Called at a start, before anything new is recorded."""
 
     def has_crashed(self, within_seconds: float) -> bool:
         """Whether an earlier run ended without `close`, and the one after it began at most so long ago."""
@@ -186,7 +186,7 @@ class Restore(Protocol):
         ...
 
     def waiting(self, place: Place) -> Iterable[WaitingMessage]:
-        """What waits in *place*, in order of sequence."""
+        """The pending messages of *place*, in order of sequence."""
         ...
 
     def waiting_portions(self, place: Place) -> Iterable[WaitingMessages]:
@@ -247,7 +247,7 @@ class Reader(Protocol):
         ...
 
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:
-        """What `load` gives, without parsing the messages: for those who pass them on in bulk."""
+        """Like `load`, without parsing the messages: for bulk reads."""
         ...
 
 

@@ -73,7 +73,7 @@ class CursorRecord:
 
     name: str
     place: Place
-    """Where its messages are, though nobody else gets them."""
+    """The place of its messages, which are reserved for it."""
     destination: Destination
     selector: str | None
     committed: int
@@ -92,7 +92,7 @@ class CursorRecord:
 
 @dataclass(frozen=True, slots=True)
 class StagedRecord:
-    """Part of a batch: messages that are in their places, and that nobody sees yet."""
+    """Part of a batch: messages that are in their places and not visible yet."""
 
     producer: str
     part: str

@@ -1,13 +1,13 @@
-"""Compaction: disk is given back, one segment at a time (SEMANTICS K2).
+"""Compaction: frees disk space, one segment at a time (SEMANTICS K2).
 
-A segment in which nothing is alive goes. If the closed segments take more than twice what is alive in them, the one
-with the least goes as well, after its survivors were written again at the end of the journal: one old message keeps no
-file alive. Jobs, prepared transactions and what is remembered of producers are alive too: were they not counted, they
-would be written again and again without end. Removals are written again as long as the segment that they speak of
+A segment without live records is deleted. If the closed segments take more than twice the size of their live records,
+the one with the fewest is deleted as well, after its live records were written again at the end of the journal: so one
+old message does not keep a whole file. Jobs, prepared transactions and producer counts are live records, too: if they
+were not counted, they would be rewritten without end. Removals are rewritten as long as the segment of their message
 exists.
 
-Order: the survivors are on the medium, then the record that the segment is gone, then its file is deleted. A crash in
-between leaves a segment in which nothing is alive, and the next run deletes it.
+Order: the rewritten records are durable, then the record that the segment is gone, then its file is deleted. A crash in
+between leaves a segment without live records, and the next run deletes it.
 """
 
 import logging
@@ -309,7 +309,7 @@ class Compaction:
     def _deleted(self, number: int, error: Exception | None) -> None:
         if error is not None:
             # Nothing else goes before it does: removals of what is in it are not carried along any more.
-            _log.error("segment %d, which nobody needs, cannot be deleted yet: %s", number, error)
+            _log.error("segment %d, which is not needed any more, cannot be deleted yet: %s", number, error)
             self._clock.call_later(_RETRY_SECONDS, lambda: self._remove_file(number))
             return
         self._victim = self._state_bytes = None

@@ -42,7 +42,7 @@ class PendingRecord:
         raise NotImplementedError
 
     def written(self) -> None:
-        """It is in the file now."""
+        """The record is in the file now."""
 
 
 @final
@@ -149,7 +149,7 @@ class PendingRemovals(PendingRecord):
 
 @final
 class PendingCounts(PendingRecord):
-    """What producers had counted to, of messages that are not written."""
+    """The last counts of producers whose messages are not written yet."""
 
     __slots__ = ("_catalog", "_packed", "counts")
 

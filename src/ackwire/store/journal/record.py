@@ -25,7 +25,7 @@ PAYLOAD_BYTES_MAX: Final = 0xFFFF_FFFF - 64
 
 
 class RecordKind(IntEnum):
-    """What a record tells."""
+    """The type of a record."""
 
     OPENED = 1
     CLOSED = 2
@@ -48,7 +48,7 @@ class RecordKind(IntEnum):
 
 
 class Flag(IntFlag):
-    """How a record belongs to others."""
+    """How a record is joined to its neighbours."""
 
     NONE = 0
     GOES_ON = 1
@@ -80,7 +80,7 @@ def padded(size_bytes: int) -> int:
 
 
 def record_bytes(payload_bytes: int) -> int:
-    """What a record with such a payload takes."""
+    """The size of a record with a payload of that length."""
     return padded(HEADER_BYTES + payload_bytes)
 
 
@@ -88,7 +88,7 @@ _PADDING: Final = [bytes(-length % ALIGNMENT) for length in range(ALIGNMENT)]
 
 
 def seed_of(store_id: bytes) -> int:
-    """Where checksums of a store begin: a client that sends something like a record cannot know it."""
+    """The initial value of a store's checksums. Clients do not know it, so they cannot forge a record."""
     return crc32c(store_id)
 
 
@@ -205,7 +205,7 @@ def message_overhead(place_count: int) -> int:
 
 
 def pack_message_head(message: Message, place_ids: Sequence[int]) -> bytes:
-    """What stands before the frame."""
+    """The payload of a message record before its frame."""
     count = len(place_ids)
     ids = _PLACE_IDS[count] if count < len(_PLACE_IDS) else Struct(f">{count}I")
     return _MESSAGE.pack(

@@ -105,7 +105,7 @@ class RecordBuffer:
     # ---- groups ------------------------------------------------------------------------------------------------
 
     def begin_group(self) -> None:
-        """What is added from now on takes effect together, until `end_group`; groups inside a group are part of it."""
+        """Begin a group: records added until `end_group` take effect together. Nested groups are part of it."""
         self.depth += 1
         if self.depth == 1:
             self.group_started_at = len(self.records)
@@ -180,7 +180,7 @@ class RecordBuffer:
         return records
 
     def taken_is_written(self) -> None:
-        """What was taken is not pending any more; what is left still is."""
+        """Mark the taken records as written; the others are still pending."""
         self.messages.clear()
         for record in self.records:
             if isinstance(record, (PendingMessage, MovedMessage)) and record.places:

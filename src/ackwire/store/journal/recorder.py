@@ -26,7 +26,7 @@ from ackwire.store.journal.state_recording import StateRecording
 
 
 class JournalRecorder:
-    """What happens, recorded. `JournalStore` is one, so that no call stands between the broker and the buffer."""
+    """Records changes to the journal. `JournalStore` inherits it, which saves a call for each message."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Reads the records of a journal in order, and applies those that count.
 
-A record number that is missing opens a hole; what follows is held until a record shows that the missing one had been
-synced: then it is damage, which is reported and skipped. If none does, the journal ends at the hole: nothing behind it
-was ever promised. A group is applied when its last record is there. See `docs/formats/journal.md`.
+A missing record number opens a gap. Later records are held back until one shows that the missing record had been
+synced: then the gap is damage, which is reported and skipped. Otherwise the journal ends at the gap: nothing behind it
+was confirmed to a client. A group is applied when its last record is there. See `docs/formats/journal.md`.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ _FRESH_MAX: Final = 200_000
 
 @final
 class Replay:
-    """Where the reading has come to, and what is held back."""
+    """The position of the replay, and the records that are held back."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Replay:
         self._take(record)
 
     def _accept_damage(self, witness: Record) -> None:
-        """What is missing had been synced: it is damaged, and what was held is as good as ever."""
+        """The missing records had been synced: report damage, and apply the records that were held back."""
         first_missing, held = self.number + 1, self._held
         self._held, self._hole = [], None
         for damage, data in self._damages:
@@ -226,7 +226,7 @@ class Replay:
         return behind
 
     def _make_durable(self) -> None:
-        """What was read is told to others from now on: so what no record vouches for is written again."""
+        """Write again the last records that are not known to be synced, before clients see their effects."""
         if self.number <= self._synced:
             return
         _, first, offset = self._written_at[0]

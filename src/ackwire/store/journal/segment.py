@@ -33,7 +33,7 @@ class UnreadableSegment(Exception):
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment says of itself."""
+    """The header of a segment."""
 
     number: int
     epoch: int

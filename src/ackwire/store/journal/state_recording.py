@@ -22,7 +22,7 @@ class StateRecording:
         self._buffer = buffer
 
     def place(self, place: Place) -> PlaceInfo:
-        """What is known of *place*, which is recorded if it is new."""
+        """The catalog's entry of *place*, which is recorded if it is new."""
         info = self._catalog.places.get(place)
         if info is None:
             info = self._catalog.add_place(self._catalog.next_place_id, place, 0)

@@ -150,7 +150,7 @@ class JournalWriter:
                     self._closable.append(file)
 
     def close_idle(self) -> None:
-        """Nobody syncs anything at this moment: let go of what is done."""
+        """No sync is under way: close the files that are done."""
         for file in self._closable:
             file.close()
         self._closable.clear()
@@ -171,7 +171,7 @@ class JournalWriter:
         return self._files.create(self._directory / SPARE_NAME, self._segment_bytes)
 
     def take_spare(self) -> DataFile:
-        """The spare segment, to be filled: nobody else uses it until `keep_spare` takes it back."""
+        """The spare segment, to be filled: the caller owns it until `keep_spare` takes it back."""
         assert self._spare is not None
         file, self._spare = self._spare, None
         return file
@@ -211,7 +211,7 @@ class JournalWriter:
         return self._files.open(segment_path(self._directory, segment), writable=False)
 
     def remove(self, segment: int) -> None:
-        """Delete a segment that nobody needs. Runs beside the loop, after `forget`."""
+        """Delete a segment that is not needed any more. Runs beside the loop, after `forget`."""
         path = segment_path(self._directory, segment)
         if self._files.exists(path):
             self._files.remove(path)

@@ -52,7 +52,7 @@ _FRONTS_MAX: Final = 64
 """Remembered for each consumer: at most so many origins."""
 
 _MESSAGE_HEADS: Final = {type_id: bytes((type_id,)).ljust(FIELDS_AT, b"\0") for type_id in MESSAGE_TYPES}
-"""The type of the message in it; its command id and response flag concern nobody any more."""
+"""The type of the nested message; its command id and response flag have no meaning in a dispatch."""
 _NOTHING: Final = UNCACHED_FIELD + ABSENT
 _PLAIN: Final = Codec(CANONICAL)
 
@@ -119,7 +119,7 @@ _LAST: Final = _Last()
 
 
 def put_dispatch(out: list[bytes], consumer: Consumer, message: Message, out_time_ms: int, group_first: bool) -> int:
-    """Append the pieces of a dispatch to *out*; the answer is how many bytes they have."""
+    """Append the pieces of a dispatch to *out*, and return how many bytes they have."""
     frame = message.frame
     tail = _tail(out_time_ms, group_first, message.redelivery_counter)
     front = consumer.front(message.destination, len(frame))

@@ -91,7 +91,7 @@ class Source:
         self.producer_id = message_id.producer_id
         self.text_view = message_id.text_view
         self.id_prefix = nested(message_id)[:-COUNTS_BYTES]
-        """The encoded message id up to its two counts, in Java's form whoever wrote it."""
+        """The encoded message id up to its two counts, in Java's form."""
         self.destination = destination
         self.original_destination = original_destination
 

@@ -21,7 +21,7 @@ _PLAIN: Final = Codec(CANONICAL)
 
 @final
 class AckTemplate:
-    """What the acks of one consumer for one destination, in one transaction or none, have in common."""
+    """The common bytes of the acks of one consumer for one destination, in one transaction or none."""
 
     __slots__ = ("_prefix", "consumer_id", "destination", "transaction_id")
 
@@ -81,5 +81,5 @@ def encoded_id(message_id: commands.MessageId) -> bytes:
 
 
 def decoded_id(data: bytes) -> commands.MessageId:
-    """What `encoded_id` was given."""
+    """The inverse of `encoded_id`."""
     return cast(commands.MessageId, _PLAIN.decode(data[1:]))

@@ -2,7 +2,7 @@
 
 How it works. As in `client_decode.py`, the front of a frame repeats: it is decoded once, and recognised by a
 comparison. The fields behind it have fixed places as long as the optional ones are absent; the common optional ones are
-walked over; anything else goes through the plain codec, which has the last word. Text stays bytes: whoever makes a
+walked over; anything else goes through the plain codec, which decides. Text stays bytes: a caller that makes a
 table checks a whole column at once, and calls `decode_texts` if it is not plain UTF-8.
 
 Nothing here raises because of what a frame holds. A body that cannot be decoded, or a frame that is none, becomes a row

@@ -61,7 +61,7 @@ class DestinationOperation(IntEnum):
 
 
 LAST_DELIVERED_UNKNOWN: Final = -2
-"""RemoveInfo: nobody knows what the consumer saw; every message in flight counts as delivered."""
+"""RemoveInfo: it is not known what the consumer saw; every message in flight counts as delivered."""
 
 LAST_DELIVERED_NOTHING: Final = -1
 """RemoveInfo: the consumer saw none of the messages in flight."""

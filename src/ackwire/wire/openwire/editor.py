@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, final
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.jms.destinations import Destination, derived_destination
 from ackwire.jms.message import Message, Origin
-from ackwire.jms.message_editor import Advisory, AdvisoryKind, ConsumerFacts
+from ackwire.jms.message_editor import Advisory, AdvisoryKind, ConsumerDetails
 from ackwire.jms.names import BODY, BODY_BYTES_MAX
 from ackwire.jms.types import Long, Value
 from ackwire.util.clock import Clock
@@ -630,7 +630,7 @@ def _connection_id(about: Advisory) -> commands.ConnectionId:
     return commands.ConnectionId(about.connection_id)
 
 
-def _consumer_info(consumer: ConsumerFacts, client_id: str | None) -> commands.ConsumerInfo:
+def _consumer_info(consumer: ConsumerDetails, client_id: str | None) -> commands.ConsumerInfo:
     return commands.ConsumerInfo(
         consumer_id=_consumer_id(consumer.consumer_id),
         browser=consumer.browser,

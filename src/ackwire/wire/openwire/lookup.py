@@ -1,7 +1,7 @@
 """What a selector sees of a message, the quick way: properties of common types, decoded once for all who ask.
 
 It is asked for every message that is held against selectors, and so it is compiled. Headers, and properties that are
-not common, are left to whoever made it (`editor.py`), which goes the plain way.
+not common, are left to its caller (`editor.py`), which decodes the whole message.
 """
 
 from collections.abc import Callable

@@ -551,4 +551,4 @@ class TightReader(LooseReader):
     def _skip_marshall_aware_bit(self, type_id: int) -> None:
         cls = REGISTRY.get(type_id)
         if cls is not None and cls.MARSHALL_AWARE and self.read_flag():
-            raise RemoteProtocolError("a pre-marshalled nested frame, which nobody writes")
+            raise RemoteProtocolError("a pre-marshalled nested frame is not supported")

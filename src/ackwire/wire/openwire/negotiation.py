@@ -20,7 +20,7 @@ _INFO_LIMITS: Final = WireLimits(entries_max=4096, nesting_max=1)
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What this side would like."""
+    """The wire format that this side prefers."""
 
     version: int = VERSION_MAX
     tight: bool = False
@@ -37,7 +37,7 @@ class Preferences:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What both sides do from now on."""
+    """The negotiated wire format."""
 
     wire_format: WireFormat
     frame_bytes_max: int
@@ -70,7 +70,7 @@ def offer(wants: Preferences) -> WireFormatInfo:
 
 
 def negotiate(wants: Preferences, info: WireFormatInfo) -> Agreement:
-    """What *wants* and the peer's frame come to. Raises `RemoteProtocolError` if they cannot talk."""
+    """Negotiate between *wants* and the peer's frame. Raises `RemoteProtocolError` if they have no common format."""
     if info.magic != MAGIC:
         raise RemoteProtocolError(f"the first frame's magic is {info.magic!r}, not {MAGIC!r}")
     peer = decode_map(info.marshalled_properties, _INFO_LIMITS) if info.marshalled_properties else {}

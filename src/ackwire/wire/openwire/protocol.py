@@ -107,7 +107,7 @@ class OpenWireProtocol(WireProtocol):
 
     @property
     def missing_bytes(self) -> int:
-        """What has not arrived of it."""
+        """The bytes of that frame that have not arrived."""
         return self._buffer.missing_bytes
 
     @property
@@ -116,7 +116,7 @@ class OpenWireProtocol(WireProtocol):
         return self._buffer.arrivals
 
     def drop_received(self) -> None:
-        """Nothing that the peer has sent counts any more: let go of what has arrived in part."""
+        """Discard the input: free the partly received frame, and ignore what the peer has sent."""
         self._finished = True
         self._buffer = FrameBuffer()
 
@@ -126,7 +126,7 @@ class OpenWireProtocol(WireProtocol):
         self._frame_bytes_max = self.agreement.frame_bytes_max
 
     def events(self) -> Iterator[Event]:
-        """What the received bytes say, as far as they are complete."""
+        """The events of all complete frames received so far."""
         if self._finished:
             return iter(())
         return self._fast_events() if self._is_fast else self._plain_events()

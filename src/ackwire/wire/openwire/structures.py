@@ -53,7 +53,7 @@ class Until:
 
 
 class Structure:
-    """What every structure is. `TYPE_ID` is its number on the wire."""
+    """The base of all structures. `TYPE_ID` is the type's number on the wire."""
 
     __slots__ = ()
     TYPE_ID: ClassVar[int]

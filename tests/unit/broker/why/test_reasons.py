@@ -428,7 +428,7 @@ def test_A6_a_queue_with_many_consumers_answers_in_few_lines(rig: BrokerRig) -> 
 
 
 def test_A6_a_queue_that_does_not_exist(rig: BrokerRig) -> None:
-    with pytest.raises(NotHere, match="queue://orders does not exist: nobody has sent to it or listened to it"):
+    with pytest.raises(NotHere, match="queue://orders does not exist: it has had no message and no consumer"):
         why_queue(rig.broker.view, ORDERS)
     assert len(rig.broker.registry.router) == 0, "asking makes nothing"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.jms.destinations import Destination, Kind, destination
 from ackwire.jms.message import Message
-from ackwire.jms.message_editor import Advisory, AdvisoryKind, ConsumerFacts, MessageEditor
+from ackwire.jms.message_editor import Advisory, AdvisoryKind, ConsumerDetails, MessageEditor
 from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire import commands, editor
@@ -596,7 +596,7 @@ def test_times_change_in_the_frame_too(original_transaction_id: commands.Transac
 
 
 ORIGIN: Final = {"originBrokerId": BROKER_ID, "originBrokerName": "localhost", "originBrokerURL": "vm://localhost"}
-CONSUMER: Final = ConsumerFacts(
+CONSUMER: Final = ConsumerDetails(
     consumer_id=f"{CONNECTION_ID}:-1:2",
     destination=ORDERS,
     prefetch=1000,

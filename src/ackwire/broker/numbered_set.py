@@ -1,7 +1,7 @@
-"""What there is, in the order in which it came, so that a reader can stop and go on later.
+"""A set whose entries are numbered in the order of insertion, so that a reader can stop and go on later.
 
-A reader remembers a number and nothing else: what is removed meanwhile is not found any more, and what came behind its
-last number is not either. So it costs no copy to read a hundred thousand entries a few at a time.
+A reader keeps only the number of the last entry that it has seen. It does not see entries that are removed meanwhile,
+nor those with numbers above its limit. So reading a hundred thousand entries in portions needs no copy.
 """
 
 from array import array
@@ -16,8 +16,8 @@ E = TypeVar("E", bound=Hashable)
 
 
 @final
-class Roll(Generic[E]):
-    """Entries with ascending numbers."""
+class NumberedSet(Generic[E]):
+    """Entries in the order of insertion, with ascending numbers."""
 
     __slots__ = ("_entries", "_number_of", "_numbers", "last_number")
 

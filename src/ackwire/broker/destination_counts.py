@@ -1,7 +1,7 @@
-"""How many messages each place holds, counted from time to time for the audit: whoever adds up events can compare.
+"""Counts the messages of each destination for the audit (event `census`), so that readers can check the sums of events.
 
-At the start and at a stop in peace all places are counted, and in between every so often, a few in each turn of the
-loop. Each count belongs to the moment at which it is told.
+All destinations are counted at the start and at a clean stop, and periodically in between, some in each iteration of
+the loop. A count is exact for the moment of its event.
 """
 
 from collections import Counter, deque
@@ -20,8 +20,8 @@ _NOT_KEPT: Final = "it was not persistent, and the broker has stopped"
 
 
 @final
-class Census:
-    """Counts messages."""
+class DestinationCounter:
+    """Counts the messages of all queues, and tells the audit."""
 
     def __init__(self, clock: Clock, registry: Registry, transactions: Transactions, *, period_seconds: float) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class Census:
         return counts
 
     def end(self, audit: Audit, store: Store) -> None:
-        """The broker stops in peace: what it cannot keep ends here, and the rest is counted."""
+        """A clean stop: report non-persistent messages as discarded, and count the others."""
         undecided = self._undecided()
         for queue in self._registry.queues():
             if queue.audit is not None:
