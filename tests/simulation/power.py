@@ -10,6 +10,7 @@ clients come back as failover clients do. The ledger compares what is there with
 from collections.abc import Callable
 from typing import Final
 
+from ackwire.broker.large_acks import is_acks
 from ackwire.broker.staging import SET_ASIDE
 from ackwire.errors import StoreFailed
 from ackwire.jms.destinations import parse_destination
@@ -185,7 +186,8 @@ class JournalWorld(World):
         failed_before = disk.failed_calls
         try:
             self.store = self._machine.open()
-            found = self._look(self.store)
+            consumed = _consumed(self.store)
+            found = self._look(self.store, consumed)
             self._start_broker()
         except Stopped:
             self.note("---- it stops again while it starts")
@@ -199,6 +201,7 @@ class JournalWorld(World):
             return False
         self.note(f"---- the broker starts again: {self._machine.report}")
         self._check_names()
+        self._check_consumed(consumed)
         self.ledger.restarted(found, self.clock.now_ms())
         return True
 
@@ -211,6 +214,13 @@ class JournalWorld(World):
         if forgotten:
             raise Violation(f"these are forgotten after a restart: {forgotten}")
 
+    def _check_consumed(self, consumed: dict[Place, set[int]]) -> None:
+        """What large transactions had consumed before the start is gone after it."""
+        for place, sequences in consumed.items():
+            left = sequences.intersection(it.sequence for it in self.store.waiting(place))
+            if left:
+                raise Violation(f"consumed by a committed transaction, still in {place!r}: {sorted(left)}")
+
     def _plan_trouble_at_start(self) -> None:
         chance = self.random.random()
         if chance < 0.15:
@@ -218,8 +228,8 @@ class JournalWorld(World):
         elif chance < 0.15 + 0.2 * self._disk_fault_share:
             self._machine.plan_fault()
 
-    def _look(self, store: Store) -> Found:
-        """What is there, before anything happens to it."""
+    def _look(self, store: Store, consumed: dict[Place, set[int]]) -> Found:
+        """What is there, before anything happens to it; without what the start is about to remove."""
         damages = [it for it in self._machine.damages if _NEVER_PROMISED not in it]
         if damages:
             raise Violation(f"the store calls its files damaged, and they are not: {damages}")
@@ -230,6 +240,8 @@ class JournalWorld(World):
             if name.startswith("temp"):
                 raise Violation(f"{name} is temporary, and was stored")
             for message in self._messages(store, place) if place != SET_ASIDE else ():
+                if message.sequence in consumed.get(place, ()):
+                    continue
                 if name == DEAD_LETTERS:
                     dead.add(message.key)
                 elif present.setdefault((name, message.key), message.sequence) != message.sequence:
@@ -259,6 +271,16 @@ class JournalWorld(World):
 
     def _settle_store(self) -> None:
         self._machine.settle()
+
+
+def _consumed(store: Store) -> dict[Place, set[int]]:
+    """What large transactions have acknowledged that have committed: the start is about to remove it."""
+    consumed: dict[Place, set[int]] = {}
+    for note in store.state_records():
+        if isinstance(note, StagedRecord) and is_acks(note):
+            for place, runs in note.held:
+                consumed.setdefault(place, set()).update(sequences_of(runs))
+    return consumed
 
 
 def _decided(store: Store) -> set[int]:
