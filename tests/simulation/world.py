@@ -22,7 +22,7 @@ from ackwire.config import Settings
 from ackwire.config.policy import DestinationPolicy, Policies
 from ackwire.jms.destinations import parse_destination
 from ackwire.jms.message import Message
-from ackwire.jms.message_editor import Advisory
+from ackwire.jms.message_editor import Advisory, AdvisoryKind
 from ackwire.store.contract import Store
 from ackwire.store.memory import MemoryStore
 from ackwire.util.clock import Clock, ManualClock, Turns
@@ -212,8 +212,9 @@ class World:
     def on_advisory(self, about: Advisory, message: Message) -> None:
         """The broker has written an advisory."""
         self.ledger.publishing(about, message, self.step, is_waited_for=not self._is_closing)
-        if self._is_starting:
-            self._violation = Violation(f"a start is no event, and is told: {about}")
+        # A start ends by routing what committed transactions have left: of that, a message may have expired.
+        if self._is_starting and about.kind is not AdvisoryKind.MESSAGE:
+            self._violation = Violation(f"a start is no event, and has an advisory: {about}")
 
     def _make_audit(self) -> Audit | None:
         """Hears of everything that happens to messages in this life."""
