@@ -6,7 +6,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final, Self, TypeVar
 
-from ackwire import __version__
 from ackwire.client import lookup
 from ackwire.client.aio.closing import ClosedAtEnd
 from ackwire.client.aio.runtime import Opening, Runtime, Waiter, opening
@@ -25,6 +24,7 @@ from ackwire.client.transform import MessageTransformer
 from ackwire.client.uri import DEFAULT_BROKER_URL, BrokerUrl, parse_broker_url
 from ackwire.jms.destinations import Destination
 from ackwire.util.clock import SystemClock
+from ackwire.util.version import __version__
 from ackwire.wire.openwire.structures import Structure
 
 S = TypeVar("S", bound=Session)
@@ -226,7 +226,7 @@ class Connection(ClosedAtEnd):
             self._core.stop()
             sessions = list(self._sessions.values())
         for session in sessions:
-            await session._await_idle(self._close_timeout)
+            await session._listeners.await_idle(self._close_timeout)
 
     # ---- sessions ----------------------------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
 """Producers: the sync/async rule (B1), the window (B4), callbacks and receipts (B5)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ackwire.client.aio.closing import ClosedAtEnd
+from ackwire.client.aio.owners import OwningSession
 from ackwire.client.aio.runtime import Receipt
 from ackwire.client.core.producer import ProducerCore
 from ackwire.client.core.reply import Reply
@@ -13,16 +14,14 @@ from ackwire.client.errors import (
     JMSError,
     UnsupportedError,
 )
-from ackwire.client.message import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode, Message
+from ackwire.client.message import Message
+from ackwire.client.message_headers import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode
 from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination
 from ackwire.client.transform import MessageTransformer
 from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire.frame_builder import OutgoingMessage
 from ackwire.wire.openwire.structures import Structure
-
-if TYPE_CHECKING:
-    from ackwire.client.aio.session import Session
 
 Completion = Callable[[Message, JMSError | None], object]
 
@@ -32,7 +31,7 @@ _NOT_GIVEN = object()
 class Producer(ClosedAtEnd):
     """Sends messages. Made by `Session.producer`."""
 
-    def __init__(self, session: "Session", core: ProducerCore) -> None:
+    def __init__(self, session: OwningSession, core: ProducerCore) -> None:
         self.session = session
         self.priority = PRIORITY_DEFAULT
         self.time_to_live_ms = 0

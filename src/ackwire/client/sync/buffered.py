@@ -36,7 +36,8 @@ from ackwire.client.errors import (
     ResourceAllocationError,
     UnsupportedError,
 )
-from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
+from ackwire.client.message import Message
+from ackwire.client.message_headers import PRIORITY_DEFAULT, DeliveryMode
 from ackwire.client.retry import BackOff
 from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination

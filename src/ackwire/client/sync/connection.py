@@ -7,7 +7,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final, Self, TypeVar
 
-from ackwire import __version__
 from ackwire.client import lookup
 from ackwire.client.core.connection import ConnectionCore
 from ackwire.client.core.modes import AckMode, ack_mode_of, session_mode
@@ -26,6 +25,7 @@ from ackwire.client.transform import MessageTransformer
 from ackwire.client.uri import DEFAULT_BROKER_URL, BrokerUrl, parse_broker_url
 from ackwire.jms.destinations import Destination
 from ackwire.util.clock import SystemClock
+from ackwire.util.version import __version__
 from ackwire.wire.openwire.structures import Structure
 
 S = TypeVar("S", bound=Session)
@@ -227,7 +227,7 @@ class Connection(ClosedAtEnd):
             self._core.stop()
             sessions = list(self._sessions.values())
         for session in sessions:
-            session._await_idle(self._close_timeout)
+            session._listeners.await_idle(self._close_timeout)
 
     # ---- sessions ----------------------------------------------------------------------------------------------
 
