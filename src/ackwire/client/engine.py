@@ -364,7 +364,7 @@ class Engine:
         link.abort()
         if not link.settled.done():
             link.error = as_failure(error)
-            link.settled.set_result(None)  # whoever makes the attempt goes on
+            link.settled.set_result(None)  # the attempt that waits for it goes on
             return
         if self.is_leaving:
             self._finish(error)

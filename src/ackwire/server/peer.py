@@ -104,7 +104,7 @@ class Peer(PeerOutput):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        # A pair of sockets has no names; whoever made it has given it one.
+        # A pair of sockets has no names; the URI has the one that it was given.
         self._address = printable(transport.get_extra_info("peername") or self._uri)
         if not self._gate.try_enter():
             _log.warning("%r refused: %s has %d connections, its limit", self, self._uri, self._gate.limit)

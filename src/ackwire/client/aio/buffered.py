@@ -246,7 +246,7 @@ class BufferedProducer(StartedAndClosed):
             self._changed.notify_all()
 
     async def _exit(self) -> None:
-        """The program ends, and nobody has closed this: send what is possible in the time of a close."""
+        """The program ends without a close: send what is possible in the time of a close."""
         if not self._closed:
             self._exiting = True
             # [async only]
@@ -386,7 +386,7 @@ class BufferedProducer(StartedAndClosed):
 
 
 def _has_arrived(receipt: Any) -> bool:
-    """Whether it was confirmed; if not, nobody looks at it any more."""
+    """Whether it was confirmed; if not, it is cancelled."""
     if not receipt.done():
         receipt.cancel()
         return False

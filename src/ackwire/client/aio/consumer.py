@@ -111,7 +111,7 @@ class Consumer(ClosedAtEnd):
         """Ask the broker for one message (C3); it says when there is none."""
         is_at_once = timeout_seconds is not None and timeout_seconds <= 0
         if is_at_once and (self._core.pulls.is_unanswered or not self.session.connection.is_connected):
-            return self._core.take()  # nobody can be asked whether there is one now
+            return self._core.take()  # the broker cannot be asked whether there is one now
         deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
         latest = deadline
         is_asked = False
@@ -129,7 +129,7 @@ class Consumer(ClosedAtEnd):
         return delivery
 
     def _warn_later(self) -> None:
-        """Tell whoever waits for messages on a connection that nobody starts."""
+        """Warn about a consumer that waits on a connection that is not started."""
         connection = self.session.connection
         delay_ms = connection.options.warn_about_unstarted_connection_ms
         if delay_ms > 0 and not self._has_warned:

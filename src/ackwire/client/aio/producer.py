@@ -138,7 +138,7 @@ class Producer(ClosedAtEnd):
         return receipt
 
     def _send_at_once(self, outgoing: OutgoingMessage) -> Reply[Structure]:
-        """Without the loop, if possible: the answer is waited for."""
+        """Write in this thread, if possible: the caller waits for the answer."""
         writer = self._connection._engine.writer
         writer.hold()
         try:
@@ -164,7 +164,7 @@ class Producer(ClosedAtEnd):
         return message
 
     async def _await_turn(self, target: Destination, is_confirmed: bool) -> None:
-        """Wait until it may go out: a decision made, room in window and socket, and a link if nobody confirms it."""
+        """Wait until it may go out: a decision made, room in window and socket, and a link if it is not confirmed."""
         await self.session._decided()
         await self._connection._await_sendable(
             lambda: self._core.may_go(is_confirmed),

@@ -248,7 +248,7 @@ class Session(ClosedAtEnd):
                 answer = await consumer.receive(timeout_seconds)
             if answer is None:
                 raise RequestTimedOutError(
-                    f"nobody answered {request.message_id} to {destination!s} within {timeout_seconds:g} s"
+                    f"no answer to {request.message_id} at {destination!s} within {timeout_seconds:g} s"
                 )
             return answer
         finally:
@@ -279,7 +279,7 @@ class Session(ClosedAtEnd):
             consumer.reject(delivery, cause)
 
     def _report(self, replies: list[Reply[Structure]]) -> None:
-        """Acknowledging through a message waits for nobody; an error goes to `Connection.on_error`."""
+        """Acknowledging through a message does not wait; an error goes to `Connection.on_error`."""
         for reply in replies:
             # [sync only] self.connection._answer(reply, "an acknowledgement")
             # [async only]
@@ -326,14 +326,14 @@ class Session(ClosedAtEnd):
         await self.connection._settle(decision, what, options.request_timeout_ms, "requestTimeout", is_kept=True)
 
     async def _decided(self) -> None:
-        """Wait for a decision that somebody asked for and did not wait for."""
+        """Wait for the last decision, if its caller did not."""
         deciding = self._core.transactions.deciding
         if deciding is not None and not deciding.is_done:
             try:
                 await self._decide(deciding, "the last commit")
             except RequestTimedOutError:
                 raise
-            except JMSError:  # whoever asked for it has been told, or `on_error` has
+            except JMSError:  # its caller got the error, or `on_error` did
                 pass
 
     async def _await_redeliveries(self) -> None:

@@ -90,7 +90,7 @@ class XAResource:
         await self._decide(xid, TransactionType.FORGET)
 
     async def recover(self) -> list[Xid]:
-        """The transactions that are prepared and not decided, whoever prepared them."""
+        """The transactions that are prepared and not decided, of all clients."""
         session = self._session
         with session._guard:
             session._core.check_open()

@@ -249,7 +249,7 @@ class Session(ClosedAtEnd):
                 answer = consumer.receive(timeout_seconds)
             if answer is None:
                 raise RequestTimedOutError(
-                    f"nobody answered {request.message_id} to {destination!s} within {timeout_seconds:g} s"
+                    f"no answer to {request.message_id} at {destination!s} within {timeout_seconds:g} s"
                 )
             return answer
         finally:
@@ -280,7 +280,7 @@ class Session(ClosedAtEnd):
             consumer.reject(delivery, cause)
 
     def _report(self, replies: list[Reply[Structure]]) -> None:
-        """Acknowledging through a message waits for nobody; an error goes to `Connection.on_error`."""
+        """Acknowledging through a message does not wait; an error goes to `Connection.on_error`."""
         for reply in replies:
             self.connection._answer(reply, "an acknowledgement")
 
@@ -324,14 +324,14 @@ class Session(ClosedAtEnd):
         self.connection._settle(decision, what, options.request_timeout_ms, "requestTimeout", is_kept=True)
 
     def _decided(self) -> None:
-        """Wait for a decision that somebody asked for and did not wait for."""
+        """Wait for the last decision, if its caller did not."""
         deciding = self._core.transactions.deciding
         if deciding is not None and not deciding.is_done:
             try:
                 self._decide(deciding, "the last commit")
             except RequestTimedOutError:
                 raise
-            except JMSError:  # whoever asked for it has been told, or `on_error` has
+            except JMSError:  # its caller got the error, or `on_error` did
                 pass
 
     def _await_redeliveries(self) -> None:

@@ -91,7 +91,7 @@ class XAResource:
         self._decide(xid, TransactionType.FORGET)
 
     def recover(self) -> list[Xid]:
-        """The transactions that are prepared and not decided, whoever prepared them."""
+        """The transactions that are prepared and not decided, of all clients."""
         session = self._session
         with session._guard:
             session._core.check_open()
