@@ -2,8 +2,8 @@
 
 All of it runs on the broker's loop, so all of it is short: an event becomes a record, or less (`pending_records.py`).
 Records go to the spool (`spool.py`) before the journal writes what the events are about, several times a second in any
-case, and when they are many. Texts become numbers; who is met for the first time in a chunk of the spool is defined
-there.
+case, and when they are many. Texts become numbers; a text is
+defined in each chunk of the spool before the first record that names it.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """The socket side of one client connection: connect, keep alive, notice the end, connect again (SEMANTICS J2, J3, J4).
 
-Everything here runs on one event loop: the application's with asyncio, a private one with threads. What the bytes mean
-is the core's business; which broker is next is decided in `failover.py`, who writes and when in `writer.py`; `link.py`
-is one socket.
+Everything here runs on one event loop: the application's with asyncio, a private one with threads. The core
+interprets the bytes; `failover.py` decides which broker is next, `writer.py` who writes and when; `link.py` is one
+socket, `link_limits.py` its time limits; `relocation.py` looks for better brokers.
 
 How it works. `open` makes attempts until a link is *settled*: connected, and its wire format agreed. From then on the
 core speaks. A link is *restored* when the core says that its login was answered; only that ends a series of attempts. A

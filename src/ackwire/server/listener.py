@@ -1,10 +1,10 @@
 """One listening address: its sockets, its TLS handshakes, and the gate that counts its connections.
 
-A host name may stand for several addresses; all of them listen on one port. What a connection says is the
-peer's business: `make_peer` is called once for each connection that is ready to speak, after TLS.
+A host name may stand for several addresses; all of them listen on one port. The protocol of a connection is
+the peer's part: `make_peer` is called once for each connection that is ready to speak, after TLS.
 
 TLS is started here rather than by `create_server(ssl=…)`, which neither limits the handshakes in progress
-(asyncio gives each a buffer of 256 KiB) nor tells anyone when one fails.
+(asyncio gives each a buffer of 256 KiB) nor reports when one fails.
 """
 
 import asyncio

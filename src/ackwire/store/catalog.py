@@ -1,4 +1,4 @@
-"""What the journal holds and where: the part of the journal store's memory that the index is a copy of.
+"""What the journal holds and where: the state in memory of which the index is a copy on disk.
 
 For each message that waits there is an `Entry`. Entries that came since the last checkpoint are in memory (`Delta`),
 all others in the index. So what is consumed before a checkpoint never touches the index, and memory does not grow with

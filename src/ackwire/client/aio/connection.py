@@ -303,9 +303,7 @@ class Connection(ClosedAtEnd):
             if is_kept:
                 reply.then(self._core.requests.report)
             else:
-                self._core.requests.forget(
-                    reply, IllegalStateError(f"nothing waits for the answer to {what} any more")
-                )
+                self._core.requests.forget(reply, IllegalStateError(f"nothing waits for the answer to {what} any more"))
             raise
 
     def _seconds(self, timeout_ms: int) -> float:

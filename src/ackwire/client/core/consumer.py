@@ -105,7 +105,7 @@ class ConsumerCore:
         self._info = info
         self.consumer_id = info.consumer_id
         self.destination = destination
-        self.prefetch = info.prefetch_size
+        self._prefetch = info.prefetch_size
         self.is_announced = False
         self.is_closed = False
         self.ending: IllegalStateError | None = None
@@ -124,7 +124,7 @@ class ConsumerCore:
         self._delivered_acks = DeliveredAcks(self._acks, self.prefetch)
         self._memory = LinkMemory(self._connection)
         self.redelivery = Redelivery(
-            policy, self._channel, self._acks, self._memory, self._connection, session.random, self._wake
+            policy, self._channel, self._acks, self._memory, self._connection, session.random, lambda: self.wake()
         )
         self._ranges = (
             None
@@ -139,9 +139,6 @@ class ConsumerCore:
         """Of what is not acknowledged at the end: the last that the application has seen, in the broker's order."""
         self.pulls = Pulls(self._link, self.consumer_id, destination)
 
-    def _wake(self) -> None:
-        self.wake()
-
     def info(self) -> commands.ConsumerInfo:
         return self._info
 
@@ -151,9 +148,21 @@ class ConsumerCore:
         return self._session.is_transacted and not self._info.browser
 
     @property
+    def prefetch(self) -> int:
+        """How many messages the broker pushes ahead."""
+        return self._prefetch
+
+    @prefetch.setter
+    def prefetch(self, prefetch: int) -> None:
+        """The broker may change it (ConsumerControl)."""
+        self._prefetch = self._delivered_acks.prefetch = prefetch
+        if self._ranges is not None:
+            self._ranges.prefetch = prefetch
+
+    @property
     def is_pulling(self) -> bool:
         """Whether it asks for each message, and the broker pushes none (C3)."""
-        return self.prefetch == 0 and not self._info.browser
+        return self._prefetch == 0 and not self._info.browser
 
     def pull(self, timeout_ms: int) -> bool:
         """Ask for one message, unless one is here; False if there is no link."""
@@ -166,7 +175,7 @@ class ConsumerCore:
         if self.is_closed and not self._memory.awaits_redeliveries:
             return  # a closed consumer takes only what its transaction must have again
         delivery = Delivery(dispatch, self._link.epoch, next(self._arrivals))
-        if len(self._channel) > 2 * self.prefetch + _BEYOND_WINDOW_MAX:
+        if len(self._channel) > 2 * self._prefetch + _BEYOND_WINDOW_MAX:
             raise RemoteProtocolError(f"{len(self._channel)} messages wait here, and the prefetch is {self.prefetch}")
         self.pulls.answered()
         if self._connection.is_failover and not self._info.browser and self._has_been_here(delivery):

@@ -15,7 +15,7 @@ class DeliveredAcks:
 
     def __init__(self, acks: AckSender, prefetch: int) -> None:
         self._acks = acks
-        self._prefetch = prefetch
+        self.prefetch = prefetch
         self._count = 0
         self._reported = 0
         """Of those, how many the broker knows of: its window is larger by so many."""
@@ -28,7 +28,7 @@ class DeliveredAcks:
         if self._first is None:
             self._first = delivery
         count = self._count - self._reported
-        if count >= DELIVERED_ACK_SHARE * self._prefetch:
+        if count >= DELIVERED_ACK_SHARE * self.prefetch:
             first = self._first if self._first.arrival < delivery.arrival else delivery
             self._acks.send(AckType.DELIVERED, [first, delivery], count=count)
             self._reported = self._count

@@ -36,7 +36,8 @@ class RangeAcks:
         """The consumer's: oldest first, so the first `_count` of it are those that were consumed."""
         self._send = send
         self._clock = clock
-        self._size = prefetch * (LAZY_ACK_SHARE if is_lazy else OPTIMIZED_ACK_SHARE)
+        self._share = LAZY_ACK_SHARE if is_lazy else OPTIMIZED_ACK_SHARE
+        self.prefetch = prefetch
         self._timeout_seconds = 0 if is_lazy else options.optimize_acknowledge_timeout_ms / 1000
         self._interval_seconds = options.optimized_ack_interval_ms / 1000
         self._count = 0
@@ -50,7 +51,7 @@ class RangeAcks:
         self._count += 1
         timeout = self._timeout_seconds
         is_due = timeout > 0 and self._clock.monotonic() >= self.last_ack_at + timeout
-        if is_due or self._count >= self._size:
+        if is_due or self._count >= self.prefetch * self._share:
             return self.acknowledge()
         if self._interval_seconds > 0 and self._timer is None:
             self._timer = self._clock.call_later(self._interval_seconds, self._acknowledge_on_time)
