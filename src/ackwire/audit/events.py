@@ -77,7 +77,7 @@ class _Numbers(dict[object, int]):
 
 @final
 class AuditLog(Audit):
-    """Writes down what it is told."""
+    """Records the events that the broker reports."""
 
     def __init__(
         self,
@@ -397,7 +397,7 @@ class AuditLog(Audit):
         self._spool.note_clean_stop(last_sequence)
 
     def close(self) -> None:
-        """Write what there is, after a stop of any kind; what is told later is lost."""
+        """Write what there is, after a stop of any kind; later events are lost."""
         if self._timer is not None:
             self._timer.cancel()
         self.flush()

@@ -31,7 +31,7 @@ class Unwritten:
 
     def __init__(self) -> None:
         self.messages = 0
-        """How often a message is told of."""
+        """Records and their followers: each is about one message."""
         self._events = 0
         self._records: list[bytes] = []
         self._followers: list[int] = []

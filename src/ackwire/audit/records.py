@@ -130,7 +130,7 @@ class Block(NamedTuple):
     first_number: int
     events: int
     messages: int
-    """How often a message is told of."""
+    """Records and their followers: each is about one message."""
     definitions: bytes
     records: bytes | memoryview
     followers: bytes | memoryview

@@ -72,7 +72,7 @@ class DestinationPlace:
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # tests have some
 class Audit(ABC):
-    """Is told what happens to messages."""
+    """Gets the events of messages."""
 
     def __init__(self) -> None:
         self.coming: Message | None = None

@@ -290,7 +290,7 @@ class WireFormatOptions:
         "Before the first check.",
         aliases=("maxInactivityDurationInitialDelay",),
     )
-    host: str | None = text("host", "The host the broker is told; not given: the one of the URI.")
+    host: str | None = text("host", "The host that the broker is given; not given: the one of the URI.")
 
 
 _TRUTH: Final = "the client says what it is"
@@ -433,7 +433,7 @@ class FailoverOptions:
         "reconnectDelayExponent", 2.0, "That multiple.", aliases=("backOffMultiplier",)
     )
     reconnect_attempts_max: int = number(
-        "maxReconnectAttempts", -1, "Then the application is told; -1: for ever; 0: one attempt only.", lowest=-1
+        "maxReconnectAttempts", -1, "Then the connection fails; -1: for ever; 0: one attempt only.", lowest=-1
     )
     startup_reconnect_attempts_max: int = number(
         "startupMaxReconnectAttempts", -1, "The same for the first connection; -1: as maxReconnectAttempts.", lowest=-1
