@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ackwire.client.message import DeliveryMode
+from ackwire.client.message_headers import DeliveryMode
 from ackwire.client.messages import Message, TextMessage, message_from
 from ackwire.jms.destinations import Kind, destination
 from ackwire.wire.openwire import commands

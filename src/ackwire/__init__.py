@@ -10,7 +10,7 @@ The blocking client is here, `ackwire.connect`; the one for asyncio has the same
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from ackwire.util.version import __version__ as __version__
 
 if TYPE_CHECKING:
     # Not from ackwire.client: type checkers cannot tell what is in an __all__ that is put together.

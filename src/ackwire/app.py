@@ -82,7 +82,7 @@ async def serve(
     """Run a broker until *stop* is set or the task is cancelled, then drain.
 
     *ready* is called once, when clients can connect. Raises `ConfigError` if a listener or the store cannot be opened,
-    and `StoreFailed` after the store has failed and everybody was told (K7). *clock* is the time of messages: expiry,
+    and `StoreFailed` after the store has failed and clients know it (K7). *clock* is the time of messages: expiry,
     delays, schedules. Sockets and disks are real and keep the machine's time, whatever it says.
     *protocols* are those that listeners may speak: unless given, those that are installed.
     """

@@ -4,7 +4,7 @@
     ├── LocalProtocolError        we tried to do what the protocol forbids: our bug
     ├── RemoteProtocolError       the peer broke the protocol: its connection ends, nothing else does
     ├── ConfigError               a setting or a URI that cannot be used; names it
-    └── BrokerError               a request the broker refuses; the peer is told, the connection goes on
+    └── BrokerError               a request the broker refuses; the peer gets an error, the connection goes on
         ├── InvalidClientId           client id missing, or in use by another connection
         ├── InvalidDestination        the destination cannot be used that way
         │   └── DestinationGone           a temporary destination that was deleted or never made

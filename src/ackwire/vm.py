@@ -6,7 +6,7 @@ between them OpenWire is spoken as over a network. Handing objects over would be
 between the two sides, and what a test sees in one process it sees in two.
 
 A broker that `vm://name` had to start ends with its last connection, as in ActiveMQ; one that was started by
-`EmbeddedBroker` ends when it is told to. Unlike ActiveMQ's, a broker started by a URI keeps nothing on disk unless it
+`EmbeddedBroker` ends when it is stopped. Unlike ActiveMQ's, a broker started by a URI keeps nothing on disk unless it
 is asked to (`broker.persistent=true&broker.dataDirectory=…`).
 
 The client finds `open` by the entry point `vm` of the group `ackwire.transports`, and never imports this module: only
@@ -214,7 +214,7 @@ class EmbeddedBroker:
             raise
 
     def stop(self) -> None:
-        """Stop it: clients are told, and cut off if they do not leave. Harmless if it does not run.
+        """Stop it: clients get a shutdown command, and are cut off if they do not leave. Harmless if it does not run.
 
         Raises what ended it, if it had ended by itself.
         """

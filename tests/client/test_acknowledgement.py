@@ -138,7 +138,9 @@ def test_D2_after_the_time_out_the_next_message_ends_the_range(
     receive(consumer, 2)
     await_processed(connection, queue)
     assert lines_of(recording, queue) == []
-    consumer._core._last_ack_at -= 60  # a minute has passed
+    ranges = consumer._core._ranges
+    assert ranges is not None
+    ranges.last_ack_at -= 60  # a minute has passed
     receive(consumer, 1)
     await_processed(connection, queue)
     assert lines_of(recording, queue) == [Line(STANDARD, 3, 0, 2)]

@@ -340,23 +340,23 @@ def test_J4_transactions_that_send_commit_as_a_whole_and_once(broker: Broker, fa
             unit = ledger.begin(f"t-{number}", [f"t-{number}.{part}" for part in range(4)])
             for message in unit.sends:
                 producer.send(message)
-            commit(session, broker, ledger, unit.name, lambda fate: ledger.end(unit, fate))  # noqa: B023 - at once
+            ledger.end(unit, commit(session, broker, ledger, unit.name))
     drain(broker, ledger, queue)
     assert verdict(ledger) == []
     assert faulty.faults > 0
 
 
-def commit(session: Session, broker: Broker, ledger: Ledger, name: str, end: Callable[[Fate], None]) -> None:
+def commit(session: Session, broker: Broker, ledger: Ledger, name: str) -> Fate:
+    """Commit the transaction *name*; what becomes of it."""
     try:
         session.commit()
     except TransactionRolledBackError:
-        end(Fate.VOID)
+        return Fate.VOID
     except TransactionInDoubtError as error:
-        end(Fate.UNKNOWN)
         if broker.is_ours:
             ledger.problem(f"{name} is in doubt, though our broker can tell: {error}")
-    else:
-        end(Fate.DONE)
+        return Fate.UNKNOWN
+    return Fate.DONE
 
 
 @seeds
@@ -370,12 +370,14 @@ def test_J4_what_a_transaction_consumes_and_sends_happens_once(broker: Broker, f
         session.producer(f"{queue}.out") as producer,
         faulty.troubled(),
     ):
-        number = 0
-        while batch := receive_some(consumer, ledger, 5):
+        number = consumed = 0
+        while consumed < MESSAGES and (batch := receive_some(consumer, ledger, min(5, MESSAGES - consumed))):
             number += 1
             unit = ledger.begin(f"t-{number}", [f"t-{number}"])
             producer.send(unit.name)
-            commit(session, broker, ledger, unit.name, lambda fate: ledger.end(unit, fate, batch))  # noqa: B023
+            fate = commit(session, broker, ledger, unit.name)
+            ledger.end(unit, fate, batch)
+            consumed += len(batch) if fate is Fate.DONE else 0
     drain(broker, ledger, queue, f"{queue}.out")
     assert verdict(ledger) == []
     assert faulty.faults > 0
@@ -407,17 +409,16 @@ def test_J4_nothing_is_lost_on_the_way_to_a_consumer(
         session.consumer(f"{queue}?consumer.prefetchSize=50") as consumer,
         faulty.troubled(bytes_max=8000),
     ):
-        while (message := consumer.receive(3.0)) is not None:
+        seen: set[str] = set()
+        while len(seen) < MESSAGES and (message := consumer.receive(WAIT_SECONDS)) is not None:
             assert isinstance(message, ackwire.TextMessage)
             assert message.wire_id is not None
-            delivery = ledger.received(
-                "consumer",
-                message.text or "",
-                sequence=message.wire_id.broker_sequence_id,
-                is_flagged=message.redelivered,
-            )
+            text = message.text or ""
+            sequence = message.wire_id.broker_sequence_id
+            delivery = ledger.received("consumer", text, sequence=sequence, is_flagged=message.redelivered)
             message.acknowledge()
             ledger.conclude(Fate.ACKNOWLEDGED, [delivery])
+            seen.add(text)
     drain(broker, ledger, queue)
     assert verdict(ledger) == []
     assert faulty.faults > 0

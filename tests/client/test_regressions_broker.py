@@ -10,7 +10,7 @@ import pytest
 
 import ackwire
 from ackwire import Connection
-from ackwire.client import engine
+from ackwire.client import relocation
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.codec_fast import Ack
 from tests.client.fake_broker import PRODUCER, FakeBroker
@@ -72,7 +72,7 @@ def test_J4_a_flood_of_hints_leads_to_one_attempt(
     fake: FakeBroker, silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """J4: a broker that sends us elsewhere over and over costs one connection, not one for each word."""
-    monkeypatch.setattr(engine, "_HINT_INTERVAL_SECONDS", 600.0, raising=False)  # however slow the machine is
+    monkeypatch.setattr(relocation, "_HINT_INTERVAL_SECONDS", 600.0)  # however slow the machine is
     with connected(f"failover:({fake.url})") as (connection, _):
         session = connection.session()
         hint = commands.ConnectionControl(reconnect_to=f"tcp://127.0.0.1:{silent.port}")
@@ -89,7 +89,7 @@ def test_J4_brokers_that_point_at_each_other_do_not_keep_the_client_moving(
     fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """J4: the first hint is followed, and the one that leads straight back is not."""
-    monkeypatch.setattr(engine, "_HINT_INTERVAL_SECONDS", 600.0, raising=False)  # however slow the machine is
+    monkeypatch.setattr(relocation, "_HINT_INTERVAL_SECONDS", 600.0)  # however slow the machine is
     with FakeBroker() as other, connected(f"failover:({fake.url})") as (connection, _):
         fake.send(commands.ConnectionControl(reconnect_to=other.url))
         other.await_all(commands.ConnectionInfo)

@@ -171,7 +171,7 @@ def test_C3_receive_no_wait_does_not_wait_for_the_answer_to_an_earlier_pull(
             consumer = await session.consumer(f"{queue}?consumer.prefetchSize=0")
             waiting = asyncio.ensure_future(consumer.receive(None))
             await asyncio.sleep(0)  # it has asked the broker
-            assert consumer._core.is_pull_unanswered
+            assert consumer._core.pulls.is_unanswered
             waiting.cancel()
             assert await asyncio.wait_for(consumer.receive_no_wait(), ARRIVAL_SECONDS) is None
             await session.send(queue, "m")

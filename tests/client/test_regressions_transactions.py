@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 import ackwire
-from ackwire import AckMode, Connection, Message, Session, Xid
+from ackwire import AckMode, Message, Session, Xid
+from ackwire.client.sync.owners import OwningConnection
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.structures import Throwable
 from tests.client.brokers import Broker
@@ -37,7 +38,7 @@ HASTE_MS = 50
 
 
 @contextlib.contextmanager
-def answers_held(connection: Connection, recording: RecordingProxy) -> Iterator[None]:
+def answers_held(connection: OwningConnection, recording: RecordingProxy) -> Iterator[None]:
     """The broker's answers do not come, and the connection does not wait long for them."""
     options = connection.options
     connection.options = replace(options, request_timeout_ms=HASTE_MS)

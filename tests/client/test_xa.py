@@ -104,6 +104,20 @@ def test_G3_what_was_received_is_gone_after_commit(connection: Connection, queue
     assert texts(drain(connection, f"{queue}.out")) == ["moved m0", "moved m1"]
 
 
+def test_G3_a_branch_consumes_where_acks_are_kept_back(broker: Broker, connect: Connect, queue: str) -> None:
+    """G3, D2: with optimizeAcknowledge the branch has its own messages, and no more."""
+    connection = connect(broker.url_with(jms__optimizeAcknowledge=True))
+    send(connection, queue, *numbered(range(5)))
+    with connection.xa_session() as session:
+        consumer = session.consumer(queue)
+        receive_all(consumer, 1)
+        xid = consumed(session, consumer, 2)
+        session.xa.rollback(xid)
+        assert texts(receive_all(consumer, 1)) == ["m1"]
+        session.xa.commit(consumed(session, consumer, 2), one_phase=True)
+    assert texts(drain(connection, queue)) == ["m4"]
+
+
 @pytest.mark.parametrize("after", ["start", "end", "prepare"])
 def test_G3_rollback_undoes_sends_and_redelivers_what_was_received(
     broker: Broker, connect: Connect, queue: str, after: str

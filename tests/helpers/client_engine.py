@@ -287,7 +287,7 @@ async def engine_for(
         await engine.close(5.0)
         assert asyncio.all_tasks() <= before | {asyncio.current_task()}
         assert not engine._links
-        assert not engine._tasks
+        assert not engine._tasks.running
 
 
 def run(test: Callable[[], Any]) -> None:

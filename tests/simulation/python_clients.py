@@ -24,7 +24,7 @@ from ackwire.client.errors import (
     ResourceAllocationError,
     TransactionRolledBackError,
 )
-from ackwire.client.message import DeliveryMode
+from ackwire.client.message_headers import DeliveryMode
 from ackwire.client.messages import TextMessage
 from ackwire.client.options import ConsumerOptions, ProducerOptions, WireFormatOptions
 from ackwire.client.uri import TcpUri, parse_broker_url
@@ -325,21 +325,21 @@ class CoreConsumer(CoreClient):
 
     def _watch_poison(self, consumer: ConsumerCore) -> None:
         """The ledger must know what the core gives up on, by itself."""
-        poison = consumer._poison
+        give_up = consumer.redelivery.give_up
 
         def watched(deliveries: list[Delivery], reason: str, cause: BaseException | None = None) -> None:
             deed = self.world.ledger.deed("giving up", Outcome.SENT)
             for delivery in deliveries:
                 self.note(f"gives up on {self.world.ledger.text(_copy_of(delivery))}")
                 self.world.ledger.acking(_copy_of(delivery), AckKind.POISON, deed)
-            poison(deliveries, reason, cause)
+            give_up(deliveries, reason, cause)
 
-        consumer._poison = watched  # type: ignore[method-assign]
+        consumer.redelivery.give_up = watched  # type: ignore[method-assign]
 
     def _receive(self) -> bool:
         consumer = self._consumer
         assert consumer is not None
-        if consumer.is_pulling and not len(consumer) and not consumer.is_pull_unanswered:
+        if consumer.is_pulling and not len(consumer) and not consumer.pulls.is_unanswered:
             consumer.pull(self.random.choice((-1, 0, 100)))
         delivery = consumer.take()
         if delivery is None:

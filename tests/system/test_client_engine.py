@@ -286,7 +286,7 @@ def test_same_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
             with pytest.raises(ConnectionFailedError):
                 await engine.open()
 
-    with caplog.at_level("INFO", logger="ackwire.client.engine"):
+    with caplog.at_level("INFO", logger="ackwire.client"):
         run(test)
     attempts = [record for record in caplog.records if "an attempt failed" in record.message]
     warnings = [record.message for record in caplog.records if "trying on" in record.message]
@@ -825,7 +825,7 @@ def test_search_for_spares_ends_with_the_connection_it_was_for() -> None:
                     broker.drop()
                 await core.until("restored", 4)
                 await asyncio.sleep(0.05)
-                assert len(engine._background) == 1
+                assert len(engine._tasks.background) == 1
 
     run(test)
 

@@ -1,11 +1,11 @@
 """Messages over HTTP as Arrow IPC streams: ranges that are read, and parts that are staged.
 
-A range is read some rows at a time, and everybody else gets a turn in between; several such slices become one record
-batch, so that readers get good ones. What goes wrong before the first row is an answer with a status; what goes wrong
-later breaks the stream off.
+A range is read in slices of some rows, and the loop serves other clients in between; several slices become one record
+batch, so that batches are large enough for readers. An error before the first row is an answer with a status; a later
+one breaks the stream off.
 
-What is staged is checked before pyarrow works on it: no compression, no dictionaries and no views, which could make
-much of little. pyarrow is loaded when it is needed first.
+What is staged is checked before pyarrow works on it: compression, dictionaries and views, which could expand few bytes
+into many, are refused. pyarrow is loaded when it is needed first.
 """
 
 import asyncio

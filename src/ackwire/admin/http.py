@@ -1,9 +1,9 @@
-"""HTTP/1.1 for the routes: connections, requests, answers, time limits. What a request means is `routes.py`'s.
+"""HTTP/1.1 for the routes: connections, requests, answers, time limits. `routes.py` handles the requests.
 
 h11 reads and writes the protocol; here are the sockets and the time. One task serves one connection, one request after
 the other. Nothing grows with what a client does or leaves undone: the head of a request is small, its body is read only
-as far as the route wants it, and an answer in pieces waits for its reader. Whatever bytes come, they end their own
-connection at most.
+as far as the route wants it, and an answer in pieces waits for its reader. No bytes that a client sends can
+end more than its own connection.
 
 An answer in pieces that cannot be finished is broken off without its last chunk, so that no reader takes half a range
 for the whole.

@@ -1,4 +1,4 @@
-"""What each HTTP request means: one method for each route, one table from exception to answer.
+"""The HTTP routes: one method for each, and one table from exceptions to answers.
 
 Everything but `/health` needs the token. Bodies and answers are JSON, or Arrow streams where messages pass
 (`arrow.py`). Names in a path are percent-encoded, a slash in them too.

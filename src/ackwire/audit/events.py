@@ -2,8 +2,8 @@
 
 All of it runs on the broker's loop, so all of it is short: an event becomes a record, or less (`pending_records.py`).
 Records go to the spool (`spool.py`) before the journal writes what the events are about, several times a second in any
-case, and when they are many. Texts become numbers; who is met for the first time in a chunk of the spool is defined
-there.
+case, and when they are many. Texts become numbers; a text is
+defined in each chunk of the spool before the first record that names it.
 """
 
 import logging
@@ -77,7 +77,7 @@ class _Numbers(dict[object, int]):
 
 @final
 class AuditLog(Audit):
-    """Writes down what it is told."""
+    """Records the events that the broker reports."""
 
     def __init__(
         self,
@@ -397,7 +397,7 @@ class AuditLog(Audit):
         self._spool.note_clean_stop(last_sequence)
 
     def close(self) -> None:
-        """Write what there is, after a stop of any kind; what is told later is lost."""
+        """Write what there is, after a stop of any kind; later events are lost."""
         if self._timer is not None:
             self._timer.cancel()
         self.flush()

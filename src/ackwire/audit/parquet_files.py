@@ -139,7 +139,7 @@ def _sync(path: Path) -> None:
 
 
 def _by_field(blocks: Sequence[Block]) -> dict[str, Array]:
-    """The fields of all records and their followers, one row for each message that is told of, each field in one piece.
+    """The fields of all records and their followers, one row for each; each field is one array.
     Block by block, because one fits into the processor's cache."""
     length = sum(block.messages for block in blocks)
     fields = {name: np.empty(length, _FIELD_TYPES[name]) for name in _FIELD_TYPES}

@@ -1,7 +1,7 @@
 """Records that the spool does not have yet.
 
-Packing a record is most of what an event costs the loop, and most of what happens is what happened before, to the next
-message. Such messages become followers of the last record (`records.py`), if possible only one more of the last ones.
+Packing a record is most of the cost of an event, and most events repeat the last one for the next message. Such a
+message becomes a follower of the last record (`records.py`); if possible, only the number of followers is raised.
 """
 
 from struct import Struct
@@ -31,7 +31,7 @@ class Unwritten:
 
     def __init__(self) -> None:
         self.messages = 0
-        """How often a message is told of."""
+        """Records and their followers: each is about one message."""
         self._events = 0
         self._records: list[bytes] = []
         self._followers: list[int] = []

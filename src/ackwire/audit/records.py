@@ -1,8 +1,8 @@
 """The format of events in the spool: records of one size, and texts that they refer to by number.
 
-A record tells of one message, and of one to three things that happened to it at once; its first byte says how many.
-What happens to one message happens to the next ones of its producer, too, most of the time. So a record may have
-followers: messages of which the same is told, but for what a follower says. Texts (places, producers,
+A record is about one message, and about one to three events of it at once; its first byte says how many. Most of the
+time the same happens to the next messages of its producer. So a record may have followers: messages with the same
+events, except for the fields that a follower has. Texts (places, producers,
 consumers, transactions, causes) are written once in each chunk, in front of the first record that names them: a chunk
 explains itself.
 
@@ -130,7 +130,7 @@ class Block(NamedTuple):
     first_number: int
     events: int
     messages: int
-    """How often a message is told of."""
+    """Records and their followers: each is about one message."""
     definitions: bytes
     records: bytes | memoryview
     followers: bytes | memoryview

@@ -4,8 +4,8 @@ Whatever was given to `write` survives the end of the process, however it ends: 
 a loss of power can take the last of it. A chunk that is closed goes to the converter to Parquet (`converter.py`),
 which deletes it then; chunks of an earlier run that ended without doing so are handed on at the start.
 
-When the disk takes no more, events stay in memory up to a limit, and the broker is told to hold producers back
-(`when_full = "block"`) or not to. Beyond the limit events are dropped. They have their numbers all the same, so that
+When the disk takes no more, events stay in memory up to a limit, and the broker blocks producers if
+`when_full = "block"`. Beyond the limit events are dropped. They have their numbers all the same, so that
 readers of the events see the gap, and the spool counts and reports it.
 """
 

@@ -1,10 +1,10 @@
-"""What the broker tells of the life of every message, for those who want to prove afterwards where each has gone.
+"""The audit: the broker reports every event in the life of a message, so that one can prove later where it went.
 
-A broker has an `Audit` or none. It is told after a thing was decided and before it has an effect outside of memory, so
-that whoever writes the events down in that order has told of everything that a crash leaves behind. What the broker
-says about itself (advisories, answers to questions) is not told.
+A broker has an `Audit` or none. It reports an event after the decision and before any effect outside of memory. So a
+log that keeps the events in this order has everything that a crash leaves behind. Messages that the broker sends about
+itself (advisories, answers to queries) are not reported.
 
-Most messages go straight to a consumer when they come: `sent`, `stored` and `dispatched` are told at once then
+Most messages go straight to a consumer when they arrive: `sent`, `stored` and `dispatched` are then one report
 (`arrived`). `coming` names the message that a producer has just handed in; who puts it in its first place tells that it
 was sent, too.
 """
@@ -41,7 +41,7 @@ class Event(IntEnum):
     STARTED = 17
     STOPPED = 18
     DURABLE = 19
-    """What was told up to event `count` is on the medium; nobody was promised anything about what came later."""
+    """Every event up to number `count` is on the medium; no client was answered for anything later."""
     DROPPED = 20
     """A send that waited for space when its client left, and for which there was none. It was never taken: it had no
     answer, and has neither a sequence nor a place."""
@@ -72,7 +72,7 @@ class DestinationPlace:
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # tests have some
 class Audit(ABC):
-    """Is told what happens to messages."""
+    """Gets the events of messages."""
 
     def __init__(self) -> None:
         self.coming: Message | None = None
@@ -162,11 +162,13 @@ class Audit(ABC):
 
     @abstractmethod
     def started(self, last_sequence: int) -> str | None:
-        """The broker begins, with a store whose last sequence this is. The answer is why what the store has should be
-        told of (`Event.RESTORED`), or None if all that happened to it was told before."""
+        """The broker starts with a store whose last sequence is *last_sequence*.
+
+        Returns why the messages in the store must be reported (`Event.RESTORED`); None if the audit has them all.
+        """
         ...
 
     @abstractmethod
     def stopped(self, last_sequence: int) -> None:
-        """The broker ends in peace."""
+        """The broker has stopped in order."""
         ...

@@ -103,7 +103,7 @@ class Broker:
         self.broker_id = broker_id = f"ID:{settings.broker.name}-{clock.now_ms()}"
         """This run of this broker, for clients that ask whom they talk to."""
         self.audit = audit
-        """Is told what happens to every message, if anybody wants to know."""
+        """Gets every event of every message, where the audit is on."""
         self.turns = turns or Turns()
         """Of the loop that calls, if it knows them."""
         self.slices = slices = Slices(clock, slice_units, turns)

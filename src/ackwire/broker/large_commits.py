@@ -17,7 +17,7 @@ are more than can be committed while other clients wait. A smaller transaction c
 
 What others can see in between: nothing of the sends before the decision is durable. After it the sends become visible
 from the first to the last, some in each turn, and messages of other clients may come to stand between them. The acks
-take effect with the decision: what is acknowledged is out of reach before and after it. Nobody is answered before
+take effect with the decision: what is acknowledged is out of reach before and after it. No client is answered before
 everything is visible and removed, and later commands of the client that commits wait for that
 (`adapters/openwire.py`), so they cannot overtake. After a crash all of it happens, or nothing.
 
@@ -113,7 +113,7 @@ class _Work:
 
 
 class Outcomes(Protocol):
-    """What a transaction comes to, whatever its size."""
+    """Records how transactions of any size end."""
 
     def record_prepared(self, transaction: Transaction) -> None:
         """Record the promise."""

@@ -154,7 +154,7 @@ class ReceiveRoom:
         return len(self._strangers.waiting) + len(self._small.waiting) + len(self._large.waiting)
 
     def ask(self, user: RoomUser, size_bytes: int, *, is_stranger: bool = False, is_urgent: bool = False) -> bool:
-        """Whether *user* may receive a frame of *size_bytes*; if not, it is told when it may.
+        """Whether *user* may receive a frame of *size_bytes*; if not, it is called when it may.
 
         What is urgent goes before the others, and is let in while the room is closed.
         """

@@ -1,6 +1,6 @@
 """Rehearses a start: finds what a broker could not restore from a store, without starting one (SEMANTICS K2).
 
-It runs the very code that a start runs (`restore.py`), on a store that forgets what it is told, so it cannot judge
+It runs the very code that a start runs (`restore.py`), on a store that records nothing, so it cannot judge
 otherwise than a start would. No listener is opened, and no timer runs.
 """
 

@@ -105,7 +105,7 @@ class Restoring:
         self._cursors = cursors
         self._staging = staging
         self._untold: str | None = None
-        """Why the audit has to hear of each message, if it has."""
+        """Why each message must be reported to the audit; None if it need not be."""
         self._on_failed: OnFailed = refuse
         self._undecided: dict[Place, set[int]] = {}
         """What prepared transactions have acknowledged."""

@@ -4,7 +4,7 @@ Exit codes: 0 everything was done and confirmed; 1 not everything was, and stand
 done, for a reason that the user can put right; 3 what was waited for did not come (a reply, as many messages as
 --count asked for); 4 what was asked about does not exist.
 
-Passwords come from a file or from the environment: the arguments of a process can be seen by everybody on a machine.
+Passwords come from a file or from the environment: every user of a machine can see the arguments of a process.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def add_operator_options(parser: argparse.ArgumentParser, *, timeout_seconds: fl
         help=f"for the broker and for its answer; default: {amounts.seconds_text(timeout_seconds)}",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document, for machines")
-    # A visit of one question need not hear of every temporary destination there is.
+    # One query does not need the advisories of every temporary destination.
     parser.set_defaults(watch_advisories=False)
     _add_login_options(parser)
 

@@ -37,7 +37,7 @@ _BODIES: Final = ("text", "bytes", "map", "stream", "object", "body")
 _FIELDS: Final = (*_BODIES, "headers", "properties")
 _TEXT_HEADERS: Final = ("correlation_id", "reply_to", "type", "group_id")
 _SENDING: Final = ("priority", "persistent", "expiration_ms")
-"""Headers that a producer sets from what it is told when it sends."""
+"""Headers that a producer sets from the arguments of a send."""
 _NEW_ON_SENDING: Final = (
     "message_id",
     "destination",

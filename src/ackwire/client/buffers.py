@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 from ackwire.client.errors import MessageFormatError
-from ackwire.client.message import DeliveryMode, Message
+from ackwire.client.message import Message
+from ackwire.client.message_headers import DeliveryMode
 from ackwire.client.messages import message_from_command
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.jms.destinations import Destination

@@ -37,7 +37,7 @@ MAGIC: Final = b"ACKWIREB\x00\x01"
 RECORD: Final = Struct(">IQII")  # length of the data, when it was sent, checksum of the data; checksum of those
 POSITION: Final = Struct(">QQQI")  # generation, file, offset; checksum of those
 _CHECKED: Final = RECORD.size - 4
-_MODE: Final = 0o600  # messages are nobody else's business
+_MODE: Final = 0o600  # only the user who sends may read the messages
 
 assert RECORD.size == ENTRY_BYTES
 

@@ -1,8 +1,8 @@
 """The socket side of one client connection: connect, keep alive, notice the end, connect again (SEMANTICS J2, J3, J4).
 
-Everything here runs on one event loop: the application's with asyncio, a private one with threads. What the bytes mean
-is the core's business; which broker is next is decided in `failover.py`, who writes and when in `writer.py`; `link.py`
-is one socket.
+Everything here runs on one event loop: the application's with asyncio, a private one with threads. The core
+interprets the bytes; `failover.py` decides which broker is next, `writer.py` who writes and when; `link.py` is one
+socket, `link_limits.py` its time limits; `relocation.py` looks for better brokers.
 
 How it works. `open` makes attempts until a link is *settled*: connected, and its wire format agreed. From then on the
 core speaks. A link is *restored* when the core says that its login was answered; only that ends a series of attempts. A
@@ -24,27 +24,29 @@ import asyncio
 import logging
 import random
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
+from ackwire.client.attempt_failures import AttemptFailures, as_failure
+from ackwire.client.engine_tasks import EngineTasks
 from ackwire.client.errors import ConnectionFailedError, InvalidClientIdError, JMSError, JMSSecurityError
 from ackwire.client.failover import Attempt, FailoverPlan, Uri
 from ackwire.client.link import Link
+from ackwire.client.link_limits import handshake_timers, inactivity_monitor
 from ackwire.client.options import FailoverOptions, WireFormatOptions
+from ackwire.client.relocation import Relocation
 from ackwire.client.spares import Spares
 from ackwire.client.transports import TransportOpener, set_no_delay, wants_no_delay
 from ackwire.client.uri import BrokerUrl, TcpUri
 from ackwire.client.uri_file import read_uris
 from ackwire.client.writer import Output, Writer
 from ackwire.errors import ConfigError, RemoteProtocolError
-from ackwire.util.clock import Clock, Timer
+from ackwire.util.clock import Clock
 from ackwire.wire.inactivity import InactivityMonitor
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.negotiation import Agreement
 
-_HINT_INTERVAL_SECONDS: Final = 5.0
-"""So often a broker may send us elsewhere: two that point at each other must not keep us busy."""
 _LINGER_SECONDS: Final = 5.0
 """How long a link that is left may take to send its last bytes, and what was aborted to end."""
 
@@ -98,9 +100,10 @@ class Engine:
         self._plan = FailoverPlan(url, random)
         self._opener = TransportOpener()
         self.writer = Writer(core, loop=loop, guard=guard, clock=clock, on_stuck=self._lose)
-        self._spares = Spares(self._plan, self._options, self._prepare, self._sleep)
-        self._thread: int | None = None
-        """The loop's, known once it runs us."""
+        self._tasks = EngineTasks(loop, clock)
+        self._failures = AttemptFailures(self._plan)
+        self._spares = Spares(self._plan, self._options, self._prepare, self._tasks.sleep)
+        self._relocation = Relocation(self._plan, self._options, self._spares, self._tasks, clock, self._move)
         self._link: Link | None = None
         """The one that carries the connection, settled or on its way there."""
         self._links: set[Link] = set()
@@ -108,16 +111,8 @@ class Engine:
         self._offers: dict[WireFormatOptions, bytes] = {}
         """What the core's protocol begins with; spares begin with the same."""
         self._monitor: InactivityMonitor | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._background: set[asyncio.Task[None]] = set()
-        """Those that end with the link: they look for better places."""
         self._closer: asyncio.Task[None] | None = None
-        self._next_hint_at = 0.0
         self._is_over = False
-        self._failures: dict[str, JMSError] = {}
-        """By address: why the last attempt failed, since the connection was last usable."""
-        self._told: dict[str, str] = {}
-        """By address: what the log says already."""
         self.is_leaving = False
         """The client has taken leave: a link that ends now is not looked for again. May be set from any thread."""
         core.on_output = self.writer.output_waits
@@ -135,9 +130,9 @@ class Engine:
         Raises `ConnectionFailedError` that names every address tried, with the reason, and `ConfigError` for what
         trying again cannot mend. After either, or when it was cancelled, the engine is at its end.
         """
-        assert self._thread is None, "an engine is opened once"
-        self._thread = self.writer.thread = threading.get_ident()
-        task = self._spawn(self._open())
+        assert self._tasks.thread is None, "an engine is opened once"
+        self._tasks.thread = self.writer.thread = threading.get_ident()
+        task = self._tasks.spawn(self._open())
         try:
             done, _ = await asyncio.wait((task,), timeout=timeout_seconds)
             if not done:
@@ -151,7 +146,7 @@ class Engine:
             raise
 
     def _too_late(self, seconds: float) -> ConnectionFailedError:
-        reasons = self._reasons()
+        reasons = self._failures.reasons()
         self.abort()
         return ConnectionFailedError(
             f"no broker could be reached within {seconds:g} s{f' ({reasons})' if reasons else ''}; failover's timeout, "
@@ -166,8 +161,8 @@ class Engine:
 
     def abort(self) -> None:
         """End everything at once, from any thread."""
-        if not self._is_on_loop():
-            self._call_on_loop(self.abort)
+        if not self._tasks.is_on_loop:
+            self._tasks.call(self.abort)
             return
         self._end()
         for link in list(self._links):
@@ -178,7 +173,7 @@ class Engine:
         """Treat the transport as lost because of *error*, soon, from any thread."""
         link = self._link
         if link is not None:
-            self._call_on_loop(self._lose, link, error)
+            self._tasks.call(self._lose, link, error)
 
     async def _open(self) -> None:
         try:
@@ -201,7 +196,7 @@ class Engine:
             await asyncio.wait([link.closed], timeout=max(0.0, timeout_seconds))
         for open_link in list(self._links):
             open_link.abort()
-        waiting: list[asyncio.Future[None]] = [*self._tasks, *(open_link.closed for open_link in self._links)]
+        waiting: list[asyncio.Future[None]] = [*self._tasks.running, *(open_link.closed for open_link in self._links)]
         if waiting:
             await asyncio.wait(waiting, timeout=_LINGER_SECONDS)
 
@@ -211,8 +206,7 @@ class Engine:
         self._spares.drop_all()
         if self._link is not None:
             self._detach(self._link)
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.cancel_all()
 
     # ---- what links tell ---------------------------------------------------------------------------------------
 
@@ -258,8 +252,14 @@ class Engine:
             return
         if isinstance(link.uri, TcpUri) and wants_no_delay(link.uri) and not agreement.tcp_no_delay:
             set_no_delay(link.transport, False)
-        self._start_monitor(link, agreement)
+        self._monitor = inactivity_monitor(link, agreement, self._clock, self._send_keep_alive, self._lose)
+        if self._monitor is not None:
+            self.writer.on_write = self._monitor.sent
         link.settled.set_result(None)
+
+    def _send_keep_alive(self, response_required: bool) -> None:
+        with self._guard:
+            self._core.send_keep_alive(response_required)
 
     def _restored(self) -> None:
         link = self._link
@@ -270,16 +270,15 @@ class Engine:
         link.is_restored = True
         self._plan.restored()
         self._failures.clear()
-        self._told.clear()
-        self._call_on_loop(self._look_around, link)
+        self._tasks.call(self._look_around, link)
 
     def _login_refused(self, error: JMSError) -> None:
         if self._link is not None:
-            self._call_on_loop(self._refused, self._link, error)
+            self._tasks.call(self._refused, self._link, error)
 
     def _control_received(self, control: commands.ConnectionControl) -> None:
         if self._link is not None:
-            self._call_on_loop(self._obey, self._link, control)
+            self._tasks.call(self._obey, self._link, control)
 
     # ---- attempts ----------------------------------------------------------------------------------------------
 
@@ -288,11 +287,11 @@ class Engine:
         if link is not None and await self._try(link.uri, link):
             return
         while attempt is not None:
-            await self._sleep(attempt.delay_seconds)
+            await self._tasks.sleep(attempt.delay_seconds)
             if await self._try(attempt.uri):
                 return
             attempt = self._plan.next_attempt()
-        failure = self._all_failures()
+        failure = self._failures.summary()
         self._finish(failure)
         raise failure
 
@@ -302,7 +301,7 @@ class Engine:
             link = link or await self._open_link(uri)
             await self._settle(link)
         except ConnectionFailedError as error:
-            self._note(uri, error)
+            self._failures.note(uri, error)
             if link is not None and link.was_adopted and self._plan.is_failover:  # otherwise the end follows at once
                 self._tell_loss(error, final=False)
             return False
@@ -324,7 +323,7 @@ class Engine:
 
     async def _settle(self, link: Link) -> None:
         """Make *link* the one that carries the connection, and wait until its wire format is agreed."""
-        timers = self._handshake_timers(link)
+        timers = handshake_timers(link, self._clock, self._lose)
         try:
             self._adopt(link)
             await link.settled
@@ -355,24 +354,6 @@ class Engine:
         if early:
             self.link_received(link, early)
 
-    def _handshake_timers(self, link: Link) -> list[Timer]:
-        """Limits for the first bytes (connectAttemptTimeout) and for the agreement (negotiateTimeout)."""
-
-        def too_late(reason: str) -> None:
-            self._lose(link, ConnectionFailedError(f"{link.address}: {reason}"))
-
-        def not_heard() -> None:
-            if not link.heard.done():
-                too_late(f"the broker said nothing for {first_ms / 1000:g} s (connectAttemptTimeout)")
-
-        def not_agreed() -> None:
-            what = "settle the wire format" if link.heard.done() else "say anything"
-            too_late(f"the broker did not {what} within {all_ms / 1000:g} s (negotiateTimeout)")
-
-        first_ms, all_ms = link.options.connect_attempt_timeout_ms, link.options.negotiate_timeout_ms
-        limits = ((first_ms, not_heard), (all_ms, not_agreed))
-        return [self._clock.call_later(limit_ms / 1000, late) for limit_ms, late in limits if limit_ms > 0]
-
     # ---- the end of a link -------------------------------------------------------------------------------------
 
     def _lose(self, link: Link, error: JMSError) -> None:
@@ -382,8 +363,8 @@ class Engine:
         self._detach(link)
         link.abort()
         if not link.settled.done():
-            link.error = _as_failure(error)
-            link.settled.set_result(None)  # whoever makes the attempt goes on
+            link.error = as_failure(error)
+            link.settled.set_result(None)  # the attempt that waits for it goes on
             return
         if self.is_leaving:
             self._finish(error)
@@ -391,15 +372,15 @@ class Engine:
         if link.is_restored:
             self._plan.begin_anew()
         else:
-            self._note(link.uri, error)
+            self._failures.note(link.uri, error)
         self._plan.ended(link.uri)
         attempt = self._plan.next_attempt()
         if attempt is None:
-            self._finish(error if link.is_restored or not self._plan.is_failover else self._all_failures())
+            self._finish(error if link.is_restored or not self._plan.is_failover else self._failures.summary())
             return
         _log.warning("the connection was lost: %s; connecting again", error)
         self._tell_loss(error, final=False)
-        self._spawn(self._connect_again(attempt, self._spares.take()))
+        self._tasks.spawn(self._connect_again(attempt, self._spares.take()))
 
     def _refused(self, link: Link, error: JMSError) -> None:
         """The broker answered the login with *error*.
@@ -428,8 +409,7 @@ class Engine:
         if self._monitor is not None:
             self._monitor.stop()
             self._monitor = None
-        for task in list(self._background):
-            task.cancel()
+        self._tasks.cancel_background()
 
     def _tell_loss(self, error: JMSError, *, final: bool) -> None:
         with self._guard:
@@ -446,29 +426,12 @@ class Engine:
     # ---- better places -----------------------------------------------------------------------------------------
 
     def _look_around(self, link: Link) -> None:
-        """The connection is usable: hold spares ready, and find the way back to a preferred broker."""
-        if link is not self._link or self._is_over:
-            return
-        preferred = self._plan.preferred_to(link.uri)
-        if preferred:
-            self._spawn_background(lambda: self._spares.seek(preferred, lambda found: self._move(link, found)))
-        if self._options.backup and self._plan.is_failover:
-            self._spawn_background(lambda: self._spares.keep_for(link.uri))
+        if link is self._link and not self._is_over:
+            self._relocation.begin(link)
 
     def _obey(self, link: Link, control: commands.ConnectionControl) -> None:
-        if link is not self._link or not self._plan.is_failover:
-            return
-        candidates: list[Uri] = []
-        if self._options.reconnect_supported:
-            candidates += self._plan.received(control.reconnect_to or "")[:1]
-        uris = self._plan.received(control.connected_brokers or "") if self._options.update_uris_supported else []
-        if uris and self._plan.update(uris):
-            _log.info("%s: the broker names others: %s", link.address, ", ".join(uri.address for uri in uris))
-            if control.rebalance_connection and self._options.rebalance_update_uris:
-                candidates += self._plan.ahead_of(link.uri)
-        if candidates and self._clock.monotonic() >= self._next_hint_at:
-            self._next_hint_at = self._clock.monotonic() + _HINT_INTERVAL_SECONDS
-            self._spawn_background(lambda: self._spares.try_once(candidates, lambda found: self._move(link, found)))
+        if link is self._link:
+            self._relocation.obey(link, control)
 
     def _move(self, old: Link, new: Link) -> None:
         """Leave *old*, which works, for *new*, which has answered."""
@@ -482,7 +445,7 @@ class Engine:
         _log.info("%s: left for %s", old.address, new.address)
         self._tell_loss(ConnectionFailedError(f"{old.address}: left for {new.address}"), final=False)
         self._plan.begin_anew()
-        self._spawn(self._connect_again(self._plan.next_attempt(), new))
+        self._tasks.spawn(self._connect_again(self._plan.next_attempt(), new))
 
     async def _prepare(self, uri: Uri) -> Link:
         """A link that could take over: connected, and if possible the broker has answered our WireFormatInfo."""
@@ -505,105 +468,3 @@ class Engine:
     def _abort_later(self, link: Link) -> None:
         timer = self._clock.call_later(_LINGER_SECONDS, link.abort)
         link.closed.add_done_callback(lambda _: timer.cancel())
-
-    # ---- watching ----------------------------------------------------------------------------------------------
-
-    def _start_monitor(self, link: Link, agreement: Agreement) -> None:
-        options = link.options
-        if agreement.inactivity_ms <= 0 or not options.use_inactivity_monitor:
-            return
-
-        def send_keep_alive() -> None:
-            if options.use_keep_alive:
-                with self._guard:
-                    self._core.send_keep_alive(options.keep_alive_response_required)
-
-        def on_silence(seconds: float) -> None:
-            reason = f"nothing was heard from the broker for {seconds:g} s (maxInactivityDuration)"
-            self._lose(link, ConnectionFailedError(f"{link.address}: {reason}"))
-
-        self._monitor = InactivityMonitor(
-            self._clock,
-            period_ms=agreement.inactivity_ms,
-            initial_delay_ms=agreement.inactivity_initial_delay_ms,
-            send_keep_alive=send_keep_alive,
-            on_silence=on_silence,
-        )
-        self.writer.on_write = self._monitor.sent
-
-    # ---- failures ----------------------------------------------------------------------------------------------
-
-    def _note(self, uri: Uri, error: JMSError) -> None:
-        """Remember why an attempt failed; the log hears the same of an address once."""
-        self._failures[uri.address] = error
-        if self._told.get(uri.address) != str(error):
-            self._told[uri.address] = str(error)
-            _log.info("an attempt failed: %s", error)
-        if self._plan.is_worth_a_warning():
-            _log.warning("no connection after %d attempts, trying on: %s", self._plan.rounds, self._reasons())
-
-    def _reasons(self) -> str:
-        return "; ".join(str(error) for error in self._failures.values())
-
-    def _all_failures(self) -> ConnectionFailedError:
-        if len(self._failures) == 1 and not self._plan.is_failover:
-            (error,) = self._failures.values()
-            return _as_failure(error)
-        rounds = self._plan.rounds
-        attempts = "" if rounds <= 1 else f" after {rounds} attempts"
-        failure = ConnectionFailedError(f"no broker can be reached{attempts}: {self._reasons() or 'no URI is known'}")
-        failure.__cause__ = next(iter(self._failures.values()), None)
-        return failure
-
-    # ---- the loop ----------------------------------------------------------------------------------------------
-
-    def _is_on_loop(self) -> bool:
-        return self._thread is None or threading.get_ident() == self._thread
-
-    def _call_on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
-        if threading.get_ident() == self._thread:
-            self._loop.call_soon(call, *arguments)
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(call, *arguments)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def _spawn_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        task = self._spawn(_loud(work))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
-    async def _sleep(self, seconds: float) -> None:
-        if seconds <= 0:
-            return
-        woken: asyncio.Future[None] = self._loop.create_future()
-
-        def wake() -> None:
-            if not woken.done():  # as it is when this task was cancelled in the same turn
-                woken.set_result(None)
-
-        timer = self._clock.call_later(seconds, wake)
-        try:
-            await woken
-        finally:
-            timer.cancel()
-
-
-async def _loud(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """A task in the background that nobody waits for: its bugs are logged."""
-    try:
-        await work()
-    except Exception:
-        _log.exception("an error in the client while looking for another broker")
-
-
-def _as_failure(error: JMSError) -> ConnectionFailedError:
-    if isinstance(error, ConnectionFailedError):
-        return error
-    failure = ConnectionFailedError(str(error))
-    failure.__cause__ = error
-    return failure

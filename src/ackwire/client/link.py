@@ -1,7 +1,7 @@
 """One socket of the client: bytes in, bytes out, and when it is over.
 
 A link has an owner while it carries the connection. Before that it may wait as a spare: then it keeps what the broker
-says first, within limits. After it has lost its owner it hears nothing more and only empties its buffer.
+says first, within limits. After it has lost its owner it receives nothing more and only empties its buffer.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
-    """Whom a link tells what happens."""
+    """Gets the events of a link."""
 
     def link_received(self, link: "Link", data: bytes) -> None: ...
 
@@ -90,7 +90,7 @@ class Link(asyncio.Protocol):
     # ---- the owner's side --------------------------------------------------------------------------------------
 
     def adopt(self, owner: Owner) -> bytes:
-        """Tell *owner* everything from now on; returns what came before."""
+        """Report everything to *owner* from now on; returns the bytes that came before."""
         early = bytes(self._early or b"")
         self._early = None
         self.owner = owner
@@ -114,7 +114,7 @@ class Link(asyncio.Protocol):
         """Give *data* to the system, from any thread; returns how much it took, which is nothing where it failed.
 
         Only while the transport has nothing waiting, and under the owner's guard: `connection_lost` tells the owner
-        before the socket is closed, and whoever takes a link away from its owner takes the guard for that.
+        before the socket is closed, and a link is taken away from its owner only under the guard.
         """
         try:
             taken = os.write(self._descriptor, data)

@@ -136,7 +136,7 @@ def _marks(function: object) -> tuple[Listener, ...]:
 
 
 class Staffing:
-    """Decides how many consumers one listener has; whoever uses it starts and ends them.
+    """Decides how many consumers one listener has; its user starts and ends them.
 
     A consumer that gets a message looks whether another one is waiting for the next. If none is, and there are fewer
     than the highest number, one is added: so there is always one ready, and the number grows as long as there are

@@ -18,7 +18,8 @@ from ackwire.client.errors import (
     MessageNotReadableError,
     MessageNotWriteableError,
 )
-from ackwire.client.message import DeliveryMode, Message, Received
+from ackwire.client.message import Message, Received
+from ackwire.client.message_headers import DeliveryMode
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.jms.types import Value
 from ackwire.wire.openwire import bodies, commands

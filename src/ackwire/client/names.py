@@ -28,7 +28,8 @@ from ackwire.client.errors import (
     XAError,
 )
 from ackwire.client.listening import listener
-from ackwire.client.message import DeliveryMode, Message
+from ackwire.client.message import Message
+from ackwire.client.message_headers import DeliveryMode
 from ackwire.client.messages import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from ackwire.client.options import ConnectionOptions, PrefetchPolicy, RedeliveryPolicy
 from ackwire.client.transform import MessageTransformer

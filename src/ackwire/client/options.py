@@ -4,7 +4,7 @@ Times are in milliseconds and sizes in bytes, as in ActiveMQ. `tests/conformance
 defaults with the real Java client's, and docs/guide/client-uris.md is made from these declarations. A field that is
 None was not given: take the value of the level above, or leave the system's.
 
-What the options do is the business of whoever uses the groups; here they are only values.
+Here the options are only values; the modules that use the groups give them effect.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ INT_LOWEST: Final = -(2**31)
 INT_HIGHEST: Final = 2**31 - 1
 LONG_HIGHEST: Final = 2**63 - 1
 TEXT: Final = Text(4096, must_print=False)
-"""The wire format takes 32 767 bytes, and nobody types that many."""
+"""The wire format takes 32 767 bytes; no written option needs that many."""
 
 _Switch = TypeVar("_Switch", bool, bool | None)
 _Number = TypeVar("_Number", int, int | None)
@@ -214,7 +214,7 @@ class ConnectionOptions:
         "connectResponseTimeout", 0, "How long the login waits for the broker; 0: 60 s."
     )
     warn_about_unstarted_connection_ms: int = milliseconds(
-        "warnAboutUnstartedConnectionTimeout", 500, "Warn of a consumer on a connection nobody started; 0: never."
+        "warnAboutUnstartedConnectionTimeout", 500, "Warn of a consumer on a connection that is not started; 0: never."
     )
     xa_ack_mode: int = number("xaAckMode", -1, "Ack mode of XA sessions outside a transaction; -1: theirs.", lowest=-1)
     prefetch: PrefetchPolicy = PrefetchPolicy()
@@ -290,7 +290,7 @@ class WireFormatOptions:
         "Before the first check.",
         aliases=("maxInactivityDurationInitialDelay",),
     )
-    host: str | None = text("host", "The host the broker is told; not given: the one of the URI.")
+    host: str | None = text("host", "The host that the broker is given; not given: the one of the URI.")
 
 
 _TRUTH: Final = "the client says what it is"
@@ -433,7 +433,7 @@ class FailoverOptions:
         "reconnectDelayExponent", 2.0, "That multiple.", aliases=("backOffMultiplier",)
     )
     reconnect_attempts_max: int = number(
-        "maxReconnectAttempts", -1, "Then the application is told; -1: for ever; 0: one attempt only.", lowest=-1
+        "maxReconnectAttempts", -1, "Then the connection fails; -1: for ever; 0: one attempt only.", lowest=-1
     )
     startup_reconnect_attempts_max: int = number(
         "startupMaxReconnectAttempts", -1, "The same for the first connection; -1: as maxReconnectAttempts.", lowest=-1

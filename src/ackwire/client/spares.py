@@ -1,7 +1,7 @@
 """Links beside the one in use: spares that are held ready, and the way back to a preferred broker (SEMANTICS J4).
 
-A spare has exchanged WireFormatInfos and waits for its login. Brokers do not wait for that for ever, so spares are made
-anew before it comes to that. Whoever uses one takes it out; a spare that ended is noticed and replaced.
+A spare has exchanged WireFormatInfos and waits for its login. Brokers do not wait for ever for that, so spares are
+replaced in time. The engine takes one out when it needs it; a spare that ended is noticed and replaced.
 """
 
 import asyncio

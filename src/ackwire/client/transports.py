@@ -198,7 +198,7 @@ async def _in_thread(look_up: Callable[[], Sequence[AddressInfo]]) -> Sequence[A
     found: asyncio.Future[Sequence[AddressInfo]] = loop.create_future()
 
     def settle(result: Sequence[AddressInfo] | None, error: OSError | None) -> None:
-        if found.done():  # nobody waits any more
+        if found.done():  # the attempt was cancelled
             return
         if error is not None:
             found.set_exception(error)

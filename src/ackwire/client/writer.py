@@ -52,7 +52,7 @@ class Writer:
         self._clock = clock
         self._on_stuck = on_stuck
         self._link: Link | None = None
-        self._flush_is_due = True  # with nobody to flush to, nothing needs to be scheduled
+        self._flush_is_due = True  # without a link nothing needs to be scheduled
         self._is_held = False
         self._is_writing = False
         """The loop has taken output and writes it, without the guard."""

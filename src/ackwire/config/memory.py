@@ -1,4 +1,4 @@
-"""How much memory this machine has for us."""
+"""How much memory this machine, or its container, has for the broker."""
 
 import os
 from functools import cache

@@ -1,7 +1,7 @@
 """What a running broker can take over from new settings, and what has to wait for its next start.
 
-The list names what was looked at: each of these settings is read when it is needed, or again for each new connection. A
-setting that is not in it needs a restart, so a new one is never promised by mistake.
+The list has the settings that are read each time they are needed, or for each new connection. A setting that is not in
+the list needs a restart, so a new setting is never reported as applied by mistake.
 """
 
 from collections.abc import Mapping

@@ -361,7 +361,7 @@ class LimitSettings:
         reason="Sends of one connection that may wait for space before the broker stops reading from it.",
     )
     cursors_max: int = fields.count(
-        1000, highest=100_000, reason="Cursors at once; each keeps messages from everybody else until it commits."
+        1000, highest=100_000, reason="Cursors at once; each reserves its messages until it commits."
     )
     cursor_messages_max: int = fields.count(
         10_000_000,

@@ -1,4 +1,4 @@
-"""The lines of a TOML text: tomllib says what a file means and forgets where things stood."""
+"""The line of each key in a TOML text: tomllib gives the values, and not where they are."""
 
 import re
 import tomllib

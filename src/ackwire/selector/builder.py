@@ -3,8 +3,8 @@
 An `Expression` is complete as soon as it is made, so nothing here walks a tree, and no depth of nesting can exhaust
 the stack while a selector is read. Evaluation takes one call for each level, and levels are limited.
 
-What may stand where is ActiveMQ's: its parser refuses an expression by what it is, not by what it could evaluate
-to. `TRUE = 5` is refused, `5 = TRUE` is false; `x > 'a'` is refused, `x > y` compares two texts.
+What is allowed where follows ActiveMQ: its parser refuses an expression by its form, not by its possible
+values. `TRUE = 5` is refused, `5 = TRUE` is false; `x > 'a'` is refused, `x > y` compares two texts.
 """
 
 from collections.abc import Sequence

@@ -61,7 +61,7 @@ def xpath_test(expression: str, limits: XPathLimits) -> Test:
 
 @lru_cache(maxsize=1)
 def _document(body: str, nodes_max: int) -> Node | NotXml:
-    """The document in *body*. One message is held against the selectors of all consumers in turn: it is read once."""
+    """The document in *body*. All selectors see one message before the next one: it is parsed once."""
     try:
         return parse_xml(body, nodes_max)
     except NotXml as problem:

@@ -1,4 +1,4 @@
-"""Memory of large frames goes back to the system when they are let go."""
+"""Returns the memory of large frames to the system as soon as they are freed."""
 
 import ctypes
 from contextlib import suppress

@@ -1,7 +1,7 @@
-"""Where asyncio meets a peer: the calls of a transport, passed on.
+"""Passes the calls of an asyncio transport on to a peer.
 
-A class of its own because `Peer` is compiled, and compiled classes are not asyncio's. On the broker's own loop plain
-sockets are read from without this (`turn.py`); TLS, and brokers on other loops, have everything from here.
+It is a class of its own because `Peer` is compiled, and compiled classes cannot inherit from asyncio's. On the broker's
+own loop plain sockets do not need it (`turn.py`); TLS, and brokers on other loops, do.
 """
 
 import asyncio

@@ -50,7 +50,7 @@ class ThreadBackground:
             self._finished.release()
             try:
                 self._loop.call_soon_threadsafe(self._deliver_if_left)
-            except RuntimeError:  # the loop is closed, so nobody waits
+            except RuntimeError:  # the loop is closed, so no result is needed
                 return
 
     def _deliver_if_left(self) -> None:

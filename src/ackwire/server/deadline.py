@@ -1,4 +1,4 @@
-"""One deadline at a time: the time until a peer must have said something, or have gone."""
+"""One deadline at a time: by then a peer must have sent something, or is closed."""
 
 from collections.abc import Callable
 from typing import final

@@ -1,10 +1,10 @@
 """One listening address: its sockets, its TLS handshakes, and the gate that counts its connections.
 
-A host name may stand for several addresses; all of them listen on one port. What a connection says is the
-peer's business: `make_peer` is called once for each connection that is ready to speak, after TLS.
+A host name may stand for several addresses; all of them listen on one port. The protocol of a connection is
+the peer's part: `make_peer` is called once for each connection that is ready to speak, after TLS.
 
 TLS is started here rather than by `create_server(ssl=…)`, which neither limits the handshakes in progress
-(asyncio gives each a buffer of 256 KiB) nor tells anyone when one fails.
+(asyncio gives each a buffer of 256 KiB) nor reports when one fails.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ class Listener:
     def reload_certificate(self) -> None:
         """Use what certificate, key and authorities are in the files now, for handshakes from now on.
 
-        Whoever calls has seen that they are good (`server_context`): half of a bad pair would stay.
+        The caller has checked them (`server_context`): otherwise half of a bad pair would stay.
         """
         if self._context is not None:
             load_files(self._context, self.uri)
@@ -160,7 +160,7 @@ async def check_address(uri: ListenerUri) -> None:
             try:
                 with socket.socket(family, socket.SOCK_STREAM) as probe:
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind((host, uri.port, *scope))  # and does not listen: nobody can connect to it
+                    probe.bind((host, uri.port, *scope))  # and does not listen: no client can connect to it
                 is_bound = True
             except OSError as error:
                 if error.errno not in _NO_SUCH_ADDRESS:

@@ -10,7 +10,7 @@ peers, leaves in one write per peer. Nothing here grows with what a peer does or
 * a peer that is gone refers to nothing: protocol, adapter and buffers go with it at once, without the help of a
   garbage collector;
 * a peer that does not read gets no more messages, and later is not read from (`peer_output.py`);
-* a peer that breaks a rule is told so where the protocol has words for it, and closed, with one line in the log.
+* a peer that breaks a rule gets an error where the protocol has one for it, and is closed, with one line in the log.
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class Peer(PeerOutput):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        # A pair of sockets has no names; whoever made it has given it one.
+        # A pair of sockets has no names; the URI has the one that it was given.
         self._address = printable(transport.get_extra_info("peername") or self._uri)
         if not self._gate.try_enter():
             _log.warning("%r refused: %s has %d connections, its limit", self, self._uri, self._gate.limit)

@@ -2,7 +2,7 @@
 
 A package adds one with an entry point in the group "ackwire.protocols" (J1). The name of the entry point is the scheme
 of listener URIs; the object that it refers to is a `ProtocolFactory` (`server/adapters/contract.py`). The operator
-decides by what is installed. Nothing that a peer sends chooses a class: the factories compare its first bytes.
+decides which packages are installed. Nothing that a peer sends chooses a class: the factories compare its first bytes.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Whether a peer is read from: reasons against it, and a look every second at a peer that is not read from."""
+"""Pauses and resumes reading from a peer: the reasons for a pause, and a check every second while it lasts."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the system knows of a client's socket."""
+"""Questions to the operating system about a client's socket."""
 
 import asyncio
 import fcntl

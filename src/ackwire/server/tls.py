@@ -1,6 +1,6 @@
 """TLS for listeners: an `ssl.SSLContext` from the options of a listener URI.
 
-Whatever is wrong with the files (pem.py) is found here, at start, and said with the listener it was given for.
+Mistakes in the files (pem.py) are found here, at start, and reported with the listener that names them.
 """
 
 import ssl

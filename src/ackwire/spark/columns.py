@@ -1,6 +1,6 @@
 """Columns: those of a message as Spark sees it, and how the columns of a DataFrame become messages.
 
-What can be told from the types is told before a query starts: `plan_write` says for each column what it becomes, or
+Mistakes that the types show are reported before a query starts: `plan_write` says for each column what it becomes, or
 raises an error with its name, its type and what would be possible. Values are converted a batch at a time, and a value
 that does not fit (a priority of 3 billion) is an error too, never another value.
 """

@@ -6,7 +6,7 @@ goes on behind the last row that arrived.
 
 A stream's messages stay with the broker until Spark has written down that their batch is done. Spark says so late
 (`commit` comes with the next batch that has rows), but it asks for a next batch only when the one before is in its
-commit log: that is when the cursor is told, so that nothing is held in a quiet system.
+commit log: that is when the cursor is committed, so that no message is kept in a quiet system.
 """
 
 import http.client

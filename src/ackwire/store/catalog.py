@@ -1,4 +1,4 @@
-"""What the journal holds and where: the part of the journal store's memory that the index is a copy of.
+"""What the journal holds and where: the state in memory of which the index is a copy on disk.
 
 For each message that waits there is an `Entry`. Entries that came since the last checkpoint are in memory (`Delta`),
 all others in the index. So what is consumed before a checkpoint never touches the index, and memory does not grow with
@@ -480,12 +480,12 @@ class Catalog:
                     yield sequence, entry
 
     def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
-        """A whole table of the index, every row held against its checksum."""
+        """A whole table of the index, every row checked against its checksum."""
         for key, data in self.index.items(table):
             yield key, unsealed(key, data)
 
     def verified_counts(self, place_id: int) -> dict[int, int]:
-        """How many messages the index has of a place in each segment; every block is held against its checksum."""
+        """How many messages the index has of a place in each segment; every block is checked against its checksum."""
         counts: Counter[int] = Counter()
         for key, data in self._indexed_blocks(place_id):
             for segment, count in segment_counts(key, data):

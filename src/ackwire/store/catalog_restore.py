@@ -1,4 +1,4 @@
-"""`Restore` on a catalog: what a start finds, in the running store and where a start is only rehearsed."""
+"""`Restore` on a catalog: what a start finds, for the running store and for a rehearsed start."""
 
 from collections.abc import Callable, Hashable, Iterator
 from itertools import chain

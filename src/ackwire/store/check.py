@@ -33,7 +33,7 @@ from ackwire.util.plurals import counted
 
 _TAIL: Final = "-tail.bin"
 _EXAMPLES_MAX: Final = 1000
-"""Findings of one kind about messages; of more, their number is told."""
+"""Findings of one kind about messages; beyond that only their number is reported."""
 
 
 class FindingKind(Enum):

@@ -1,4 +1,4 @@
-"""Two catalogs of one store held against each other: what the journal alone says, and what a start with the index has.
+"""Compares two catalogs of one store: that of the journal alone, and that of a start with the index.
 
 They must agree to the last message and counter; wherever they do not, the index or the journal is damaged. Catalogs are
 walked in order, side by side, so that memory does not grow with the backlog.

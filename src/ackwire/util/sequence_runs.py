@@ -1,4 +1,4 @@
-"""Runs: a list of numbers in an order of their own, written short where neighbours stand together."""
+"""Runs: an ordered list of numbers in which consecutive numbers are stored as one pair."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,8 @@
 """Which protocol the first bytes of a connection speak, for `auto` listeners (SEMANTICS J1).
 
-Those that a listener serves are asked in their order, and the first one that does not refuse the bytes decides, so the
-result does not depend on how the bytes arrive. The names of some others are known for the refusal.
+The protocols that a listener serves are tried in their order, and the first one that does not refuse the bytes decides,
+so the result does not depend on how the bytes arrive. Some other protocols are recognised too, to name them in the
+refusal.
 """
 
 from collections.abc import Sequence

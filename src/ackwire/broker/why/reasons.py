@@ -31,7 +31,7 @@ _LINES_MAX: Final = 20
 _FILES_MAX: Final = 200
 """Files that an answer explains."""
 _EXAMINED_MAX: Final = 1000
-"""Messages held against a selector to tell whether it matches any."""
+"""Messages tested against a selector to tell whether it matches any."""
 _SEARCHED_MAX: Final = 10_000
 """Messages of one queue that are searched for one if some must be read from disk for it."""
 SEARCHED_PER_STEP: Final = 64

@@ -1,9 +1,9 @@
 """Browsers: a look at a queue, message by message, without consuming any."""
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 from ackwire.client.aio.closing import ClosedAtEnd
+from ackwire.client.aio.owners import OwningSession
 from ackwire.client.aio.runtime import Waiter
 from ackwire.client.core.consumer import ConsumerCore
 from ackwire.client.errors import RequestTimedOutError, was_refused
@@ -12,14 +12,11 @@ from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, policy_for, prefetc
 from ackwire.client.uri import DestinationUri
 from ackwire.jms.destinations import Destination
 
-if TYPE_CHECKING:
-    from ackwire.client.aio.session import Session
-
 
 class Browser(ClosedAtEnd):
     """Made by `Session.browser`. Each iteration asks the broker anew, and ends with what is there."""
 
-    def __init__(self, session: "Session", uri: DestinationUri, selector: str | None) -> None:
+    def __init__(self, session: OwningSession, uri: DestinationUri, selector: str | None) -> None:
         self.session = session
         self.selector = selector
         self._uri = uri
@@ -73,7 +70,7 @@ class Browser(ClosedAtEnd):
                     message = core.begin(delivery)
                     core.finish(delivery)
                     return message
-                if core.is_closed or self._is_closed or (core.is_at_end and not len(core)):
+                if core.is_closed or self._is_closed or (core.pulls.is_at_end and not len(core)):
                     return None
                 self.session._core.check_open()
                 if clock.monotonic() >= deadline:

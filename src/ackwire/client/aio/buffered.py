@@ -40,7 +40,8 @@ from ackwire.client.errors import (
     ResourceAllocationError,
     UnsupportedError,
 )
-from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
+from ackwire.client.message import Message
+from ackwire.client.message_headers import PRIORITY_DEFAULT, DeliveryMode
 from ackwire.client.retry import BackOff
 from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination
@@ -245,7 +246,7 @@ class BufferedProducer(StartedAndClosed):
             self._changed.notify_all()
 
     async def _exit(self) -> None:
-        """The program ends, and nobody has closed this: send what is possible in the time of a close."""
+        """The program ends without a close: send what is possible in the time of a close."""
         if not self._closed:
             self._exiting = True
             # [async only]
@@ -385,7 +386,7 @@ class BufferedProducer(StartedAndClosed):
 
 
 def _has_arrived(receipt: Any) -> bool:
-    """Whether it was confirmed; if not, nobody looks at it any more."""
+    """Whether it was confirmed; if not, it is cancelled."""
     if not receipt.done():
         receipt.cancel()
         return False

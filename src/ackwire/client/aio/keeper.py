@@ -1,7 +1,7 @@
 """`ConnectionKeeper`: one connection that is opened when it is needed, and again when it has failed.
 
-With a `failover:` URL the connection looks after itself and this one opens it once. With a plain one, whoever notices
-that it is gone says so with `failed`, and the next who asks gets a new one.
+With a `failover:` URL the connection looks after itself and is opened once. With a plain one, a user that notices
+its loss calls `failed`, and the next user gets a new one.
 """
 
 from typing import cast

@@ -1,6 +1,6 @@
-"""What waiting, running and calling back mean with asyncio. Its twin, for threads, is `ackwire.client.sync.runtime`.
+"""Waiting, running and calling back with asyncio. Its counterpart for threads is `ackwire.client.sync.runtime`.
 
-Everything happens on one loop, so the guard guards nothing and every wait is a future.
+Everything happens on one loop, so the guard does nothing and every wait is a future.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _log: Final = logging.getLogger("ackwire.client")
 
 
 class Guard:
-    """Keeps nobody out: there is one thread."""
+    """Does nothing: there is one thread."""
 
     def __enter__(self) -> None:
         pass
@@ -175,7 +175,7 @@ class Runtime:
             receipt.set_result(value)
         else:
             receipt.set_exception(error)
-            receipt.exception()  # whoever does not wait for it does not want to be told that nobody looked
+            receipt.exception()  # so that asyncio does not log an error that the application did not look at
 
     def call(self, callback: Callable[..., object], *arguments: object) -> None:
         """Run a callback of the application soon; it may be a coroutine function."""

@@ -192,7 +192,7 @@ async def outcome(receipt: asyncio.Future[_T], timeout_seconds: float) -> _T:
     if not done:
         raise TimeoutError
     if receipt.cancelled():
-        raise ConnectionFailedError("nobody waits for the answer any more")
+        raise ConnectionFailedError("no caller waits for the answer any more")
     return receipt.result()
 
 

@@ -1,7 +1,8 @@
 """Distributed transactions: sessions whose work a transaction manager decides about (G3)."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ackwire.client.aio.owners import OwningConnection
 from ackwire.client.aio.session import Session
 from ackwire.client.core.reply import Reply
 from ackwire.client.core.session import SessionCore
@@ -21,14 +22,11 @@ from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.commands import TransactionType
 from ackwire.wire.openwire.structures import Structure
 
-if TYPE_CHECKING:
-    from ackwire.client.aio.connection import Connection
-
 
 class XASession(Session):
     """A session for distributed transactions; outside of one it works in AUTO mode, or as jms.xaAckMode says."""
 
-    def __init__(self, connection: "Connection", core: SessionCore) -> None:
+    def __init__(self, connection: OwningConnection, core: SessionCore) -> None:
         super().__init__(connection, core)
         self.xa = XAResource(self)
 
@@ -92,7 +90,7 @@ class XAResource:
         await self._decide(xid, TransactionType.FORGET)
 
     async def recover(self) -> list[Xid]:
-        """The transactions that are prepared and not decided, whoever prepared them."""
+        """The transactions that are prepared and not decided, of all clients."""
         session = self._session
         with session._guard:
             session._core.check_open()

@@ -1,4 +1,4 @@
 """The client's state, without sockets, threads and waiting: what was asked, what is in flight, what must be said next.
 
-Whoever drives it calls one thing at a time. Time comes from a `Clock`; bytes go in and out of `ConnectionCore`.
+Its caller makes one call at a time. Time comes from a `Clock`; bytes go in and out of `ConnectionCore`.
 """

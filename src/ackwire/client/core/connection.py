@@ -273,7 +273,7 @@ class ConnectionCore(EngineHooks):
         self.link.one_way(commands.ShutdownInfo())
 
     def closed(self) -> None:
-        """The end: all that still wait are told."""
+        """The end: every call that still waits fails."""
         if self.link.is_closed:
             return
         self.link.state = LinkState.CLOSED

@@ -9,7 +9,7 @@ from ackwire.wire.openwire.negotiation import Agreement
 
 
 class Hooks(Protocol):
-    """What the application's side is told."""
+    """Events for the application's side."""
 
     def interrupted(self, error: JMSError) -> None:
         """The link is lost and will be made again."""
@@ -25,7 +25,7 @@ class Hooks(Protocol):
 
 
 class EngineHooks:
-    """What the engine is told; it sets these functions."""
+    """Events for the engine, which sets these functions."""
 
     def __init__(self) -> None:
         self.on_output: Callable[[], None] = _nothing

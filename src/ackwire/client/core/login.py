@@ -1,4 +1,4 @@
-"""The login of a connection: the client's name, and how the broker is told of it, on every link again."""
+"""The login of a connection: the client's name, and the commands that each new link begins with."""
 
 from collections.abc import Callable
 

@@ -9,7 +9,8 @@ from ackwire.client.core.reply import Reply
 from ackwire.client.core.transaction import Transactions
 from ackwire.client.core.wire_link import LinkState
 from ackwire.client.errors import IllegalStateError, ResourceAllocationError, UnsupportedError
-from ackwire.client.message import DeliveryMode, Message
+from ackwire.client.message import Message
+from ackwire.client.message_headers import DeliveryMode
 from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.codec_fast import destination_to_wire

@@ -163,7 +163,7 @@ class Requests:
         reply.fail(error)
 
     def report(self, reply: Reply[Any]) -> None:
-        """Tell the application of an error that no call waits for; that a link was lost is told anyway."""
+        """Report an error that no call waits for to the application; the loss of a link is reported anyway."""
         if isinstance(reply.error, JMSError) and not isinstance(reply.error, ConnectionFailedError):
             self._hooks.failed(reply.error)
 

@@ -6,7 +6,7 @@ forgotten the transaction: it is begun again and its sends are repeated. What it
 everything has, it cannot commit.
 
 A commit whose answer was lost is in doubt. Our broker remembers what it committed, so it is asked again, and only if it
-says no the work is repeated. Another broker cannot tell: the application hears that it is in doubt.
+says no the work is repeated. Another broker cannot tell: the application gets an error that says that it is in doubt.
 """
 
 import re
@@ -198,7 +198,7 @@ class Transactions:
         deciding.fail(error)
 
     def _forget(self, error: JMSError | None) -> Done:
-        """It is over: committed, or for the reason *error*. Calls that wait for a send of it are told that."""
+        """It is over: committed, or for the reason *error*. Calls that wait for a send of it get *error*."""
         deciding, self.deciding = self.deciding, None
         self.transaction_id = None
         sends, self._sends = self._sends, []

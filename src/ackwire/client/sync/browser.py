@@ -2,25 +2,22 @@
 """Browsers: a look at a queue, message by message, without consuming any."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ackwire.client.core.consumer import ConsumerCore
 from ackwire.client.errors import RequestTimedOutError, was_refused
 from ackwire.client.message import Message
 from ackwire.client.settings import REQUEST_TIMEOUT_SECONDS, policy_for, prefetch_for
 from ackwire.client.sync.closing import ClosedAtEnd
+from ackwire.client.sync.owners import OwningSession
 from ackwire.client.sync.runtime import Waiter
 from ackwire.client.uri import DestinationUri
 from ackwire.jms.destinations import Destination
-
-if TYPE_CHECKING:
-    from ackwire.client.sync.session import Session
 
 
 class Browser(ClosedAtEnd):
     """Made by `Session.browser`. Each iteration asks the broker anew, and ends with what is there."""
 
-    def __init__(self, session: "Session", uri: DestinationUri, selector: str | None) -> None:
+    def __init__(self, session: OwningSession, uri: DestinationUri, selector: str | None) -> None:
         self.session = session
         self.selector = selector
         self._uri = uri
@@ -74,7 +71,7 @@ class Browser(ClosedAtEnd):
                     message = core.begin(delivery)
                     core.finish(delivery)
                     return message
-                if core.is_closed or self._is_closed or (core.is_at_end and not len(core)):
+                if core.is_closed or self._is_closed or (core.pulls.is_at_end and not len(core)):
                     return None
                 self.session._core.check_open()
                 if clock.monotonic() >= deadline:

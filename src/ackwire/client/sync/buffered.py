@@ -36,7 +36,8 @@ from ackwire.client.errors import (
     ResourceAllocationError,
     UnsupportedError,
 )
-from ackwire.client.message import PRIORITY_DEFAULT, DeliveryMode, Message
+from ackwire.client.message import Message
+from ackwire.client.message_headers import PRIORITY_DEFAULT, DeliveryMode
 from ackwire.client.retry import BackOff
 from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination
@@ -246,7 +247,7 @@ class BufferedProducer(StartedAndClosed):
             self._changed.notify_all()
 
     def _exit(self) -> None:
-        """The program ends, and nobody has closed this: send what is possible in the time of a close."""
+        """The program ends without a close: send what is possible in the time of a close."""
         if not self._closed:
             self._exiting = True
             self._begin_to_close(self._close_timeout_seconds)
@@ -380,7 +381,7 @@ class BufferedProducer(StartedAndClosed):
 
 
 def _has_arrived(receipt: Any) -> bool:
-    """Whether it was confirmed; if not, nobody looks at it any more."""
+    """Whether it was confirmed; if not, it is cancelled."""
     if not receipt.done():
         receipt.cancel()
         return False

@@ -7,7 +7,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final, Self, TypeVar
 
-from ackwire import __version__
 from ackwire.client import lookup
 from ackwire.client.core.connection import ConnectionCore
 from ackwire.client.core.modes import AckMode, ack_mode_of, session_mode
@@ -26,6 +25,7 @@ from ackwire.client.transform import MessageTransformer
 from ackwire.client.uri import DEFAULT_BROKER_URL, BrokerUrl, parse_broker_url
 from ackwire.jms.destinations import Destination
 from ackwire.util.clock import SystemClock
+from ackwire.util.version import __version__
 from ackwire.wire.openwire.structures import Structure
 
 S = TypeVar("S", bound=Session)
@@ -128,7 +128,7 @@ class Connection(ClosedAtEnd):
         self.redelivery_policies = policies
         self.transformer = transformer
         self.on_error: Callable[[JMSError], object] | None = None
-        """Called with errors that nobody waits for; JMS's ExceptionListener."""
+        """Called with errors that no caller waits for; JMS's ExceptionListener."""
         self.on_interrupted: Callable[[], object] | None = None
         """Called when the connection to the broker is lost and `failover:` looks for another."""
         self.on_resumed: Callable[[], object] | None = None
@@ -227,7 +227,7 @@ class Connection(ClosedAtEnd):
             self._core.stop()
             sessions = list(self._sessions.values())
         for session in sessions:
-            session._await_idle(self._close_timeout)
+            session._listeners.await_idle(self._close_timeout)
 
     # ---- sessions ----------------------------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class Connection(ClosedAtEnd):
             self._settle(reply, what, max(1, round(self._close_timeout * 1000)), "closeTimeout")
 
     def _settle(self, reply: Reply[Any], what: str, timeout_ms: int, option: str, *, is_kept: bool = False) -> Any:
-        """Wait for *reply*, under the guard. One that comes too late is for nobody, unless it *is_kept*."""
+        """Wait for *reply*, under the guard. One that comes too late is dropped, unless it *is_kept*."""
         seconds = self._seconds(timeout_ms)
 
         def timed_out() -> JMSError:
@@ -298,11 +298,11 @@ class Connection(ClosedAtEnd):
             return self._runtime.settle(reply, seconds, timed_out)
         except JMSError:
             raise
-        except BaseException:  # whoever waited was cancelled or interrupted
+        except BaseException:  # the caller was cancelled or interrupted
             if is_kept:
                 reply.then(self._core.requests.report)
             else:
-                self._core.requests.forget(reply, IllegalStateError(f"nobody waits for the answer to {what} any more"))
+                self._core.requests.forget(reply, IllegalStateError(f"nothing waits for the answer to {what} any more"))
             raise
 
     def _seconds(self, timeout_ms: int) -> float:

@@ -3,22 +3,21 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from ackwire.client.core.consumer import PULL_FOR_EVER, PULL_NO_WAIT, ConsumerCore
+from ackwire.client.core.consumer import ConsumerCore
 from ackwire.client.core.delivery import Delivery
 from ackwire.client.core.modes import AckMode
+from ackwire.client.core.pulling import PULL_FOR_EVER, PULL_NO_WAIT
 from ackwire.client.core.reply import Reply
 from ackwire.client.errors import IllegalStateError, JMSError, RequestTimedOutError
 from ackwire.client.message import Message
 from ackwire.client.settings import PULL_GRACE_SECONDS, RECEIVE_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS
 from ackwire.client.sync.closing import ClosedAtEnd
+from ackwire.client.sync.owners import OwningSession
 from ackwire.client.sync.runtime import Waiter
 from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire.structures import Structure
-
-if TYPE_CHECKING:
-    from ackwire.client.sync.session import Session
 
 _UNTIL_DEFAULT: Final = -1.0
 _log: Final = logging.getLogger("ackwire.client")
@@ -30,7 +29,7 @@ class Consumer(ClosedAtEnd):
     Iterating waits for messages for ever, and ends when the consumer is closed.
     """
 
-    def __init__(self, session: "Session", core: ConsumerCore, selector: str | None) -> None:
+    def __init__(self, session: OwningSession, core: ConsumerCore, selector: str | None) -> None:
         self.session = session
         self.selector = selector
         self._core = core
@@ -112,16 +111,16 @@ class Consumer(ClosedAtEnd):
     def _pull(self, timeout_seconds: float | None) -> Delivery | None:
         """Ask the broker for one message (C3); it says when there is none."""
         is_at_once = timeout_seconds is not None and timeout_seconds <= 0
-        if is_at_once and (self._core.is_pull_unanswered or not self.session.connection.is_connected):
-            return self._core.take()  # nobody can be asked whether there is one now
+        if is_at_once and (self._core.pulls.is_unanswered or not self.session.connection.is_connected):
+            return self._core.take()  # the broker cannot be asked whether there is one now
         deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
         latest = deadline
         is_asked = False
         while (delivery := self._core.take()) is None and not self._has_ended():
             now = self._clock.monotonic()
-            if is_asked and self._core.is_at_end:
+            if is_asked and self._core.pulls.is_at_end:
                 break
-            if not self._core.is_pull_unanswered:
+            if not self._core.pulls.is_unanswered:
                 is_asked = self._core.pull(_pull_ms(deadline, now, timeout_seconds))
                 if is_asked and deadline is not None:  # it says itself when there is none
                     latest = now + REQUEST_TIMEOUT_SECONDS if is_at_once else deadline + PULL_GRACE_SECONDS
@@ -131,7 +130,7 @@ class Consumer(ClosedAtEnd):
         return delivery
 
     def _warn_later(self) -> None:
-        """Tell whoever waits for messages on a connection that nobody starts."""
+        """Warn about a consumer that waits on a connection that is not started."""
         connection = self.session.connection
         delay_ms = connection.options.warn_about_unstarted_connection_ms
         if delay_ms > 0 and not self._has_warned:
@@ -217,7 +216,7 @@ class Consumer(ClosedAtEnd):
                 raise JMSError("a consumer with prefetch 0 pulls: it cannot have a listener")
             self._listener = listener
             if listener is not None:
-                self.session._start_listening()
+                self.session._listeners.start()
 
     def _listener_returned(self, delivery: Delivery, failure: BaseException | None) -> None:
         """Under the guard: acknowledge, or have it come again."""
@@ -256,11 +255,10 @@ class Consumer(ClosedAtEnd):
             if self._is_closing or self._core.is_closed:
                 return
             self._is_closing = True
-            runner = session._runner
-            if runner is not None and runner.is_current and session._busy_with is self:
+            if session._listeners.is_called_by(self):
                 return  # from its own listener: it leaves when that has returned
         if self._listener is not None:
-            session._await_idle(session.connection._close_timeout, self)
+            session._listeners.await_idle(session.connection._close_timeout, self)
         self._leave()
 
     def _leave(self) -> None:

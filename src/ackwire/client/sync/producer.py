@@ -2,7 +2,7 @@
 """Producers: the sync/async rule (B1), the window (B4), callbacks and receipts (B5)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ackwire.client.core.producer import ProducerCore
 from ackwire.client.core.reply import Reply
@@ -12,18 +12,17 @@ from ackwire.client.errors import (
     JMSError,
     UnsupportedError,
 )
-from ackwire.client.message import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode, Message
+from ackwire.client.message import Message
+from ackwire.client.message_headers import PRIORITY_DEFAULT, PRIORITY_MAX, DeliveryMode
 from ackwire.client.sending import Body, json_message, message_of, set_headers
 from ackwire.client.settings import read_destination
 from ackwire.client.sync.closing import ClosedAtEnd
+from ackwire.client.sync.owners import OwningSession
 from ackwire.client.sync.runtime import Receipt
 from ackwire.client.transform import MessageTransformer
 from ackwire.jms.destinations import Destination
 from ackwire.wire.openwire.frame_builder import OutgoingMessage
 from ackwire.wire.openwire.structures import Structure
-
-if TYPE_CHECKING:
-    from ackwire.client.sync.session import Session
 
 Completion = Callable[[Message, JMSError | None], object]
 
@@ -33,7 +32,7 @@ _NOT_GIVEN = object()
 class Producer(ClosedAtEnd):
     """Sends messages. Made by `Session.producer`."""
 
-    def __init__(self, session: "Session", core: ProducerCore) -> None:
+    def __init__(self, session: OwningSession, core: ProducerCore) -> None:
         self.session = session
         self.priority = PRIORITY_DEFAULT
         self.time_to_live_ms = 0
@@ -140,7 +139,7 @@ class Producer(ClosedAtEnd):
         return receipt
 
     def _send_at_once(self, outgoing: OutgoingMessage) -> Reply[Structure]:
-        """Without the loop, if possible: the answer is waited for."""
+        """Write in this thread, if possible: the caller waits for the answer."""
         writer = self._connection._engine.writer
         writer.hold()
         try:
@@ -166,7 +165,7 @@ class Producer(ClosedAtEnd):
         return message
 
     def _await_turn(self, target: Destination, is_confirmed: bool) -> None:
-        """Wait until it may go out: a decision made, room in window and socket, and a link if nobody confirms it."""
+        """Wait until it may go out: a decision made, room in window and socket, and a link if it is not confirmed."""
         self.session._decided()
         self._connection._await_sendable(
             lambda: self._core.may_go(is_confirmed),

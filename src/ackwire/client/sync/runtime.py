@@ -1,4 +1,4 @@
-"""What waiting, running and calling back mean with threads. Its twin, for asyncio, is `ackwire.client.aio.runtime`.
+"""Waiting, running and calling back with threads. Its counterpart for asyncio is `ackwire.client.aio.runtime`.
 
 Each connection has a thread of its own for its sockets, with an event loop in it: heartbeats go on whatever the
 application does. The guard is a lock around the connection's state, which waiting gives up. What belongs to the

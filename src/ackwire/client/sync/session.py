@@ -1,10 +1,9 @@
 # generated from src/ackwire/client/aio/session.py by tools/async_to_sync.py; change that
 """Sessions: one order of work, one ack mode, one transaction at a time."""
 
-import logging
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ackwire.client.core.consumer import ConsumerCore
 from ackwire.client.core.delivery import Delivery
@@ -29,38 +28,28 @@ from ackwire.client.settings import REDELIVERY_GRACE_SECONDS, Where, policy_for,
 from ackwire.client.sync.browser import Browser
 from ackwire.client.sync.closing import ClosedAtEnd
 from ackwire.client.sync.consumer import Consumer
+from ackwire.client.sync.owners import OwningConnection
 from ackwire.client.sync.producer import Producer
-from ackwire.client.sync.runtime import Runner, Waiter, is_cancellation_of_ours, opening
+from ackwire.client.sync.runtime import Waiter, opening
+from ackwire.client.sync.session_listeners import SessionListeners
 from ackwire.jms.destinations import Destination, Kind
 from ackwire.jms.types import Value
 from ackwire.wire.openwire.structures import Structure
 
-if TYPE_CHECKING:
-    from ackwire.client.sync.connection import Connection
-
 REPLY_TIMEOUT_SECONDS: Final = 30.0
-
-_log: Final = logging.getLogger("ackwire.client")
 
 
 class Session(ClosedAtEnd):
-    """Work in one order. Made by `Connection.session`; a session is for one task at a time.
+    """Work in one order. Made by `Connection.session`; a session is for one task at a time."""
 
-    It is one class because it is the public face of `SessionCore`: many short methods, each a verb of JMS.
-    """
-
-    def __init__(self, connection: "Connection", core: SessionCore) -> None:
+    def __init__(self, connection: OwningConnection, core: SessionCore) -> None:
         self.connection = connection
         self._core = core
         self._runtime = connection._runtime
         self._guard = connection._guard
         self._waiter = Waiter(self._guard)
         self._consumers: dict[ConsumerCore, Consumer] = {}
-        self._runner: Runner | None = None
-        self._is_stopping = False
-        self._busy_with: Consumer | None = None
-        """Whose listener is at work."""
-        self._turn = 0
+        self._listeners = SessionListeners(core, self._consumers, self._runtime, self._guard, self._waiter)
         core.on_wake = self._waiter.wake
         core.acknowledge_from_message = self._acknowledge_from_message
         core.acknowledge_one = self._acknowledge_one
@@ -260,7 +249,7 @@ class Session(ClosedAtEnd):
                 answer = consumer.receive(timeout_seconds)
             if answer is None:
                 raise RequestTimedOutError(
-                    f"nobody answered {request.message_id} to {destination!s} within {timeout_seconds:g} s"
+                    f"no answer to {request.message_id} at {destination!s} within {timeout_seconds:g} s"
                 )
             return answer
         finally:
@@ -291,7 +280,7 @@ class Session(ClosedAtEnd):
             consumer.reject(delivery, cause)
 
     def _report(self, replies: list[Reply[Structure]]) -> None:
-        """Acknowledging through a message waits for nobody; an error goes to `Connection.on_error`."""
+        """Acknowledging through a message does not wait; an error goes to `Connection.on_error`."""
         for reply in replies:
             self.connection._answer(reply, "an acknowledgement")
 
@@ -335,14 +324,14 @@ class Session(ClosedAtEnd):
         self.connection._settle(decision, what, options.request_timeout_ms, "requestTimeout", is_kept=True)
 
     def _decided(self) -> None:
-        """Wait for a decision that somebody asked for and did not wait for."""
+        """Wait for the last decision, if its caller did not."""
         deciding = self._core.transactions.deciding
         if deciding is not None and not deciding.is_done:
             try:
                 self._decide(deciding, "the last commit")
             except RequestTimedOutError:
                 raise
-            except JMSError:  # whoever asked for it has been told, or `on_error` has
+            except JMSError:  # its caller got the error, or `on_error` did
                 pass
 
     def _await_redeliveries(self) -> None:
@@ -370,77 +359,6 @@ class Session(ClosedAtEnd):
     def _answer(self, reply: Reply[Structure], what: str) -> Structure:
         return self.connection._answer(reply, what)
 
-    # ---- listeners ---------------------------------------------------------------------------------------------
-
-    def _start_listening(self) -> None:
-        """Have a task of its own for the listeners; they never run at the same time (C1)."""
-        if self._runner is None:
-            self._runner = self._runtime.spawn(self._listen, f"ackwire session {self._core.session_id}")
-        self._waiter.wake()
-
-    def _listen(self) -> None:
-        found = self._next_for_listener()
-        while found is not None:
-            consumer, delivery, message = found
-            failure: BaseException | None = None
-            try:
-                if self.connection.transformer is not None:
-                    message = consumer._transformed(message)
-                consumer._listener(message)  # type: ignore[misc]
-            except BaseException as error:
-                failure = error
-                _log.warning("the listener of %r failed: %r", consumer.destination, error, exc_info=error)
-            with self._guard:
-                consumer._listener_returned(delivery, failure)
-                self._busy_with = None
-                ended = consumer._is_closing
-                # Whoever waits for a pause gets one; else the next message comes at once.
-                has_pause = ended or failure is not None or self._waiter.is_waited_for
-                self._waiter.wake()
-                found = None if has_pause else self._take_for_listener()
-            if failure is not None and is_cancellation_of_ours(failure):
-                raise failure
-            if ended:
-                consumer._leave()
-            if found is None:
-                found = self._next_for_listener()
-
-    def _next_for_listener(self) -> tuple[Consumer, Delivery, Message] | None:
-        with self._guard:
-            while not self._has_stopped():
-                found = self._take_for_listener()
-                if found is not None:
-                    return found
-                self._waiter.wait(None)
-            return None
-
-    def _has_stopped(self) -> bool:
-        return self._is_stopping or self._core.is_closed or self._core.connection.link.failure is not None
-
-    def _take_for_listener(self) -> tuple[Consumer, Delivery, Message] | None:
-        """The next message of the consumers that have listeners, in turn."""
-        if self._has_stopped():
-            return None
-        consumers = [it for it in self._consumers.values() if it._listener is not None and not it._is_closing]
-        for number in range(len(consumers)):
-            consumer = consumers[(self._turn + number) % len(consumers)]
-            delivery = consumer._core.take()
-            if delivery is not None:
-                self._turn = (self._turn + number + 1) % len(consumers)
-                self._busy_with = consumer
-                return consumer, delivery, consumer._core.begin(delivery)
-        return None
-
-    def _await_idle(self, timeout_seconds: float, consumer: Consumer | None = None) -> None:
-        """Wait until no listener is at work, or none of *consumer*, unless it is one who asks."""
-        if self._runner is None or self._runner.is_current:
-            return
-        clock = self._runtime.clock
-        deadline = clock.monotonic() + timeout_seconds
-        with self._guard:
-            while self._busy_with is not None and consumer in (None, self._busy_with) and clock.monotonic() < deadline:
-                self._waiter.wait(deadline - clock.monotonic())
-
     # ---- end ---------------------------------------------------------------------------------------------------
 
     def _forget_consumer(self, core: ConsumerCore) -> None:
@@ -451,12 +369,7 @@ class Session(ClosedAtEnd):
         self._close(self.connection._close_timeout)
 
     def _close(self, timeout_seconds: float) -> None:
-        with self._guard:
-            self._is_stopping = True
-            self._waiter.wake()
-        runner = self._runner
-        if runner is not None and not runner.is_current:
-            runner.join(timeout_seconds)
+        self._listeners.stop(timeout_seconds)
         with self._guard:
             if self._core.is_closed:
                 return

@@ -28,7 +28,7 @@ from ackwire.client.sync.workers import Lock
 from ackwire.jms.destinations import Destination
 
 SESSIONS_MAX: Final = 8
-"""How many are kept while nobody needs them."""
+"""How many are kept while they are not in use."""
 REQUEST_SECONDS: Final = 30.0
 
 
@@ -91,7 +91,7 @@ class Template(ClosedAtEnd):
         try:
             yield seat
         except ConnectionFailedError:
-            # Whether the broker has the message nobody knows: sending it again is the caller's decision.
+            # It is unknown whether the broker has the message: sending it again is the caller's decision.
             self._keeper.failed(connection)
             raise
         finally:

@@ -1,7 +1,7 @@
 # generated from src/ackwire/client/aio/xa.py by tools/async_to_sync.py; change that
 """Distributed transactions: sessions whose work a transaction manager decides about (G3)."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ackwire.client.core.reply import Reply
 from ackwire.client.core.session import SessionCore
@@ -16,20 +16,18 @@ from ackwire.client.core.transaction import (
     xa_error,
 )
 from ackwire.client.errors import JMSError, RequestTimedOutError, TransactionInProgressError, XAError
+from ackwire.client.sync.owners import OwningConnection
 from ackwire.client.sync.session import Session
 from ackwire.client.xid import Xid
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.commands import TransactionType
 from ackwire.wire.openwire.structures import Structure
 
-if TYPE_CHECKING:
-    from ackwire.client.sync.connection import Connection
-
 
 class XASession(Session):
     """A session for distributed transactions; outside of one it works in AUTO mode, or as jms.xaAckMode says."""
 
-    def __init__(self, connection: "Connection", core: SessionCore) -> None:
+    def __init__(self, connection: OwningConnection, core: SessionCore) -> None:
         super().__init__(connection, core)
         self.xa = XAResource(self)
 
@@ -93,7 +91,7 @@ class XAResource:
         self._decide(xid, TransactionType.FORGET)
 
     def recover(self) -> list[Xid]:
-        """The transactions that are prepared and not decided, whoever prepared them."""
+        """The transactions that are prepared and not decided, of all clients."""
         session = self._session
         with session._guard:
             session._core.check_open()

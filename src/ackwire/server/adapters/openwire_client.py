@@ -1,4 +1,4 @@
-"""One OpenWire client as the parts of its adapter share it: answers, and what the client owns."""
+"""One OpenWire client, shared by the parts of its adapter: its answers, and what it owns."""
 
 import logging
 from collections.abc import Hashable

@@ -23,11 +23,11 @@ HANDLED: Final = frozenset(("acked", "redelivered", "returned", "dead_lettered",
 
 OTHER_PLACES: Final = "other places"
 PLACES_MAX: Final = 10_000
-"""Places that are told apart; later ones are counted together as `OTHER_PLACES`."""
+"""Places that are counted each; later ones are counted together as `OTHER_PLACES`."""
 CONSUMERS_MAX: Final = 10_000
 """Consumers that are watched; beyond it those that have done nothing for longest are forgotten."""
 ALERTS_MAX: Final = 100
-"""Alerts of one micro-batch that are told; then one says how many there were."""
+"""Alerts of one micro-batch that are written; beyond that one alert says how many there were."""
 
 MINUTE_US: Final = 60_000_000
 RECENT_MINUTES: Final = 10

@@ -4,7 +4,7 @@ The rules for unusual events:
 - An end counts unless the copy was restored after it: then a crash has undone the end.
 - A copy that a run left open is gone with it if the next run has started without restoring it: after a crash always,
   after a clean stop if it was not persistent. `lost` is persistent and must not be; `lost_in_crash` may. Persistent
-  copies are `lost_in_crash` only at the very end of a run: an event is told before its message is on the disk, and the
+  copies are `lost_in_crash` only at the very end of a run: an event is recorded before its message is on disk, and the
   disk may not have got it. The broker says how far it has (`durable`), before it promises anything to anybody.
 - A copy that a start found in the store, but that has no `stored` event or had ended by its events, is `found`.
 """

@@ -176,7 +176,7 @@ class PendingCounts(PendingRecord):
 
 @final
 class PendingPayload(PendingRecord):
-    """Anything else; *on_written* is told the segment."""
+    """Anything else; *on_written* gets the segment."""
 
     __slots__ = ("_on_written", "_payload")
 

@@ -1,12 +1,12 @@
 """Whether the files that a store writes to are the ones that its next start will find.
 
 A broker keeps its files open. If the folder or a segment is deleted, renamed or replaced meanwhile, writes and syncs go
-on without an error, to a file that no start will ever read. So the store looks before it answers: the times at which
-the two directories have changed, by `fstat` after each sync, tell of every name that came or went, and of their own.
-Only when one has changed are the names compared, one by one; that is so for each new segment too.
+on without an error, to a file that no start will ever read. So the store checks before it answers: after each
+sync, `fstat` gives the times at which the two directories changed last. Every name that was added, removed or renamed
+changes one of them. Only then are the names compared, one by one; this happens for each new segment, too.
 
-What is left out: a directory further up that is renamed, and a file that is changed in place, which has its name still.
-`check_all`, once a second, looks for the names; damaged bytes are found when they are read.
+This does not find a renamed directory further up, nor a file that is changed in place. `check_all` looks for the names
+once a second; damaged bytes are found when they are read.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Messages back from the journal: from the buffer while they wait there, else from their segments."""
+"""Reads messages from the journal: from the buffer while they wait there, else from their segments."""
 
 import errno
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
 """The records of the journal, byte by byte as `docs/formats/journal.md` says.
 
-`Kind` names what a record tells; the functions below it pack and unpack payloads. Whatever cannot be unpacked raises
+`Kind` is the type of a record; the functions below it pack and unpack payloads. Whatever cannot be unpacked raises
 `Damaged`: a checksum that fits vouches for the bytes, not for the program that wrote them.
 """
 

@@ -1,4 +1,4 @@
-"""Recovery: what the journal says, from the index's checkpoint on or from its beginning.
+"""Recovery: reads the journal, from the index's checkpoint on or from its beginning.
 
 `segment_files.py` sees which files are there, `replay.py` reads their records in order, `record_application.py` applies
 them to the catalog. This module decides where to begin, and reports what is lost.

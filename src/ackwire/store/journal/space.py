@@ -1,4 +1,4 @@
-"""How much a store may take: limits, the segment that is made ahead, and who hears when there is room again."""
+"""How much a store may take: limits, the segment that is made ahead, and the callbacks for when there is room again."""
 
 import logging
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """The marshalling cache: ids and destinations sent once and then named by a slot (openwire.md §4).
 
-Each direction has its own. The sender numbers the slots; the receiver only stores what it is told to.
+Each direction has its own. The sender numbers the slots; the receiver only stores what the sender puts there.
 """
 
 from typing import Final, final

@@ -1,12 +1,13 @@
-"""What comes from a peer with a cache, in loose encoding: messages and acks whose ids and destinations are slots.
+"""Decodes messages and acks of a peer with a cache, in loose encoding: their ids and destinations are slots.
 
-How it works. The usual message has slots at its beginning, where they repeat as the bytes do for which they stand, and
-twice further on, where they stand for nothing. Put back, these make a canonical frame, for the fast path. Where a slot
-is filled on the way, the value is kept as a structure, for the plain codec, and as bytes.
+How it works. The usual message has slots at its beginning, which repeat from message to message, and two empty slots
+further on. With the bytes of the values in place of the slots it is a canonical frame, for the fast path. Where a
+message fills a slot, the value is kept as a structure, for the plain codec, and as bytes.
 
-What makes it safe is what makes `codec_fast.py` safe: anything unusual is None here, and left to the plain codec, as if
-it had not been looked at. That the end of a message was taken for what it is shows when the fast path walks there from
-the beginning. `tests/model/test_cached_decode_agrees_with_plain.py` holds this against the plain codec.
+What makes it safe is what makes `codec_fast.py` safe: for anything unusual the functions here return None, and the
+plain codec reads the frame from its beginning. The end of a message is recognised by its bytes; the fast path, which
+walks there from the beginning, checks that. `tests/model/test_cached_decode_agrees_with_plain.py` compares this module
+with the plain codec.
 """
 
 from struct import error as StructError

@@ -1,8 +1,8 @@
 """Dispatches, spliced from the bytes in which their messages came, never encoded again.
 
 Without a cache, a dispatch is the consumer's header, the message's frame, and a short tail. With one, ids and
-destinations are slots (`cache.py`). Those that repeat stand in front of the counts of a message's id, and are the same
-for all messages of an `Origin`; what stands behind names no slot, and is the same for all connections.
+destinations are slots (`cache.py`). Slots are only in front of the counts of a message's id; that part is the same for
+all messages of an `Origin`. The part behind them has no slot, and is the same for all connections.
 
 `tests/model/test_codec_fast_agrees_with_plain.py` and `test_cached_decode_agrees_with_plain.py` hold this against the
 plain codec.

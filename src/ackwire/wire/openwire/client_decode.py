@@ -1,4 +1,4 @@
-"""What a client receives all day, decoded quickly: messages that a broker dispatches.
+"""Decodes dispatched messages quickly: what a client receives most.
 
 How it works. A dispatch in canonical form begins with the consumer and the destination, and the message in it with its
 producer and again the destination: bytes that repeat. The first dispatch of each kind goes through the plain codec,

@@ -1,4 +1,4 @@
-"""The acks that a client sends all day, encoded quickly.
+"""Encodes the usual acks of a client quickly.
 
 How it works. A consumer's acks begin with bytes that repeat: a template holds them, encoded once by the plain codec.
 The result is the canonical form (version 12, loose, no cache). Messages are written by `frame_builder.py`.

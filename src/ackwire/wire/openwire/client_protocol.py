@@ -1,4 +1,4 @@
-"""The client's end of a connection: as `OpenWireProtocol`, with short ways for what clients send and receive all day.
+"""The client's end of a connection: `OpenWireProtocol` with fast paths for what clients send and receive most.
 
 Events are those of `OpenWireProtocol`, except that a MessageDispatch comes as `Dispatch`, or as `EndOfMessages` where
 it carries no message, whatever the encoding on the wire.

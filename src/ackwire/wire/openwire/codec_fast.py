@@ -104,7 +104,7 @@ _ID_FIELDS: Final = {field.name: field for field in fields_of(commands.MessageId
 
 
 class UnusableDestination(RemoteProtocolError):
-    """A message in good order for a destination that cannot be: its sender is told, and the connection goes on."""
+    """A valid message for an impossible destination: its sender gets an error, and the connection goes on."""
 
     def __init__(self, error: InvalidDestination) -> None:
         super().__init__(str(error))
@@ -156,7 +156,7 @@ _PLAIN: Final = Codec(CANONICAL)
 
 @final
 class Ack:
-    """A MessageAck outside of transactions, without a cause: what consumers send all day."""
+    """A MessageAck outside of transactions, without a cause: the usual ack of a consumer."""
 
     __slots__ = (
         "ack_type",

@@ -1,4 +1,4 @@
-"""Many messages at once, column by column: what canonical frames say, for those who want tables and not objects.
+"""Decodes many canonical frames at once into columns, for callers that make tables and not objects.
 
 How it works. As in `client_decode.py`, the front of a frame repeats: it is decoded once, and recognised by a
 comparison. The fields behind it have fixed places as long as the optional ones are absent; the common optional ones are

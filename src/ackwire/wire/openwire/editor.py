@@ -1,9 +1,9 @@
 """Reads and rewrites messages for the broker: `ackwire.jms.message_editor.MessageEditor` on canonical frames.
 
-What is done often has a short way beside the plain codec's: a selector asks for a property (`lookup.py`), or for
+Frequent operations have a fast path beside the plain codec: a selector asks for a property (`lookup.py`), or for
 a field whose place is found by a short walk (`_usual_places`), and a message is copied to another destination and
-nothing else about it changes (`_spliced`). What the short ways do not know goes the plain way; tests hold the two
-against each other.
+nothing else about it changes (`_spliced`). What the fast paths do not know goes through the plain codec; tests compare
+the two.
 
 What the broker writes itself (advisories, messages under a new id) comes from one producer, whose connection id is
 the broker's id. That id must be new at each start, because the count of its messages begins at 1 again.

@@ -1,6 +1,6 @@
-"""What a selector sees of a message, the quick way: properties of common types, decoded once for all who ask.
+"""Properties of a message for selectors: common types only, decoded once for all selectors.
 
-It is asked for every message that is held against selectors, and so it is compiled. Headers, and properties that are
+It runs for every message that is tested against selectors, and so it is compiled. Headers, and properties that are
 not common, are left to its caller (`editor.py`), which decodes the whole message.
 """
 

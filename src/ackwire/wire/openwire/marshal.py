@@ -1,4 +1,4 @@
-"""Frames from structures and structures from frames: the plain codec, complete and unhurried.
+"""The plain codec: encodes every structure into frames, and decodes every frame, without shortcuts.
 
 Loose and tight encoding are two pairs of reader and writer with the same methods, one method for each wire type; the
 walk over a structure's fields is the same for all four. Tight encoding collects its booleans apart from the other

@@ -1,4 +1,4 @@
-"""What people and other programs want to read of a stored message: headers, typed properties, text.
+"""Describes a stored message for people and programs: headers, typed properties, text.
 
 `portrait` describes, and never refuses: what cannot be decoded is left out, since the frame itself goes with it.
 `restamped` gives a message another place in the order of a broker.

@@ -143,7 +143,7 @@ class OpenWireProtocol(WireProtocol):
         self._finished = False
 
     def _fast_events(self) -> Iterator[Event]:
-        """As `_plain_events` would yield them, with a short way for what flows all day."""
+        """As `_plain_events` would yield them, with a fast path for the usual commands."""
         self._finished = True
         buffer = self._buffer
         while (frame := buffer.next_frame(self._frame_bytes_max)) is not None:
