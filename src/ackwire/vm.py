@@ -448,7 +448,7 @@ async def _dead_letters(serving: "Serving") -> list[DeadLetter]:
         _dead_letter(serving, message, queue.place.name)
         for queue in serving.broker.registry.queues()
         if isinstance(queue.place, Destination) and f"{queue.place.name}.".startswith(f"{DEAD_LETTERS}.")
-        for batch in queue.browse()
+        for batch in queue.view.browse()
         for message in batch
     ]
 

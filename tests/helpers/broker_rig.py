@@ -78,7 +78,7 @@ def text_of(message: Message) -> str | None:
 
 def contents(queue: Queue) -> list[Message]:
     """Every message of *queue* as a browser sees it."""
-    return [message for batch in queue.browse() for message in batch]
+    return [message for batch in queue.view.browse() for message in batch]
 
 
 @dataclass(slots=True)
@@ -347,7 +347,7 @@ class BrokerRig:
     def pending(self, where: Where) -> int:
         """How many messages wait in a queue."""
         made: Any = self.broker.registry.get_or_make(named(where))
-        pending: int = made.pending_count
+        pending: int = made.view.pending_count
         return pending
 
     def restarted(self, after_seconds: float = 0.0) -> "BrokerRig":

@@ -322,17 +322,17 @@ class World:
         """Whether no older message waits in the same queue that the same consumer might have had (H1)."""
         if message.group_id is not None or self.ledger.sent[message.key].has_twin(repr(message.destination)):
             return True  # it may have waited for this consumer alone, since before the older one came back
-        attached = self.broker.consumption._attached[subscription]
+        attached = self.broker.queues_of_consumers.of[subscription]
         queue = next(queue for queue in attached.values() if len(attached) == 1 or queue.owns(message))
         now_ms = self.clock.now_ms()
-        for older in queue.pending():
-            if queue._level_of(older) != queue._level_of(message):
+        for older in queue.view.pending():
+            if queue.contents.level_of(older) != queue.contents.level_of(message):
                 continue
             if older.sequence > message.sequence:
                 return True
             usable = older.group_id is None and not 0 < older.expiration <= now_ms
             selector = subscription.selector
-            if usable and (selector is None or selector.matches(queue._editor.lookup(older))):
+            if usable and (selector is None or selector.matches(queue.dispatcher._editor.lookup(older))):
                 return False
         return True
 

@@ -50,7 +50,7 @@ class ExpirySweep:
         """Remove what has expired everywhere, a little with each step."""
         for number, queue in enumerate(self._registry.queues()):
             try:
-                yield from queue.expire_due(self._clock.now_ms())
+                yield from queue.expiry.expire_due(self._clock.now_ms())
             except AckwireError:
                 _log.exception("expired messages of %r stay where they are for now", queue)
             if number % _QUEUES_PER_STEP == 0:

@@ -136,14 +136,14 @@ class Operations:
             return DestinationInfo(where, 0, 0, consumers, producers, 0, 0, 0, is_paused=False)
         return DestinationInfo(
             where,
-            waiting=made.pending_count,
-            in_flight=made.in_flight_count,
+            waiting=made.view.pending_count,
+            in_flight=made.view.in_flight_count,
             consumers=made.consumer_count,
             producers=producers,
-            enqueued=made.enqueued,
-            dequeued=made.dequeued,
+            enqueued=made.contents.enqueued,
+            dequeued=made.contents.dequeued,
             size_bytes=made.size_bytes,
-            is_paused=made.is_paused,
+            is_paused=made.dispatcher.is_paused,
         )
 
     def create(self, principal: Principal, where: Destination) -> int:
@@ -163,7 +163,7 @@ class Operations:
         made = self._registry.router.get(where)
         if made is None:
             raise _not_here(where)
-        count = made.pending_count if isinstance(made, Queue) else 0
+        count = made.view.pending_count if isinstance(made, Queue) else 0
         self._registry.remove(where, None)
         _log.info("%s has deleted %r with %s", principal, where, counted(count, "message"))
         return count
@@ -171,9 +171,9 @@ class Operations:
     def pause(self, principal: Principal, where: Destination) -> int:
         """Let the consumers of a queue have nothing until `resume`; 0 if it is paused already."""
         queue = self._queue(principal, where, "pause")
-        if queue.is_paused:
+        if queue.dispatcher.is_paused:
             return 0
-        queue.pause()
+        queue.dispatcher.pause()
         _log.info(
             "%s has paused %r: its consumers get nothing until it is resumed or the broker ends", principal, where
         )
@@ -182,9 +182,9 @@ class Operations:
     def resume(self, principal: Principal, where: Destination) -> int:
         """Let a paused queue deliver again; 0 if it was not paused."""
         queue = self._queue(principal, where, "resume")
-        if not queue.is_paused:
+        if not queue.dispatcher.is_paused:
             return 0
-        queue.unpause()
+        queue.dispatcher.unpause()
         _log.info("%s has resumed %r", principal, where)
         return 1
 
@@ -195,8 +195,8 @@ class Operations:
         with failover connects again; what it may have seen is marked as redelivered.
         """
         queue = self._queue(principal, where, "recall messages of")
-        count = queue.in_flight_count
-        holders = dict.fromkeys(it.connection for it in queue.subscriptions() if any(map(queue.owns, it.in_flight)))
+        count = queue.view.in_flight_count
+        holders = dict.fromkeys(it.connection for it in queue.consumers if any(map(queue.owns, it.in_flight)))
         for connection in holders:
             self._connections.end(connection, f"an operator has recalled the messages of {where!r} that it held")
         _log.info("%s has recalled %s of %r", principal, counted(count, "message"), where)
@@ -204,7 +204,7 @@ class Operations:
 
     def purge(self, principal: Principal, where: Destination) -> int:
         """Delete all messages of a queue that wait; how many that were. Nothing is read for it."""
-        count = self._queue(principal, where, "purge").purge()
+        count = self._queue(principal, where, "purge").removal.purge()
         _log.info("%s has purged %r of %s", principal, where, counted(count, "message"))
         return count
 
@@ -368,7 +368,7 @@ class Operations:
         """The messages of *selection* that wait, in order; None for one that is not meant."""
         selector = self._settings.compile_selector(selection.selector) if selection.selector else None
         ids = frozenset(selection.ids)
-        for batch in queue.waiting_batches():
+        for batch in queue.view.pending_batches():
             for message in batch:
                 is_meant = (not ids or self._editor.message_id(message) in ids) and (
                     selector is None or selector.matches(self._editor.lookup(message))

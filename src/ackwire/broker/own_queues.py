@@ -8,16 +8,17 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias, final
 
+from ackwire.broker.acknowledgement import Acknowledgement
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import is_advisory
 from ackwire.broker.connections import Connections
-from ackwire.broker.consumption import Consumption
 from ackwire.broker.permissions import UNKNOWN, Principal
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.reserved import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection, Login, SubscriptionRequest
 from ackwire.broker.slices import Budget, Job
+from ackwire.broker.subscriptions import Subscriptions
 from ackwire.broker.view import BrokerView
 from ackwire.errors import AckwireError
 from ackwire.jms.destinations import Destination, Kind, parse_destination
@@ -76,11 +77,17 @@ class OwnQueues:
     has_heard = False
 
     def __init__(
-        self, view: BrokerView, connections: Connections, consumption: Consumption, publisher: Publisher
+        self,
+        view: BrokerView,
+        connections: Connections,
+        subscriptions: Subscriptions,
+        acknowledgement: Acknowledgement,
+        publisher: Publisher,
     ) -> None:
         self._view = view
         self._connections = connections
-        self._consumption = consumption
+        self._subscriptions = subscriptions
+        self._acknowledgement = acknowledgement
         self._publisher = publisher
         self._connection: Connection | None = None
 
@@ -91,7 +98,7 @@ class OwnQueues:
         for number, (where, answering) in enumerate(answers.items(), 1):
             inbox = _Inbox(self._take, f"{broker_id}:-1:{number}", answering)
             request = SubscriptionRequest(inbox.consumer_id, IMPLICIT_SESSION, where, _PREFETCH)
-            self._consumption.subscribe(self._connection, request, inbox)
+            self._subscriptions.subscribe(self._connection, request, inbox)
 
     # ---- what the broker asks of a client ----------------------------------------------------------------------
 
@@ -119,7 +126,7 @@ class OwnQueues:
         assert self._connection is not None
         subscription = self._connection.subscriptions.get(inbox.consumer_id)
         if subscription is not None:
-            self._consumption.acknowledge(subscription, AckKind.INDIVIDUAL, None, message.key, 1, None, None)
+            self._acknowledgement.acknowledge(subscription, AckKind.INDIVIDUAL, None, message.key, 1, None, None)
 
     def _reply(self, inbox: _Inbox, message: Message) -> Iterator[None]:
         editor = self._view.editor
@@ -144,5 +151,5 @@ class OwnQueues:
     def _leave_out_of_audit(self, where: Destination) -> None:
         """A temporary queue that was made for an answer is no place at which messages of users live."""
         queue = self._view.registry.router.get(where)
-        if where.kind is Kind.TEMP_QUEUE and isinstance(queue, Queue) and not queue.enqueued:
-            queue.audit = None
+        if where.kind is Kind.TEMP_QUEUE and isinstance(queue, Queue) and not queue.contents.enqueued:
+            queue.contents.audit = None

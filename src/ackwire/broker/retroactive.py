@@ -52,13 +52,13 @@ class Recall:
         """Start, before the consumer is added to the queue, with what waits for *others* or else what topics retain."""
         queue = self._durable.queue
         kept = [other.queue for other in others if other is not self._durable]
-        retained = [] if queue.pending_count else self._retained(retaining)
-        count = sum(other.held_count for other in kept) + len(retained)
+        retained = [] if queue.view.pending_count else self._retained(retaining)
+        count = sum(other.view.message_count for other in kept) + len(retained)
         if count == 0:
             return
         self._next_sequence = self._take_sequences(count)
         self._past = self._wanted(kept, retained)
-        queue.begin_change()
+        queue.dispatcher.begin_change()
         if self._work(slices.budget()):
             slices.start(self._work)
 
@@ -97,7 +97,7 @@ class Recall:
                 break
         queue.accept_in_place(copies)
         if not has_more:
-            queue.end_change()
+            queue.dispatcher.end_change()
         return has_more
 
     def _copy(self, message: Message, now_ms: int) -> Message:
@@ -131,5 +131,5 @@ def _by_priority(message: Message) -> tuple[int, int]:
 
 
 def _of(queue: Queue) -> Iterator[Message]:
-    for batch in queue.browse():
+    for batch in queue.view.browse():
         yield from batch

@@ -807,7 +807,7 @@ def _send(number: int, transaction: commands.TransactionId | None, **fields: Any
 def _counts(broker: Broker) -> list[int]:
     """The counts of the messages that wait in the queue, in their order."""
     queue = broker.registry.needed_queue(destination(Kind.QUEUE, "q"))
-    return [it.producer_count for batch in queue.browse() for it in batch]
+    return [it.producer_count for batch in queue.view.browse() for it in batch]
 
 
 def _answered(events: list[Event]) -> list[int]:
