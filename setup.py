@@ -94,6 +94,7 @@ HOT_MODULES = [
     "store/index",
     "store/journal/checkpointing",
     "store/journal/failure",
+    "store/journal/gradual_release",
     "store/journal/group_commit",
     "store/journal/journal_store",
     "store/journal/opening",

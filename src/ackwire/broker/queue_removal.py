@@ -58,11 +58,14 @@ class QueueRemoval:
     def _tell_purged(self, audit: Audit) -> None:
         contents = self._contents
         event, why = (Event.DISCARDED, DELETED) if contents.is_gone else (Event.PURGED, None)
+        paged: list[int] = []
         for entry, sequence in self._view.waiting_entries():
             if isinstance(entry, Message):
                 audit.happened(event, contents.audited, entry, None, why)
             else:
-                audit.happened_to(event, contents.audited, (sequence,), why)
+                paged.append(sequence)
+        if paged:
+            audit.happened_to(event, contents.audited, paged, why)
 
     def _not_pending(self) -> set[int]:
         """The sequences of messages that stay: in flight, acknowledged in open transactions, set aside, reserved."""
