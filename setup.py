@@ -35,6 +35,7 @@ HOT_MODULES = [
     "broker/destination_events",
     "broker/dispatch",
     "broker/duplicates",
+    "broker/fetching",
     "broker/handover",
     "broker/lanes",
     "broker/large_acks",

@@ -282,15 +282,16 @@ class Cursors:
             on_failed(UnknownResource(f"cursor {cursor.name} was closed meanwhile"))
             return
         before = len(cursor.reserved)
-        unstored, is_done = cursor.queue.reservations.reserve(cursor.lane, wanted - cursor.assigned, cursor.reserved)
+        unstored, fetch = cursor.queue.reservations.reserve(cursor.lane, wanted - cursor.assigned, cursor.reserved)
         cursor.tell(Event.DISPATCHED, before)
         try:
             if unstored:  # others see it again after a crash unless the note is there with it, so both or none
                 with self._store.atomically():
                     cursor.queue.reservations.store(unstored)
                     self._store.put_state_record(cursor.note())
-            if not is_done:
-                self._clock.call_later(0, partial(self._give, cursor, wanted, on_done, on_failed, after))
+            if fetch is not None:
+                go_on = partial(self._give, cursor, wanted, on_done, on_failed, after)
+                fetch.when_arrived(lambda: self._call_soon(go_on))
                 return
             if cursor.assigned > cursor.promised:
                 self._store.put_state_record(cursor.note())
@@ -299,6 +300,9 @@ class Cursors:
             return
         up_to = max(after, min(cursor.assigned, wanted))
         self._store.when_durable(partial(self._promise, cursor, up_to, on_done), on_failed)
+
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        self._clock.call_later(0, callback)
 
     def _promise(self, cursor: Cursor, up_to: int, on_done: Callable[[int], None]) -> None:
         cursor.promised = max(cursor.promised, up_to)

@@ -3,12 +3,17 @@
 Consumers are grouped into lanes by selector (`lanes.py`); each lane remembers how far it has looked, so a message is
 compared with a selector once, and a match is found at any depth. Long scans are cut into slices. A message for the
 owner of a group waits for that consumer alone while it is full (`QueueSubscription.waiting_in`).
+
+When the next message of a lane is paged out, a batch is asked of the store, and the lane waits; dispatch goes on when
+the batch has arrived (`paging.py`). Other lanes, sends and acks go on meanwhile.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, final
 
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.handover import Handover
 from ackwire.broker.lanes import Lane
 from ackwire.broker.pending import PagedOut, PendingList
@@ -65,6 +70,10 @@ class Dispatcher:
         self._lookup: Callable[[str], Value] = _nothing
         self.is_continuing = False
         """Whether a slice is due that goes on with the dispatch."""
+        self.page_in: Fetch | None = None
+        """The page-in that lanes wait for. There is one at a time: memory has little room when messages are out."""
+        self.unshelving: dict[QueueSubscription, Fetch] = {}
+        """For each consumer, the page-in of messages that wait for it alone."""
         self._slice: Budget | None = None
         """Of the time of a dispatch that takes long."""
         self.is_paused = False
@@ -212,15 +221,19 @@ class Dispatcher:
         levels = self._contents.levels
         for level in range(len(levels) - 1, -1, -1):
             if levels[level] and dispatched < at_most:
-                budget, more = self._serve_level(lane, level, budget, at_most - dispatched)
+                budget, more, must_wait = self._serve_level(lane, level, budget, at_most - dispatched)
                 dispatched += more
+                if must_wait:  # what has a lower priority waits, too
+                    break
         return budget, dispatched
 
-    def _serve_level(self, lane: Lane, level: int, budget: int, at_most: int) -> tuple[int, int]:
-        """Send what is for *lane* until it is full or there is no more."""
+    def _serve_level(self, lane: Lane, level: int, budget: int, at_most: int) -> tuple[int, int, bool]:
+        """Send what is for *lane* until it is full or there is no more; return the budget left, how many were sent, and
+        whether the next message has yet to be paged in."""
         pending = self._contents.levels[level]
         now_ms = self._clock.now_ms()
         dispatched = examined = 0
+        must_wait = False
         while budget > 0 and dispatched < at_most:
             found = pending.next_from(lane.positions[level])
             if found is None:
@@ -232,7 +245,11 @@ class Dispatcher:
                 if subscription is None:  # it is paged in for a consumer, or not at all
                     self._mark_slow(lane)
                     break
-                budget = self._left(budget - self._pages.page_in(pending, position))
+                count = self._page_in(pending, position)
+                if count is None:
+                    must_wait = True
+                    break
+                budget = self._left(budget - count)
                 loaded = pending.at(position)
                 if not isinstance(loaded, Message):
                     continue
@@ -260,7 +277,23 @@ class Dispatcher:
             self._send(message, lane, subscription, now_ms)
             dispatched += 1
         self.close_gaps(level, pending)
-        return budget, dispatched
+        return budget, dispatched, must_wait
+
+    def _page_in(self, pending: PendingList, position: int) -> int | None:
+        """Page in a batch from *position* on and return how many were read; None if they arrive later. The dispatch
+        goes on then."""
+        if self.page_in is not None:
+            return None
+        fetch = self._pages.page_in(pending, position)
+        if fetch.has_arrived:
+            return len(fetch.messages)
+        self.page_in = fetch
+        fetch.when_arrived(self._paged_in)
+        return None
+
+    def _paged_in(self) -> None:
+        self.page_in = None
+        self.dispatch()
 
     def close_gaps(self, level: int, pending: PendingList) -> None:
         """Give back the room of gaps in a list, once there are many."""
@@ -329,7 +362,8 @@ class Dispatcher:
         while waiting and subscription.has_room:
             message, first = waiting[0]
             if isinstance(message, PagedOut):
-                self._pages.unshelve(waiting, room=subscription.room)
+                if not self._unshelve(subscription):
+                    return
                 continue
             if message.key in subscription.in_flight:
                 break
@@ -339,7 +373,23 @@ class Dispatcher:
             else:
                 self._deliver(message, subscription, first, now_ms)
         if not waiting:
-            del subscription.waiting_in[self._place]
+            subscription.waiting_in.pop(self._place, None)
+
+    def _unshelve(self, subscription: QueueSubscription) -> bool:
+        """Page in what waits for *subscription* alone; False if it arrives later. The delivery goes on then."""
+        if subscription in self.unshelving:
+            return False
+        fetch = self._pages.unshelve(subscription.waiting_in, room=subscription.room)
+        if fetch.has_arrived:
+            return True
+        self.unshelving[subscription] = fetch
+        fetch.when_arrived(partial(self._unshelved, subscription))
+        return False
+
+    def _unshelved(self, subscription: QueueSubscription) -> None:
+        del self.unshelving[subscription]
+        if subscription in self._consumers.lane_subscriptions(subscription):
+            self.resume(subscription)
 
     def _mark_slow(self, lane: Lane) -> None:
         exclusive = self._consumers.exclusive

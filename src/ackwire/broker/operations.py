@@ -25,6 +25,7 @@ from ackwire.broker.auditing import Event
 from ackwire.broker.clients import Clients
 from ackwire.broker.connections import Connections
 from ackwire.broker.dead_letters import DeadLetters
+from ackwire.broker.fetching import Fetch, job_of
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.permissions import Action, Permissions, Principal
@@ -33,7 +34,7 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.redelivery import CAUSE_PROPERTY, ORIGINAL_DELIVERY_MODE_PROPERTY, ORIGINAL_EXPIRATION_PROPERTY
 from ackwire.broker.registry import Registry
 from ackwire.broker.reserved import is_reserved, refuse_reserved
-from ackwire.broker.slices import Budget, Slices
+from ackwire.broker.slices import Slices
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, NotHere, ResourceLimit
 from ackwire.jms.destinations import Destination, matches_pattern, parse_destination
 from ackwire.jms.message import Message
@@ -42,7 +43,7 @@ from ackwire.store.contract import Store
 from ackwire.util.clock import Clock
 from ackwire.util.plurals import counted
 
-Counting: TypeAlias = Generator[None, None, int]
+Counting: TypeAlias = Generator[Fetch | None, None, int]
 """A verb in steps, whose result is how many messages it concerned."""
 
 LISTED_AT_ONCE: Final = 100
@@ -215,11 +216,11 @@ class Operations:
         queue = self._queue(principal, selection.queue, "look through", Action.BROWSE)
         return self._counted(self._selected(queue, selection))
 
-    def _counted(self, selected: Iterator[Message | None]) -> Counting:
+    def _counted(self, selected: Iterator[Message | Fetch | None]) -> Counting:
         found = 0
         for message in selected:
-            found += message is not None
-            yield
+            found += isinstance(message, Message)
+            yield message if isinstance(message, Fetch) else None
         return found
 
     def delete(self, principal: Principal, selection: Selection) -> Counting:
@@ -353,9 +354,12 @@ class Operations:
         count = 0
         try:
             for message in self._selected(queue, selection):
+                if isinstance(message, Fetch):
+                    yield message
+                    continue
                 if message is not None and act(message):
                     count += 1
-                yield
+                yield None
         except AckwireError as error:
             if count:
                 raise BrokerError(f"{error}; {counted(count, 'message')} {done} before that") from error
@@ -364,11 +368,15 @@ class Operations:
             _log.info("%s: %s of %r %s", principal, counted(count, "message"), selection.queue, done)
         return count
 
-    def _selected(self, queue: Queue, selection: Selection) -> Iterator[Message | None]:
-        """The messages of *selection* that wait, in order; None for one that is not meant."""
+    def _selected(self, queue: Queue, selection: Selection) -> Iterator[Message | Fetch | None]:
+        """The messages of *selection* that wait, in order; None for one that is not meant, and a `Fetch` for messages
+        that have yet to arrive."""
         selector = self._settings.compile_selector(selection.selector) if selection.selector else None
         ids = frozenset(selection.ids)
         for batch in queue.view.pending_batches():
+            if isinstance(batch, Fetch):
+                yield batch
+                continue
             for message in batch:
                 is_meant = (not ids or self._editor.message_id(message) in ids) and (
                     selector is None or selector.matches(self._editor.lookup(message))
@@ -385,16 +393,12 @@ def count_in_slices(
 ) -> None:
     """Carry out *steps* a slice of the loop at a time, then tell how many messages they concerned."""
 
-    def work(budget: Budget) -> bool:
+    def told() -> Iterator[Fetch | None]:
         try:
-            while True:
-                next(steps)
-                if budget.spend(_UNITS_PER_STEP):
-                    return True
-        except StopIteration as end:
-            on_done(end.value)
+            count = yield from steps
         except BrokerError as error:
             on_failed(error)
-        return False
+        else:
+            on_done(count)
 
-    slices.start(work)
+    slices.start(job_of(told(), slices, _UNITS_PER_STEP))

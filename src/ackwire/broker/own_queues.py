@@ -12,12 +12,12 @@ from ackwire.broker.acknowledgement import Acknowledgement
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import is_advisory
 from ackwire.broker.connections import Connections
+from ackwire.broker.fetching import Fetch, job_of
 from ackwire.broker.permissions import UNKNOWN, Principal
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.reserved import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection, Login, SubscriptionRequest
-from ackwire.broker.slices import Budget, Job
 from ackwire.broker.subscriptions import Subscriptions
 from ackwire.broker.view import BrokerView
 from ackwire.errors import AckwireError
@@ -33,19 +33,10 @@ _UNITS_PER_STEP: Final = 64
 
 Reply: TypeAlias = Callable[[Mapping[str, Value]], None]
 """Sends an answer with these properties."""
-Answering: TypeAlias = Callable[[Principal, Mapping[str, Value], Reply], Iterator[None]]
+Answering: TypeAlias = Callable[[Principal, Mapping[str, Value], Reply], Iterator[Fetch | None]]
 """Answers a request of that principal with these properties, in steps."""
 
 _log = logging.getLogger(__name__)
-
-
-def _job(steps: Iterator[None]) -> Job:
-    """*steps* in slices of the loop."""
-
-    def work(budget: Budget) -> bool:
-        return any(budget.spend(_UNITS_PER_STEP) for _ in steps)
-
-    return work
 
 
 @final
@@ -114,9 +105,10 @@ class OwnQueues:
     # ---- answering ---------------------------------------------------------------------------------------------
 
     def _take(self, inbox: _Inbox, message: Message) -> None:
-        self._view.slices.start(_job(self._answer(inbox, message)))
+        slices = self._view.slices
+        slices.start(job_of(self._answer(inbox, message), slices, _UNITS_PER_STEP))
 
-    def _answer(self, inbox: _Inbox, message: Message) -> Iterator[None]:
+    def _answer(self, inbox: _Inbox, message: Message) -> Iterator[Fetch | None]:
         try:
             yield from self._reply(inbox, message)
         except AckwireError as error:
@@ -128,7 +120,7 @@ class OwnQueues:
         if subscription is not None:
             self._acknowledgement.acknowledge(subscription, AckKind.INDIVIDUAL, None, message.key, 1, None, None)
 
-    def _reply(self, inbox: _Inbox, message: Message) -> Iterator[None]:
+    def _reply(self, inbox: _Inbox, message: Message) -> Iterator[Fetch | None]:
         editor = self._view.editor
         reply_to = editor.lookup(message)("JMSReplyTo")
         if not isinstance(reply_to, str) or self._view.flow.memory_is_full() is not None:

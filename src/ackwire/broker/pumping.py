@@ -7,6 +7,7 @@ from ackwire.broker.advisory import Advisories
 from ackwire.broker.auditing import Event
 from ackwire.broker.browsers import Browsers
 from ackwire.broker.consumer_queues import ConsumerQueues, only
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.registry import Registry
 from ackwire.broker.replay import Replays
 from ackwire.broker.slices import Budget, Slices
@@ -58,10 +59,30 @@ class Pump:
         if subscription.pulls < waiting or timeout_ms == 0:
             return
         if timeout_ms < 0:
-            subscription.give_up_pull()
+            self._give_up_when_looked(subscription, waiting)
         else:
             timer = self._clock.call_later(timeout_ms / 1000, lambda: subscription.give_up_pull(timer))
             subscription.pull_timers.append(timer)
+
+    def _give_up_when_looked(self, subscription: Subscription, waiting: int) -> None:
+        """Answer a pull that does not wait: not before messages that are being paged in for it have arrived."""
+        if subscription.pulls < waiting or subscription.is_leaving:
+            return
+        fetch = self._fetch_for(subscription)
+        if fetch is None:
+            subscription.give_up_pull()
+        else:
+            fetch.when_arrived(partial(self._give_up_when_looked, subscription, waiting))
+
+    def _fetch_for(self, subscription: Subscription) -> Fetch | None:
+        """A page-in that one of the queues of *subscription* waits for."""
+        if not isinstance(subscription, QueueSubscription):
+            return None
+        for queue in self._queues.of.get(subscription, {}).values():
+            fetch = queue.dispatcher.unshelving.get(subscription) or queue.dispatcher.page_in
+            if fetch is not None:
+                return fetch
+        return None
 
     def pump(self, subscription: Subscription) -> None:
         """Send what there is for *subscription*, as far as it has room."""

@@ -86,6 +86,11 @@ class QueueConsumers:
     def lane_of(self, subscription: QueueSubscription) -> Lane:
         return self.lanes[None if subscription.selector is None else subscription.selector.text]
 
+    def lane_subscriptions(self, subscription: QueueSubscription) -> list[QueueSubscription]:
+        """The consumers with the selector of *subscription*, which may have left."""
+        lane = self.lanes.get(None if subscription.selector is None else subscription.selector.text)
+        return [] if lane is None else lane.rotation.subscriptions
+
     def lanes_in_turn(self) -> list[Lane]:
         """Those with the most important consumers first, and among equals those that were served longest ago."""
         lanes = self.lane_list

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import final
 
 from ackwire.broker.browsing import Snapshot
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.pending import NO_LIMIT, PagedOut
 from ackwire.broker.queue_consumers import QueueConsumers
 from ackwire.broker.queue_contents import QueueContents
@@ -13,6 +14,9 @@ from ackwire.jms.message import Message
 
 Row = tuple[int, bytes, int]
 """A message for bulk readers: its number or sequence, its bytes, and how often it was delivered before."""
+
+Batch = list[Message] | Fetch
+"""Messages; or what has to arrive before the next messages can be shown."""
 
 
 @final
@@ -65,33 +69,38 @@ class QueueView:
     # ---- messages ----------------------------------------------------------------------------------------------
 
     def pending(self) -> Iterator[Message]:
-        """The messages that wait for any consumer, in the order of dispatch; those that are paged out are read for the
-        caller, a batch at a time, and stay out."""
+        """The messages that wait for any consumer, in the order of dispatch. Those that are paged out are read for the
+        caller, one at a time, and stay out; the loop waits for them: for questions about few messages."""
+        pages = self._contents.pages
         for level in reversed(self._contents.levels):
             after = 0
             while after < level.last_sequence:
-                messages, after = self._contents.pages.look(level, after)
-                yield from messages
+                listed = pages.listed(level, after)
+                for it in listed:
+                    yield from pages.load([it])
+                after = listed[-1].sequence if listed else NO_LIMIT
 
     def waiting_for(self, subscription: QueueSubscription) -> Iterator[Message]:
-        """The messages of this queue that wait for *subscription* alone."""
-        return self._contents.pages.peek([entry for entry, _ in subscription.waiting_in.get(self._place, ())])
+        """The messages of this queue that wait for *subscription* alone, read as by `pending`."""
+        for entry in [entry for entry, _ in subscription.waiting_in.get(self._place, ())]:
+            yield from self._contents.pages.load([entry])
 
-    def browse(self) -> Iterator[list[Message]]:
+    def browse(self) -> Iterator[Batch]:
         """Every message that is here now, in order, those in flight included: what a browser sees, in batches."""
         return Snapshot(self._contents.levels, self._contents.pages, self._with_consumers).batches()
 
-    def pending_batches(self) -> Iterator[list[Message]]:
+    def pending_batches(self) -> Iterator[Batch]:
         """The messages that wait now, in order and in batches; those that are paged out are read, and stay out."""
         levels, pages = self._contents.levels, self._contents.pages
         ends = [level.last_sequence for level in levels]
         for number in range(len(levels) - 1, -1, -1):
             after = 0
             while after < ends[number]:
-                messages, after = pages.look(levels[number], after, ends[number])
-                yield messages
+                listed = pages.listed(levels[number], after, ends[number])
+                yield from _arrived(pages.read(listed))
+                after = listed[-1].sequence if listed else ends[number]
         for subscription in list(self._consumers):
-            yield list(self.waiting_for(subscription))
+            yield from _arrived(pages.read([entry for entry, _ in subscription.waiting_in.get(self._place, ())]))
 
     def waiting_entries(self) -> Iterator[tuple[Message | int, int]]:
         """Everything that waits, with its sequence; a ticket stands for what is paged out."""
@@ -146,6 +155,13 @@ class QueueView:
             elif (frame := read[sequence]) is not None:
                 rows.append((sequence, *frame))
         return rows, shown[-1] if shown else None
+
+
+def _arrived(fetch: Fetch) -> Iterator[Batch]:
+    """The messages of *fetch*, after itself if they have yet to arrive."""
+    if not fetch.has_arrived:
+        yield fetch
+    yield [it for it in fetch.messages if it is not None]
 
 
 def _ticket(entry: Message | PagedOut | int) -> int:

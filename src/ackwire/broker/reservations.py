@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, final
 
 from ackwire.broker.dispatch import EXAMINED_PER_TURN, Dispatcher
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.lanes import Lane
 from ackwire.broker.queue_consumers import QueueConsumers
 from ackwire.broker.queue_contents import QueueContents
@@ -121,15 +122,17 @@ class Reservations:
 
     # ---- reserving ---------------------------------------------------------------------------------------------
 
-    def reserve(self, lane: Lane, count: int, reserved: Reservation) -> tuple[list[Message], bool]:
+    def reserve(self, lane: Lane, count: int, reserved: Reservation) -> tuple[list[Message], Fetch | None]:
         """Move up to *count* messages that wait into *reserved*.
 
-        Returns those of them that the store does not have, and whether that is all for now: a long look is cut into
-        turns.
+        Returns those of them that the store does not have; and, if that is not all for now, what to wait for before
+        the next call: a long look is cut into turns, and messages that must be examined are paged in.
         """
         unstored: list[Message] = []
         if self._dispatcher.is_paused or self._consumers.exclusive is not None:
-            return unstored, True
+            return unstored, None
+        next_turn = Fetch()
+        next_turn.arrive([])
         budget = EXAMINED_PER_TURN if lane.selector is not None else _RESERVED_PER_TURN
         levels = self._contents.levels
         for level in range(len(levels) - 1, -1, -1):
@@ -140,11 +143,16 @@ class Reservations:
                 taken = self._reserve_run(lane, level, found[0], min(count, budget), reserved, unstored)
                 if not taken:
                     budget -= lane.cost
+                    fetch = self._page_in_to_examine(lane, level, *found)
+                    if fetch is not None:
+                        if not fetch.has_arrived:
+                            return unstored, fetch
+                        continue  # it is looked at again, now that it is in memory
                     taken = int(self._reserve_at(lane, level, *found, reserved, unstored))
                 budget -= taken
                 count -= taken
             self._dispatcher.close_gaps(level, levels[level])
-        return unstored, count <= 0 or budget > 0
+        return unstored, None if count <= 0 or budget > 0 else next_turn
 
     def _reserve_run(
         self, lane: Lane, level: int, position: int, count: int, reserved: Reservation, unstored: list[Message]
@@ -160,6 +168,17 @@ class Reservations:
         lane.positions[level] = position + len(taken)
         return len(taken)
 
+    def _page_in_to_examine(self, lane: Lane, level: int, position: int, entry: Message | int) -> Fetch | None:
+        """Page the entry at *position* in, if it is out of memory and must be examined; None if it need not be."""
+        if isinstance(entry, Message):
+            return None
+        pending = self._contents.levels[level]
+        expiration = pending.info_at(position).expiration
+        has_expired = 0 < expiration <= self._clock.now_ms()
+        if entry or has_expired or lane.selector is not None or len(self._consumers.groups):
+            return self._pages.page_in(pending, position)
+        return None
+
     def _reserve_at(
         self,
         lane: Lane,
@@ -172,13 +191,8 @@ class Reservations:
         """Reserve the entry at *position*, if *lane* may have it."""
         pending = self._contents.levels[level]
         info = pending.info_at(position)
-        has_expired = 0 < info.expiration <= self._clock.now_ms()
-        must_be_examined = has_expired or lane.selector is not None or len(self._consumers.groups) > 0
-        if isinstance(entry, int) and (entry or must_be_examined):
-            self._pages.page_in(pending, position)
-            return False  # it is examined again, now that it is in memory
         if isinstance(entry, Message):
-            if has_expired:
+            if 0 < info.expiration <= self._clock.now_ms():
                 pending.take(position)
                 self._contents.expire(entry)
                 return False
