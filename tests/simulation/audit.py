@@ -99,13 +99,15 @@ def _audit_idle(queue: Queue, lane: Lane, pending: list[Message], asking: Set[Qu
     """A consumer with room, and a message that it may have, must not stand beside each other.
 
     Unless a slice of work is due that brings them together: one of the queue's, or of a consumer that is *asking* the
-    queues that had something for it while it was full.
+    queues that had something for it while it was full; or a page-in that has yet to arrive.
     """
-    if queue.dispatcher.is_continuing or queue.dispatcher.is_paused:
+    if queue.dispatcher.is_continuing or queue.dispatcher.is_paused or queue.dispatcher.page_in is not None:
         return
     exclusive = queue.consumers.exclusive
     for subscription in lane.rotation.subscriptions:
         if subscription in asking and queue.place in subscription.passed_over:
+            continue
+        if subscription in queue.dispatcher.unshelving:
             continue
         if not subscription.has_room or (exclusive is not None and exclusive is not subscription):
             continue

@@ -29,7 +29,7 @@ from ackwire.util.clock import Clock, ManualClock, Turns
 from ackwire.wire.openwire.cached_encode import Consumer as WireConsumer
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.negotiation import Preferences
-from tests.helpers.paging_store import FakeSpill, PagingStore
+from tests.helpers.paging_store import FakeSpill, LateStore, PagingStore
 from tests.helpers.recorded_audit import RecordedAudit
 from tests.simulation.audit import Violation, audit
 from tests.simulation.client import Client
@@ -151,6 +151,8 @@ class World:
         """Whether it counts on consumers sooner, and for longer, than they have deserved."""
         self.is_wide = apart.random() < 0.5 and self.may_be_wide
         """Whether there are patterns for topics, advisories to be heard, and temporary destinations."""
+        self.fetches_late = apart.random() < 0.5
+        """Whether the store answers a page-in later, when anything may have happened to the messages."""
         if self.is_wide:
             self.queues += [WIDE_QUEUE, QUEUE_BESIDE]
             self.topics.append(WIDE_TOPIC)
@@ -174,7 +176,10 @@ class World:
         self._policies = Policies(self._make_policies())
 
     def _open_store(self) -> Store:
-        return PagingStore(OpenWireEditor("ID:store", "store", self.clock).restored) if self.pages else MemoryStore()
+        if not self.pages:
+            return MemoryStore()
+        restored = OpenWireEditor("ID:store", "store", self.clock).restored
+        return LateStore(restored, self.clock, self.seed) if self.fetches_late else PagingStore(restored)
 
     def _broker_clock(self) -> Clock:
         return self.clock
