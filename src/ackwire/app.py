@@ -246,10 +246,10 @@ def _opened_store(
             failure.set_result(error)
 
     leftovers = Leftovers(Path(settings.store.data))
-    writing, indexing = ThreadBackground("journal"), ThreadBackground("index")
+    writing, indexing, reading = ThreadBackground("journal"), ThreadBackground("index"), ThreadBackground("reads")
     try:
         with leftovers.removed_if_bare(OsFiles()):
-            store = _open_journal(settings, clock, turn, writing, indexing, on_failed)
+            store = _open_journal(settings, clock, turn, writing, indexing, reading, on_failed)
         try:
             yield store, failure
         except BaseException:
@@ -261,6 +261,7 @@ def _opened_store(
     finally:
         writing.stop()
         indexing.stop()
+        reading.stop()
 
 
 @contextmanager
@@ -282,6 +283,7 @@ def _open_journal(
     turn: Turn,
     writing: ThreadBackground,
     indexing: ThreadBackground,
+    reading: ThreadBackground,
     on_failed: Callable[[StoreFailed], None],
 ) -> JournalStore:
     data = Path(settings.store.data)
@@ -313,6 +315,7 @@ def _open_journal(
             ),
             writing=writing,
             indexing=indexing,
+            reading=reading,
             new_id=lambda: os.urandom(16),
             holder=holder,
             on_failed=on_failed,

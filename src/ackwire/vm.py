@@ -444,13 +444,17 @@ class _Run:
 async def _dead_letters(serving: "Serving") -> list[DeadLetter]:
     for _ in range(_TURNS_TO_SETTLE):
         await asyncio.sleep(0)
-    return [
-        _dead_letter(serving, message, queue.place.name)
-        for queue in serving.broker.registry.queues()
-        if isinstance(queue.place, Destination) and f"{queue.place.name}.".startswith(f"{DEAD_LETTERS}.")
-        for batch in queue.browse()
-        for message in batch
-    ]
+    found: list[DeadLetter] = []
+    for queue in serving.broker.registry.queues():
+        if isinstance(queue.place, Destination) and f"{queue.place.name}.".startswith(f"{DEAD_LETTERS}."):
+            for batch in queue.view.browse():
+                if isinstance(batch, list):
+                    found += [_dead_letter(serving, message, queue.place.name) for message in batch]
+                else:
+                    has_arrived = asyncio.Event()
+                    batch.when_arrived(has_arrived.set)
+                    await has_arrived.wait()
+    return found
 
 
 def _dead_letter(serving: "Serving", message: Message, queue: str) -> DeadLetter:

@@ -77,8 +77,13 @@ def text_of(message: Message) -> str | None:
 
 
 def contents(queue: Queue) -> list[Message]:
-    """Every message of *queue* as a browser sees it."""
-    return [message for batch in queue.browse() for message in batch]
+    """Every message of *queue* as a browser sees it; of a store that answers later, what waits."""
+    found: list[Message] = []
+    for batch in queue.view.browse():
+        if not isinstance(batch, list):
+            return list(queue.view.pending())
+        found += batch
+    return found
 
 
 @dataclass(slots=True)
@@ -347,7 +352,7 @@ class BrokerRig:
     def pending(self, where: Where) -> int:
         """How many messages wait in a queue."""
         made: Any = self.broker.registry.get_or_make(named(where))
-        pending: int = made.pending_count
+        pending: int = made.view.pending_count
         return pending
 
     def restarted(self, after_seconds: float = 0.0) -> "BrokerRig":

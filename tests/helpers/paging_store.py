@@ -1,10 +1,13 @@
 """A memory store that behaves as one on disk: it keeps bytes, and what is loaded is a new message every time."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from random import Random
 
 from ackwire.jms.message import Message
 from ackwire.store.contract import Place
 from ackwire.store.memory import MemoryStore
+from ackwire.util.clock import Clock
 
 
 class PagingStore(MemoryStore):
@@ -50,6 +53,41 @@ class PagingStore(MemoryStore):
         if reason is None:
             for callback in self._room_callbacks:
                 callback()
+
+
+class LateStore(PagingStore):
+    """A store that answers a fetch after a while, in no certain order: *seed* decides."""
+
+    def __init__(self, restored: Callable[[bytes], Message], clock: Clock, seed: int) -> None:
+        super().__init__(restored)
+        self._clock = clock
+        self._random = Random(seed)
+
+    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+        delay_seconds = self._random.choice((0.0, 0.0, 0.001, 0.1, 1.0))
+        self._clock.call_later(delay_seconds, lambda: on_loaded(self.load(place, sequences)))
+
+
+class HandStore(PagingStore):
+    """A store whose fetches are answered by hand, the oldest first."""
+
+    def __init__(self, restored: Callable[[bytes], Message]) -> None:
+        super().__init__(restored)
+        self.asked: deque[tuple[Place, list[int], Callable[[list[Message | None]], None]]] = deque()
+
+    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+        self.asked.append((place, list(sequences), on_loaded))
+
+    def answer(self) -> list[int]:
+        """Answer the oldest fetch with what is there now; the sequences that were asked for."""
+        place, sequences, on_loaded = self.asked.popleft()
+        on_loaded(self.load(place, sequences))
+        return sequences
+
+    def answer_all(self) -> None:
+        """Answer until nothing is asked any more."""
+        while self.asked:
+            self.answer()
 
 
 class FakeSpill:

@@ -280,11 +280,11 @@ def _told(
 
 def _there(queue: Queue) -> Iterator[tuple[str, int]]:
     name = queue.audit_name
-    sequences = [sequence for _, sequence in queue._waiting_entries()]
-    sequences += [it.sequence for s in queue.subscriptions() for it in s.in_flight if queue.owns(it)]
+    sequences = [sequence for _, sequence in queue.view.waiting_entries()]
+    sequences += [it.sequence for s in queue.consumers for it in s.in_flight if queue.owns(it)]
     sequences += [it.sequence for it in queue._events.undecided(queue)]
-    sequences += queue._set_aside
-    for holder, held in queue.holders.items():
+    sequences += queue.contents.set_aside
+    for holder, held in queue.reservations.holders.items():
         sequences += held() if holder.told_count(queue.place) else ()
     assert len(set(sequences)) == len(sequences), f"{name}: a message is in two places: {sorted(sequences)}"
     return ((name, sequence) for sequence in sequences)

@@ -144,6 +144,8 @@ class SimulatedDisk:
         """How many of them did."""
         self.generation = 0
         """Counts the crashes: handles of an earlier generation are dead."""
+        self.has_cache = False
+        """Whether what is read is found in memory."""
         self._random = Random(seed)
         self._files = _Names()
         self._directories: set[Path] = {Path("/")}
@@ -545,6 +547,10 @@ class _SimulatedFile:
     def read(self, offset: int, length: int) -> bytes:
         self._check()
         return self._disk.read_at(self.path, self._inode, offset, length)
+
+    def read_cached(self, offset: int, length: int) -> bytes | None:
+        self._check()
+        return self._disk.read_at(self.path, self._inode, offset, length) if self._disk.has_cache else None
 
     def expect_read(self, offset: int, length: int) -> None:  # noqa: ARG002 - a hint
         self._check()

@@ -156,7 +156,7 @@ class _Crowd:
         end = self._count + messages
         while self._count < end:
             self._send(min(BATCH, end - self._count))
-            while self.queue.pending_count > 5 * BATCH:
+            while self.queue.view.pending_count > 5 * BATCH:
                 self.random.choice(consumers).act()
             for _ in range(CONSUMERS):
                 self.random.choice(consumers).act()
@@ -209,8 +209,8 @@ def test_a_million_messages_are_each_finished_once_and_leave_nothing_behind() ->
     print(f"{MESSAGES} messages in {seconds:.1f} s; {live - live_before} messages alive, {grown} bytes more resident")
     audit(crowd.rig.broker, crowd.rig.store)
     assert crowd.rig.broker.flow.used_bytes == 0
-    assert crowd.queue.size_bytes == crowd.queue.pending_count == crowd.queue.in_flight_count == 0
-    assert crowd.queue.enqueued == crowd.queue.dequeued == MESSAGES + WARM_UP
+    assert crowd.queue.size_bytes == crowd.queue.view.pending_count == crowd.queue.view.in_flight_count == 0
+    assert crowd.queue.contents.enqueued == crowd.queue.contents.dequeued == MESSAGES + WARM_UP
     assert list(crowd.rig.store.waiting(QUEUE)) == []
     assert live == live_before
     assert grown < MEMORY_TOLERANCE_BYTES

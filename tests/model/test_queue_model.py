@@ -258,7 +258,7 @@ class QueueModel(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         """What waits goes; what is in flight or acknowledged in a transaction stays, in the store too: `agrees`."""
-        assert self.queue.purge() == len(self.pending)
+        assert self.queue.removal.purge() == len(self.pending)
         self.purged += len(self.pending)
         self.pending = []
 
@@ -347,10 +347,10 @@ class QueueModel(RuleBasedStateMachine):
             in_flight = getattr(consumer.real.subscription, "in_flight")  # noqa: B009
             assert [message.sequence for message in in_flight] == [item.sequence for item in consumer.held]
         collected = sum(len(consumer.collected) for consumer in self.consumers)
-        counts = (self.queue.pending_count, self.queue.in_flight_count)
+        counts = (self.queue.view.pending_count, self.queue.view.in_flight_count)
         assert counts == (len(self.pending), len(expected) - len(self.pending))
-        assert (self.queue.enqueued, self.queue.dequeued) == (self.enqueued, self.dequeued)
-        assert self.queue.expired == self.expired
+        assert (self.queue.contents.enqueued, self.queue.contents.dequeued) == (self.enqueued, self.dequeued)
+        assert self.queue.contents.expired == self.expired
         assert self.enqueued == self.dequeued + self.expired + self.purged + len(expected) + collected
 
     @invariant()
@@ -393,7 +393,7 @@ class PagedQueueModel(QueueModel):
     @invariant()
     def what_waits_is_paged_out(self) -> None:
         if hasattr(self, "rig"):
-            for level in self.queue._levels:
+            for level in self.queue.contents.levels:
                 fresh = [it for it in level.in_memory() if not it.redelivery_counter and not it.dispatched_ms]
                 assert not fresh or self.queue.consumer_count, "nobody asked for them"
 

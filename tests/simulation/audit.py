@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Set
 
 from ackwire.broker.broker import Broker
-from ackwire.broker.dispatch import Lane
+from ackwire.broker.lanes import Lane
 from ackwire.broker.pending import NO_LIMIT, PagedOut, PendingList
 from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import QueueSubscription
@@ -25,7 +25,7 @@ def audit(broker: Broker, store: Store | None = None) -> None:
     in_transactions = _acked_in_transactions(broker)
     total = 0  # what is paged out takes no memory
     for queue in broker.registry.queues():
-        held = _audit_queue(queue, in_transactions.pop(id(queue), []), broker.consumption._asking.keys())
+        held = _audit_queue(queue, in_transactions.pop(id(queue), []), broker.pump.rounds.keys())
         total += queue.size_bytes - _paged_bytes(queue)
         if store is not None and queue.is_stored:
             _audit_store(queue, held, store)
@@ -51,12 +51,12 @@ def _acked_in_transactions(broker: Broker) -> dict[int, list[Message]]:
 
 
 def _audit_queue(queue: Queue, in_transactions: list[Message], asking: Set[QueueSubscription]) -> list[Message]:
-    pending = list(queue.pending())
-    for level in queue._levels:
+    pending = list(queue.view.pending())
+    for level in queue.contents.levels:
         _audit_order(queue, level)
     waiting, in_flight = [], []
-    for subscription in queue.subscriptions():
-        waiting += list(queue.kept_for(subscription))
+    for subscription in queue.consumers:
+        waiting += list(queue.view.waiting_for(subscription))
         in_flight += [message for message in subscription.in_flight if queue.owns(message)]
     everything = pending + waiting + in_flight + in_transactions
     twice = [n for n, times in Counter(message.sequence for message in everything).items() if times > 1]
@@ -65,18 +65,20 @@ def _audit_queue(queue: Queue, in_transactions: list[Message], asking: Set[Queue
     size = sum(message.size_bytes for message in everything)
     if size != queue.size_bytes:
         raise Violation(f"{queue!r} counts {queue.size_bytes} bytes and holds {size} in {len(everything)} messages")
-    if queue.in_flight_count != len(in_flight):
-        raise Violation(f"{queue!r} counts {queue.in_flight_count} in flight, and there are {len(in_flight)}")
-    if queue.pending_count != len(pending) + len(waiting):
-        raise Violation(f"{queue!r} counts {queue.pending_count} pending, and there are {len(pending)}+{len(waiting)}")
-    for lane in queue._lanes.values():
+    if queue.view.in_flight_count != len(in_flight):
+        raise Violation(f"{queue!r} counts {queue.view.in_flight_count} in flight, and there are {len(in_flight)}")
+    if queue.view.pending_count != len(pending) + len(waiting):
+        raise Violation(
+            f"{queue!r} counts {queue.view.pending_count} pending, and there are {len(pending)}+{len(waiting)}"
+        )
+    for lane in queue.consumers.lanes.values():
         _audit_idle(queue, lane, pending, asking)
     return everything
 
 
 def _paged_bytes(queue: Queue) -> int:
-    waiting = [entry for s in queue.subscriptions() for entry, _ in s.waiting_in.get(queue.place, ())]
-    return sum(level.paged_bytes for level in queue._levels) + sum(
+    waiting = [entry for s in queue.consumers for entry, _ in s.waiting_in.get(queue.place, ())]
+    return sum(level.paged_bytes for level in queue.contents.levels) + sum(
         entry.size_bytes for entry in waiting if isinstance(entry, PagedOut)
     )
 
@@ -97,19 +99,21 @@ def _audit_idle(queue: Queue, lane: Lane, pending: list[Message], asking: Set[Qu
     """A consumer with room, and a message that it may have, must not stand beside each other.
 
     Unless a slice of work is due that brings them together: one of the queue's, or of a consumer that is *asking* the
-    queues that had something for it while it was full.
+    queues that had something for it while it was full; or a page-in that has yet to arrive.
     """
-    if queue._is_continuing or queue._is_paused:
+    if queue.dispatcher.is_continuing or queue.dispatcher.is_paused or queue.dispatcher.page_in is not None:
         return
-    exclusive = queue.exclusive_consumer
+    exclusive = queue.consumers.exclusive
     for subscription in lane.rotation.subscriptions:
         if subscription in asking and queue.place in subscription.passed_over:
+            continue
+        if subscription in queue.dispatcher.unshelving:
             continue
         if not subscription.has_room or (exclusive is not None and exclusive is not subscription):
             continue
         waiting = subscription.waiting_in.get(queue.place)
         if waiting is not None:
-            first = next(queue.kept_for(subscription), None)
+            first = next(queue.view.waiting_for(subscription), None)
             if first is None or first.key not in subscription.in_flight:
                 raise Violation(f"{subscription!r} has room, and messages of {queue!r} wait for it alone: {waiting}")
             continue
@@ -119,12 +123,12 @@ def _audit_idle(queue: Queue, lane: Lane, pending: list[Message], asking: Set[Qu
 
 
 def _may_have(queue: Queue, lane: Lane, message: Message) -> bool:
-    if 0 < message.expiration <= queue._clock.now_ms():
+    if 0 < message.expiration <= queue.dispatcher._clock.now_ms():
         return False
-    if lane.selector is not None and not lane.selector.matches(queue._editor.lookup(message)):
+    if lane.selector is not None and not lane.selector.matches(queue.dispatcher._editor.lookup(message)):
         return False
-    owner = None if message.group_id is None else queue._groups._owners.get(message.group_id)
-    return owner is None or queue._lane_of(owner) is lane
+    owner = None if message.group_id is None else queue.consumers.groups._owners.get(message.group_id)
+    return owner is None or queue.consumers.lane_of(owner) is lane
 
 
 def _audit_store(queue: Queue, held: list[Message], store: Store) -> None:

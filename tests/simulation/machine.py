@@ -62,6 +62,7 @@ class Machine:
 
     def __init__(self, seed: int, random: Random, clock: ManualClock) -> None:
         self.disk = _Disk(seed)
+        self.disk.has_cache = seed % 3 == 0
         self._random = random
         self._world_clock = clock
         self._medium = IndexMedium()
@@ -81,6 +82,7 @@ class Machine:
         self.clock = ProcessClock(self._world_clock, self._seconds_per_look)
         self._writing = ControlledBackground(self._random)
         self._indexing = ControlledBackground(self._random)
+        self._reading = ControlledBackground(self._random)
 
     def open(self) -> Store:
         """Open the store in a new process. What goes wrong is raised, and the process is to be stopped."""
@@ -93,6 +95,7 @@ class Machine:
             options=self._options,
             writing=self._writing,
             indexing=self._indexing,
+            reading=self._reading,
             new_id=lambda: self._random.randbytes(16),
             holder="the simulation",
             on_failed=_ignore,
@@ -110,17 +113,19 @@ class Machine:
         steps: list[Callable[[], object]] = [
             self._writing.step,
             self._indexing.step,
+            self._reading.step,
             lambda: self._world_clock.advance(0),
             lambda: self._world_clock.advance(0.02),
         ]
-        self._random.choices(steps, (4, 4, 4, 1))[0]()
+        self._random.choices(steps, (4, 4, 3, 4, 1))[0]()
 
     def settle(self) -> None:
         """Go on until nothing waits."""
         self._world_clock.advance(0)
-        while not (self._writing.is_idle and self._indexing.is_idle):
+        while not (self._writing.is_idle and self._indexing.is_idle and self._reading.is_idle):
             self._writing.run_all()
             self._indexing.run_all()
+            self._reading.run_all()
             self._world_clock.advance(0)
 
     # ---- trouble -----------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from ackwire.util.clock import Clock, ManualClock, Turns
 from ackwire.wire.openwire.cached_encode import Consumer as WireConsumer
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.negotiation import Preferences
-from tests.helpers.paging_store import FakeSpill, PagingStore
+from tests.helpers.paging_store import FakeSpill, LateStore, PagingStore
 from tests.helpers.recorded_audit import RecordedAudit
 from tests.simulation.audit import Violation, audit
 from tests.simulation.client import Client
@@ -151,6 +151,8 @@ class World:
         """Whether it counts on consumers sooner, and for longer, than they have deserved."""
         self.is_wide = apart.random() < 0.5 and self.may_be_wide
         """Whether there are patterns for topics, advisories to be heard, and temporary destinations."""
+        self.fetches_late = apart.random() < 0.5
+        """Whether the store answers a page-in later, when anything may have happened to the messages."""
         if self.is_wide:
             self.queues += [WIDE_QUEUE, QUEUE_BESIDE]
             self.topics.append(WIDE_TOPIC)
@@ -174,7 +176,10 @@ class World:
         self._policies = Policies(self._make_policies())
 
     def _open_store(self) -> Store:
-        return PagingStore(OpenWireEditor("ID:store", "store", self.clock).restored) if self.pages else MemoryStore()
+        if not self.pages:
+            return MemoryStore()
+        restored = OpenWireEditor("ID:store", "store", self.clock).restored
+        return LateStore(restored, self.clock, self.seed) if self.fetches_late else PagingStore(restored)
 
     def _broker_clock(self) -> Clock:
         return self.clock
@@ -323,17 +328,17 @@ class World:
         """Whether no older message waits in the same queue that the same consumer might have had (H1)."""
         if message.group_id is not None or self.ledger.sent[message.key].has_twin(repr(message.destination)):
             return True  # it may have waited for this consumer alone, since before the older one came back
-        attached = self.broker.consumption._attached[subscription]
+        attached = self.broker.queues_of_consumers.of[subscription]
         queue = next(queue for queue in attached.values() if len(attached) == 1 or queue.owns(message))
         now_ms = self.clock.now_ms()
-        for older in queue.pending():
-            if queue._level_of(older) != queue._level_of(message):
+        for older in queue.view.pending():
+            if queue.contents.level_of(older) != queue.contents.level_of(message):
                 continue
             if older.sequence > message.sequence:
                 return True
             usable = older.group_id is None and not 0 < older.expiration <= now_ms
             selector = subscription.selector
-            if usable and (selector is None or selector.matches(queue._editor.lookup(older))):
+            if usable and (selector is None or selector.matches(queue.dispatcher._editor.lookup(older))):
                 return False
         return True
 

@@ -53,12 +53,12 @@ async def destination_stats(broker: Broker) -> AsyncIterator[tuple[str, bool, Co
 
 def _of_queue(queue: Queue) -> Counts:
     return Counts(
-        pending=queue.pending_count,
-        in_flight=queue.in_flight_count,
+        pending=queue.view.pending_count,
+        in_flight=queue.view.in_flight_count,
         consumers=queue.consumer_count,
-        enqueued=queue.enqueued,
-        dequeued=queue.dequeued,
-        expired=queue.expired,
+        enqueued=queue.contents.enqueued,
+        dequeued=queue.contents.dequeued,
+        expired=queue.contents.expired,
         bytes=queue.size_bytes,
     )
 

@@ -184,7 +184,7 @@ class Api:
         await _no_body(request)
         self._bulk.inspect()
         queues = dead_letter_queues(self._broker)
-        return json_answer(200, [{"queue": repr(queue), "pending": queue.pending_count} for queue in queues])
+        return json_answer(200, [{"queue": repr(queue), "pending": queue.view.pending_count} for queue in queues])
 
     # ---- cursors -----------------------------------------------------------------------------------------------
 

@@ -4,23 +4,25 @@ Every verb runs to its end before the next one starts: one loop owns all of this
 cannot be carried out raises a `BrokerError` and has changed nothing.
 
 `connections.py` admits clients, `registry.py` knows the destinations, `sending.py` takes messages in and
-`publishing.py` puts them in their places, `consumption.py` serves consumers and their acks, `transaction_manager.py`
-carries out what belongs together, `scheduler.py` keeps what is meant for later. This module makes these parts, each
-with what it uses, and is the front that adapters see. No part knows this module.
+`publishing.py` puts them in their places, `subscriptions.py` adds and removes consumers, `acknowledgement.py` carries
+out acks, `transaction_manager.py` carries out what belongs together, `scheduler.py` keeps what is meant for later.
+This module makes these parts, each with what it uses, and is the front that adapters see. No part knows this module.
 """
 
 import logging
 from collections.abc import Callable, Hashable
 from typing import Final, final
 
+from ackwire.broker.acknowledgement import Acknowledgement
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
 from ackwire.broker.auditing import Audit
+from ackwire.broker.browsers import Browsers
 from ackwire.broker.bulk_access import BulkAccess
 from ackwire.broker.clients import Clients
 from ackwire.broker.committed_sends import CommittedSends
 from ackwire.broker.connections import Connections
-from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
+from ackwire.broker.consumer_queues import ConsumerQueues
 from ackwire.broker.cursors import Cursors
 from ackwire.broker.dead_letters import DeadLetters
 from ackwire.broker.destination_counts import DestinationCounter
@@ -39,8 +41,10 @@ from ackwire.broker.paging import Pager
 from ackwire.broker.permissions import BROKER, Action, Permissions, Principal
 from ackwire.broker.placing import Placing
 from ackwire.broker.publishing import Publisher
+from ackwire.broker.pumping import Pump
 from ackwire.broker.receive_room import ReceiveRoom
 from ackwire.broker.registry import Registry
+from ackwire.broker.replay import Replays
 from ackwire.broker.restore import Restoring
 from ackwire.broker.routing import Routing
 from ackwire.broker.scheduler import Scheduler
@@ -49,6 +53,7 @@ from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Login, 
 from ackwire.broker.slices import SLICE_UNITS, Slices
 from ackwire.broker.staging import Staging
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
+from ackwire.broker.subscriptions import LAST_DELIVERED_UNKNOWN, Subscriptions
 from ackwire.broker.takeover import Claim
 from ackwire.broker.transaction_manager import Transactor
 from ackwire.broker.transactions import Transaction, Transactions
@@ -150,7 +155,10 @@ class Broker:
         )
         advisories.bind(registry, publisher)
         dead_letters = DeadLetters(editor, registry, publisher, advisories)
-        self.consumption = Consumption(
+        self.queues_of_consumers = queues = ConsumerQueues()
+        browsers = Browsers(registry, editor, slices)
+        replays = Replays(slices)
+        self.subscriptions = Subscriptions(
             clock=clock,
             store=store,
             editor=editor,
@@ -160,12 +168,31 @@ class Broker:
             registry=registry,
             publisher=publisher,
             advisories=advisories,
-            dead_letters=dead_letters,
-            desk=desk,
+            queues=queues,
+            browsers=browsers,
+            replays=replays,
             broker_id=broker_id,
             audit=audit,
         )
-        registry.bind(BrokerEvents(advisories, dead_letters, transactions), self.consumption)
+        self.pump = Pump(
+            clock=clock,
+            slices=slices,
+            queues=queues,
+            browsers=browsers,
+            replays=replays,
+            registry=registry,
+            advisories=advisories,
+        )
+        self.acknowledgement = Acknowledgement(
+            clock=clock,
+            store=store,
+            editor=editor,
+            queues=queues,
+            pump=self.pump,
+            dead_letters=dead_letters,
+            desk=desk,
+        )
+        registry.bind(BrokerEvents(advisories, dead_letters, transactions), self.subscriptions)
         self.scheduler = Scheduler(
             clock=clock,
             store=store,
@@ -226,7 +253,7 @@ class Broker:
             advisories=advisories,
             repetitions=repetitions,
             permissions=permissions,
-            consumption=self.consumption,
+            subscriptions=self.subscriptions,
             transactor=self.transactor,
             scheduler=self.scheduler,
             broker_id=broker_id,
@@ -273,7 +300,7 @@ class Broker:
             connections=self._connections,
             permissions=permissions,
         )
-        self._own_queues = OwnQueues(self.view, self._connections, self.consumption, publisher)
+        self._own_queues = OwnQueues(self.view, self._connections, self.subscriptions, self.acknowledgement, publisher)
         self._questions = Questions(self.view, permissions)
         self._requests = OperationRequests(clock, self.operations)
         self._expiry = ExpirySweep(clock, slices, registry, live)
@@ -394,14 +421,14 @@ class Broker:
 
     def unsubscribe(self, subscription: Subscription, last_delivered: int = LAST_DELIVERED_UNKNOWN) -> None:
         """Remove a consumer. *last_delivered* is the sequence of the last message it saw, if that is known."""
-        self.consumption.unsubscribe(subscription, last_delivered)
+        self.subscriptions.unsubscribe(subscription, last_delivered)
 
     def remove_durable(self, client_id: str, name: str, principal: Principal = BROKER) -> None:
         """End a durable subscription and drop what waits for it (A3)."""
         durable = self.registry.durables.get(DurableKey(client_id, name))
         if durable is not None:
             self.permissions.permit(principal, Action.DELETE, durable.record.destination)
-        self.consumption.remove_durable(client_id, name)
+        self.subscriptions.remove_durable(client_id, name)
 
     def subscription(self, connection: Connection, consumer_id: str) -> Subscription:
         """The consumer of that id, which *connection* announced."""
@@ -427,22 +454,22 @@ class Broker:
             transaction = self.transactor.transaction_for_work(subscription.connection, transaction_id)
             if transaction is None:
                 return  # it has committed before: this is a repetition
-        self.consumption.acknowledge(subscription, kind, first, last, count, transaction, cause)
+        self.acknowledgement.acknowledge(subscription, kind, first, last, count, transaction, cause)
 
     def pull(self, subscription: Subscription, timeout_ms: int) -> None:
         """Ask for one message: wait for ever (0), not at all (negative), or *timeout_ms* (C3)."""
-        self.consumption.pull(subscription, timeout_ms)
+        self.pump.pull(subscription, timeout_ms)
 
     def set_prefetch(self, subscription: Subscription, prefetch: int) -> None:
         """Change how many messages a consumer may hold."""
-        subscription.prefetch = self.consumption.capped_prefetch(subscription, prefetch)
+        subscription.prefetch = self.subscriptions.capped_prefetch(subscription, prefetch)
         subscription.is_pull = subscription.prefetch == 0
-        self.consumption.pump(subscription)
+        self.pump.pump(subscription)
 
     def resume(self, connection: Connection) -> None:
         """The client takes messages again."""
         for subscription in list(connection.subscriptions.values()):
-            self.consumption.pump(subscription)
+            self.pump.pump(subscription)
 
     def bulk(self, principal: Principal) -> BulkAccess:
         """Cursors, staged batches and browsing, as *principal*."""
@@ -471,7 +498,7 @@ class Broker:
         self.cursors.stop()
         self.staging.stop()
         for queue in self.registry.queues():
-            queue.stop()
+            queue.restart.stop()
         if self.audit is not None:
             self._destination_counter.end(self.audit, self._store)
 

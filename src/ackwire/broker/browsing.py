@@ -7,6 +7,7 @@ shown comes; what is gone by then is not shown. So a browser that stops half way
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.paging import QueuePages
 from ackwire.broker.pending import PagedOut, PendingList
 from ackwire.jms.message import Message
@@ -31,19 +32,22 @@ class Snapshot:
         ]
         """For each level, the last sequence that was there."""
 
-    def batches(self) -> Iterator[list[Message]]:
-        """The messages in the order of their dispatch, in batches; a batch is freed when the next one is read."""
+    def batches(self) -> "Iterator[list[Message] | Fetch]":
+        """The messages in the order of their dispatch, in batches; a batch is freed when the next one is read. A
+        `Fetch` is yielded when the next batch has yet to arrive."""
         for number in range(len(self._levels) - 1, -1, -1):
             after, last = _NOTHING, self._last[number]
             while after < last:
-                batch, after = self._look(number, after, last)
-                yield batch
-
-    def _look(self, number: int, after: int, last: int) -> tuple[list[Message], int]:
-        found, up_to = self._pages.look(self._levels[number], after, last)
-        found += self._pages.peek(it for it in self._in_hand(number) if after < it.sequence <= up_to)
-        found.sort(key=_sequence_of)
-        return found, up_to
+                listed = self._pages.listed(self._levels[number], after, last)
+                up_to = listed[-1].sequence if listed else last
+                in_hand = [it for it in self._in_hand(number) if after < it.sequence <= up_to]
+                fetch = self._pages.read([*listed, *in_hand])
+                if not fetch.has_arrived:
+                    yield fetch
+                found = [it for it in fetch.messages if it is not None]
+                found.sort(key=_sequence_of)
+                yield found
+                after = up_to
 
 
 def _sequence_of(message: Message) -> int:

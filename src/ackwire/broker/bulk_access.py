@@ -129,11 +129,11 @@ class BulkAccess:
 
     def browse_rows(self, where: Destination, after: int, to: int, limit: int) -> list[Row]:
         """Up to *limit* messages of a queue with sequences behind *after*, up to *to*, without taking them."""
-        return self._queue(where).look(after, to, limit)
+        return self._queue(where).view.rows(after, to, limit)
 
     def browse_sequences(self, where: Destination) -> list[int]:
         """The sequences of all that `browse_rows` would show now, in order."""
-        return self._queue(where).sequences()
+        return self._queue(where).view.sequences()
 
     def _queue(self, where: Destination) -> Queue:
         self._permissions.permit(self._principal, Action.BROWSE, where)

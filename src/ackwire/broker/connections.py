@@ -7,7 +7,6 @@ from typing import Final, final
 from ackwire.broker.advisory import Advisories
 from ackwire.broker.auditing import Audit, DestinationPlace, Event
 from ackwire.broker.clients import Clients
-from ackwire.broker.consumption import LAST_DELIVERED_UNKNOWN, Consumption
 from ackwire.broker.cursors import CURSOR_CLIENT_ID
 from ackwire.broker.departures import Departures
 from ackwire.broker.duplicates import Repetitions
@@ -27,6 +26,7 @@ from ackwire.broker.session import (
     SubscriptionRequest,
 )
 from ackwire.broker.slices import Slices
+from ackwire.broker.subscriptions import LAST_DELIVERED_UNKNOWN, Subscriptions
 from ackwire.broker.takeover import Claim, Takeovers
 from ackwire.broker.transaction_manager import Transactor
 from ackwire.errors import BrokerError, InvalidClientId
@@ -55,7 +55,7 @@ class Connections:
         advisories: Advisories,
         repetitions: Repetitions,
         permissions: Permissions,
-        consumption: Consumption,
+        subscriptions: Subscriptions,
         transactor: Transactor,
         scheduler: Scheduler,
         broker_id: str,
@@ -68,13 +68,13 @@ class Connections:
         self._advisories = advisories
         self._repetitions = repetitions
         self._permissions = permissions
-        self._consumption = consumption
+        self._subscriptions = subscriptions
         self._transactor = transactor
         self._scheduler = scheduler
         self._broker_id = broker_id
         self._audit = audit
         self._takeovers = Takeovers(clock, self._replace)
-        self._departures = Departures(slices, consumption, registry, self.remove_producer)
+        self._departures = Departures(slices, subscriptions, registry, self.remove_producer)
 
     def stop(self) -> None:
         """All clients have gone, and no more will come: finish what is left of removing them."""
@@ -231,4 +231,4 @@ class Connections:
         action = Action.BROWSE if request.browser else Action.CONSUME
         self._permissions.permit(connection.principal, action, request.destination)
         self._departures.forestall(connection.connection_id, consumer_id=request.consumer_id)
-        return self._consumption.subscribe(connection, request, port)
+        return self._subscriptions.subscribe(connection, request, port)

@@ -17,10 +17,10 @@ from functools import partial
 from typing import Final, final
 
 from ackwire.broker.auditing import Event
-from ackwire.broker.held import Held
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
+from ackwire.broker.reservations import Reservation
 from ackwire.broker.reserved import refuse_reserved
 from ackwire.errors import (
     BrokerError,
@@ -85,13 +85,13 @@ class Cursor:
     __slots__ = (
         "committed",
         "destination",
-        "held",
         "is_closed",
         "lane",
         "name",
         "promised",
         "queue",
         "removed",
+        "reserved",
         "selector",
     )
 
@@ -102,12 +102,12 @@ class Cursor:
         self.name = name
         self.destination = destination
         self.selector = selector
-        lane = queue.add_reader(wanted)
+        lane = queue.reservations.add_reader(wanted)
         self.queue = queue
         self.lane = lane
-        self.held = Held()
+        self.reserved = Reservation()
         self.removed = 0
-        """The number of the last message that has left the queue; `held` begins behind it."""
+        """The number of the last message that has left the queue; `reserved` begins behind it."""
         self.committed = 0
         self.promised = 0
         """How far its reader may read: that is durable."""
@@ -118,15 +118,15 @@ class Cursor:
 
     @property
     def assigned(self) -> int:
-        return self.removed + len(self.held)
+        return self.removed + len(self.reserved)
 
     def told_count(self, _place: Place) -> int:
-        return len(self.held)
+        return len(self.reserved)
 
     def tell(self, event: Event, start: int, end: int | None = None, cause: str | None = None) -> None:
-        """Let the audit know what happens to what it holds from *start* on, up to *end*."""
+        """Let the audit know what happens to what it has reserved from *start* on, up to *end*."""
         if self.queue.audit is not None:
-            self.queue.audit.cursor(event, self.queue, self.held.sequences(start, end), self.name, cause)
+            self.queue.audit.cursor(event, self.queue, self.reserved.sequences(start, end), self.name, cause)
 
     def note(self) -> CursorRecord:
         return CursorRecord(
@@ -136,8 +136,8 @@ class Cursor:
             self.selector,
             self.committed,
             self.removed,
-            self.held.runs(),
-            runs_of(sorted(self.held.unsafe)),
+            self.reserved.runs(),
+            runs_of(sorted(self.reserved.unsafe)),
         )
 
 
@@ -187,7 +187,7 @@ class Cursors:
 
     def _add(self, cursor: Cursor) -> None:
         self._cursors[cursor.name] = cursor
-        cursor.queue.holders[cursor] = cursor.held.sequences
+        cursor.queue.reservations.holders[cursor] = cursor.reserved.sequences
 
     def _check_new(self, name: str, destination: Destination, *, create: bool) -> None:
         limit = self._settings.current.limits.cursors_max
@@ -216,11 +216,11 @@ class Cursors:
             self._forget(cursor, cursor.committed - cursor.removed)
             if cursor.destination.kind.is_queue:
                 cursor.tell(Event.RETURNED, 0)
-                cursor.queue.give_back(cursor.held)
+                cursor.queue.reservations.give_back(cursor.reserved)
             else:
                 cursor.tell(Event.DISCARDED, 0, cause=_CLOSED)
-            cursor.queue.remove_reader(cursor.lane)
-            del cursor.queue.holders[cursor]
+            cursor.queue.reservations.remove_reader(cursor.lane)
+            del cursor.queue.reservations.holders[cursor]
             self._store.drop_state_record(cursor.note().key)
             del self._cursors[name]
             durable = self._registry.durables.get(DurableKey(CURSOR_CLIENT_ID, name))
@@ -253,12 +253,12 @@ class Cursors:
             cursor.selector,
             cursor.committed,
             cursor.assigned,
-            cursor.queue.pending_count,
+            cursor.queue.view.pending_count,
             self._oldest_ms(cursor),
         )
 
     def _oldest_ms(self, cursor: Cursor) -> int | None:
-        first = cursor.held.sequences(cursor.committed - cursor.removed, cursor.committed - cursor.removed + 1)
+        first = cursor.reserved.sequences(cursor.committed - cursor.removed, cursor.committed - cursor.removed + 1)
         [stored] = self._store.load(cursor.queue.place, first) if first else [None]
         return None if stored is None else stored.timestamp
 
@@ -272,8 +272,8 @@ class Cursors:
                 f"{cursor!r} has been read up to {cursor.promised}, and its reader says {after}: it is not the same "
                 "cursor any more; start with a new checkpoint and a new cursor"
             )
-        held_max = self._settings.current.limits.cursor_messages_max
-        wanted = min(after + max(0, limit), cursor.committed + held_max)
+        reserved_max = self._settings.current.limits.cursor_messages_max
+        wanted = min(after + max(0, limit), cursor.committed + reserved_max)
         self._give(cursor, wanted, on_done, on_failed, after)
 
     def _give(self, cursor: Cursor, wanted: int, on_done: Callable[[int], None], on_failed: Failed, after: int) -> None:
@@ -281,16 +281,17 @@ class Cursors:
         if cursor.is_closed:
             on_failed(UnknownResource(f"cursor {cursor.name} was closed meanwhile"))
             return
-        before = len(cursor.held)
-        unstored, is_done = cursor.queue.reserve(cursor.lane, wanted - cursor.assigned, cursor.held)
+        before = len(cursor.reserved)
+        unstored, fetch = cursor.queue.reservations.reserve(cursor.lane, wanted - cursor.assigned, cursor.reserved)
         cursor.tell(Event.DISPATCHED, before)
         try:
             if unstored:  # others see it again after a crash unless the note is there with it, so both or none
                 with self._store.atomically():
-                    cursor.queue.store_held(unstored)
+                    cursor.queue.reservations.store(unstored)
                     self._store.put_state_record(cursor.note())
-            if not is_done:
-                self._clock.call_later(0, partial(self._give, cursor, wanted, on_done, on_failed, after))
+            if fetch is not None:
+                go_on = partial(self._give, cursor, wanted, on_done, on_failed, after)
+                fetch.when_arrived(lambda: self._call_soon(go_on))
                 return
             if cursor.assigned > cursor.promised:
                 self._store.put_state_record(cursor.note())
@@ -299,6 +300,9 @@ class Cursors:
             return
         up_to = max(after, min(cursor.assigned, wanted))
         self._store.when_durable(partial(self._promise, cursor, up_to, on_done), on_failed)
+
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        self._clock.call_later(0, callback)
 
     def _promise(self, cursor: Cursor, up_to: int, on_done: Callable[[int], None]) -> None:
         cursor.promised = max(cursor.promised, up_to)
@@ -315,7 +319,7 @@ class Cursors:
             )
         if not after <= to <= cursor.promised:
             raise Conflict(f"{cursor!r} can be read up to {cursor.promised}, and {after + 1} to {to} was asked for")
-        sequences = cursor.held.sequences(after - cursor.removed, to - cursor.removed)
+        sequences = cursor.reserved.sequences(after - cursor.removed, to - cursor.removed)
         stored = self._store.read(cursor.queue.place, sequences)
         lost = [after + 1 + index for index, it in enumerate(stored) if it is None]
         if lost:
@@ -323,7 +327,7 @@ class Cursors:
                 f"messages {_named(lost)} of {cursor!r} are lost: their bytes are damaged (the log and quarantine/ "
                 "tell where); commit beyond them to go on without them"
             )
-        counted = cursor.held.redeliveries
+        counted = cursor.reserved.redeliveries
         if counted:
             stored = [it and (it[0], counted.get(n, it[1])) for n, it in zip(sequences, stored, strict=True)]
         return [(number, *it) for number, it in enumerate(stored, after + 1) if it is not None]
@@ -356,7 +360,7 @@ class Cursors:
 
     def _forget(self, cursor: Cursor, count: int) -> None:
         cursor.tell(Event.ACKED, 0, count)
-        cursor.queue.finish_held(cursor.held, count)
+        cursor.queue.reservations.finish(cursor.reserved, count)
         cursor.removed += count
 
     # ---- after a restart ---------------------------------------------------------------------------------------
@@ -370,10 +374,10 @@ class Cursors:
             wanted = self._settings.compile_selector("FALSE")
         cursor = Cursor(note.name, note.destination, note.selector, self._restored_queue(note.place), wanted)
         cursor.removed, cursor.committed = note.removed, note.committed
-        cursor.queue.restore_held(cursor.held, note.held, kept)
+        cursor.queue.reservations.restore(cursor.reserved, note.held, kept)
         if untold is not None:
-            cursor.queue.tell_restored(cursor.held.sequences(), untold)
-        cursor.held.unsafe.update(sequences_of(note.unsafe))
+            cursor.queue.restart.tell_restored(cursor.reserved.sequences(), untold)
+        cursor.reserved.unsafe.update(sequences_of(note.unsafe))
         cursor.promised = cursor.assigned
         self._add(cursor)
 

@@ -9,11 +9,11 @@ that a client announces again after a failover, a queue that is to be deleted.
 from collections.abc import Callable, Iterator
 from typing import final
 
-from ackwire.broker.consumption import Consumption
 from ackwire.broker.registry import Registry
 from ackwire.broker.session import Connection
 from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.subscription import Subscription
+from ackwire.broker.subscriptions import Subscriptions
 
 _UNITS = 4
 """What it costs of a slice to remove one thing."""
@@ -26,12 +26,12 @@ class Departures:
     def __init__(
         self,
         slices: Slices,
-        consumption: Consumption,
+        subscriptions: Subscriptions,
         registry: Registry,
         remove_producer: Callable[[Connection, str], None],
     ) -> None:
         self._slices = slices
-        self._consumption = consumption
+        self._subscriptions = subscriptions
         self._registry = registry
         self._remove_producer = remove_producer
         self._under_way: dict[Iterator[None], None] = {}
@@ -47,7 +47,7 @@ class Departures:
     def _session_steps(
         self, connection: Connection, consumers: list[Subscription], producers: list[str]
     ) -> Iterator[None]:
-        yield from self._consumption.remove_all(consumers)
+        yield from self._subscriptions.remove_all(consumers)
         yield from self._producer_steps(connection, producers)
 
     def close_connection(
@@ -56,7 +56,7 @@ class Departures:
         """*connection* has ended. *roll_back* undoes its transactions, now."""
         consumers = self._marked(list(connection.subscriptions.values()), last_delivered)
         budget = self._slices.budget()
-        removals = self._consumption.remove_all(consumers)
+        removals = self._subscriptions.remove_all(consumers)
         self._take(removals, budget)
         roll_back(connection)
         self._registry.leaving_owners.add(connection)
@@ -81,7 +81,7 @@ class Departures:
         for former in self._former.get(connection_id, ()):
             consumer = None if consumer_id is None else former.subscriptions.get(consumer_id)
             if consumer is not None:
-                self._consumption.unsubscribe(consumer, consumer.last_delivered)
+                self._subscriptions.unsubscribe(consumer, consumer.last_delivered)
             if producer_id in former.producers:
                 self._remove_producer(former, producer_id)
 

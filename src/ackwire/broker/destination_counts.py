@@ -46,7 +46,7 @@ class DestinationCounter:
         for _ in range(len(queues) if at_once else min(len(queues), _QUEUES_PER_TURN)):
             queue = queues.popleft()
             if queue.audit is not None and not queue.is_gone:
-                audit.census(queue, queue.held_count + undecided[queue])
+                audit.census(queue, queue.view.message_count + undecided[queue])
         if queues:
             self._clock.call_later(0, partial(self._count, audit, queues, at_once=False))
 
@@ -65,6 +65,6 @@ class DestinationCounter:
         for queue in self._registry.queues():
             if queue.audit is not None:
                 # A store that pages is one on a disk.
-                left = queue.tell_not_kept(_NOT_KEPT, keeps_persistent=store.pages)
+                left = queue.restart.tell_not_kept(_NOT_KEPT, keeps_persistent=store.pages)
                 audit.census(queue, left + undecided[queue])
         audit.stopped(store.last_sequence())

@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Iterator
-from functools import partial
 from typing import Final, final
 
+from ackwire.broker.fetching import Fetch, job_of
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.registry import Registry
-from ackwire.broker.slices import Budget, Slices
+from ackwire.broker.slices import Slices
 from ackwire.errors import AckwireError
 from ackwire.util.clock import Clock
 
@@ -38,20 +38,15 @@ class ExpirySweep:
         self.start()
         if not self._is_sweeping:
             self._is_sweeping = True
-            self._slices.start(partial(self._go_on, self._expire_all()))
+            self._slices.start(job_of(self._expire_all(), self._slices, _SWEEP_UNITS))
 
-    def _go_on(self, steps: Iterator[None], budget: Budget) -> bool:
-        if any(budget.spend(_SWEEP_UNITS) for _ in steps):
-            return True
-        self._is_sweeping = False
-        return False
-
-    def _expire_all(self) -> Iterator[None]:
+    def _expire_all(self) -> Iterator[Fetch | None]:
         """Remove what has expired everywhere, a little with each step."""
         for number, queue in enumerate(self._registry.queues()):
             try:
-                yield from queue.expire_due(self._clock.now_ms())
+                yield from queue.expiry.expire_due(self._clock.now_ms())
             except AckwireError:
                 _log.exception("expired messages of %r stay where they are for now", queue)
             if number % _QUEUES_PER_STEP == 0:
-                yield
+                yield None
+        self._is_sweeping = False

@@ -83,5 +83,5 @@ def _is_in_use(target: Queue | Topic) -> bool:
     if target.consumer_count:
         return True
     if isinstance(target, Queue):
-        return target.size_bytes > 0 or bool(target.holders)
+        return target.size_bytes > 0 or bool(target.reservations.holders)
     return bool(target.durables)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, final
 
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.operations import LISTED_AT_ONCE, Counting, DestinationInfo, Operations, Selection
 from ackwire.broker.own_queues import ANSWER_CHARACTERS_MAX, Reply
 from ackwire.broker.permissions import Principal
@@ -47,7 +48,7 @@ class OperationRequests:
         self._clock = clock
         self._operations = operations
 
-    def answer(self, principal: Principal, properties: _Asked, reply: Reply) -> Iterator[None]:
+    def answer(self, principal: Principal, properties: _Asked, reply: Reply) -> Iterator[Fetch | None]:
         """Do what *properties* ask for, in steps, and say how many messages or destinations that concerned."""
         try:
             verb = _text(properties, VERB)
@@ -105,10 +106,10 @@ class OperationRequests:
         told = self._clock.monotonic()
         while True:
             try:
-                next(steps)
+                fetch = next(steps)
             except StopIteration as end:
                 return int(end.value)
-            yield
+            yield fetch
             if self._clock.monotonic() - told >= _PROGRESS_SECONDS:
                 told = self._clock.monotonic()
                 reply(_answer(WORKING, 0, ""))

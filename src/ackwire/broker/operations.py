@@ -25,6 +25,7 @@ from ackwire.broker.auditing import Event
 from ackwire.broker.clients import Clients
 from ackwire.broker.connections import Connections
 from ackwire.broker.dead_letters import DeadLetters
+from ackwire.broker.fetching import Fetch, job_of
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.permissions import Action, Permissions, Principal
@@ -33,7 +34,7 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.redelivery import CAUSE_PROPERTY, ORIGINAL_DELIVERY_MODE_PROPERTY, ORIGINAL_EXPIRATION_PROPERTY
 from ackwire.broker.registry import Registry
 from ackwire.broker.reserved import is_reserved, refuse_reserved
-from ackwire.broker.slices import Budget, Slices
+from ackwire.broker.slices import Slices
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, NotHere, ResourceLimit
 from ackwire.jms.destinations import Destination, matches_pattern, parse_destination
 from ackwire.jms.message import Message
@@ -42,7 +43,7 @@ from ackwire.store.contract import Store
 from ackwire.util.clock import Clock
 from ackwire.util.plurals import counted
 
-Counting: TypeAlias = Generator[None, None, int]
+Counting: TypeAlias = Generator[Fetch | None, None, int]
 """A verb in steps, whose result is how many messages it concerned."""
 
 LISTED_AT_ONCE: Final = 100
@@ -136,14 +137,14 @@ class Operations:
             return DestinationInfo(where, 0, 0, consumers, producers, 0, 0, 0, is_paused=False)
         return DestinationInfo(
             where,
-            waiting=made.pending_count,
-            in_flight=made.in_flight_count,
+            waiting=made.view.pending_count,
+            in_flight=made.view.in_flight_count,
             consumers=made.consumer_count,
             producers=producers,
-            enqueued=made.enqueued,
-            dequeued=made.dequeued,
+            enqueued=made.contents.enqueued,
+            dequeued=made.contents.dequeued,
             size_bytes=made.size_bytes,
-            is_paused=made.is_paused,
+            is_paused=made.dispatcher.is_paused,
         )
 
     def create(self, principal: Principal, where: Destination) -> int:
@@ -163,7 +164,7 @@ class Operations:
         made = self._registry.router.get(where)
         if made is None:
             raise _not_here(where)
-        count = made.pending_count if isinstance(made, Queue) else 0
+        count = made.view.pending_count if isinstance(made, Queue) else 0
         self._registry.remove(where, None)
         _log.info("%s has deleted %r with %s", principal, where, counted(count, "message"))
         return count
@@ -171,9 +172,9 @@ class Operations:
     def pause(self, principal: Principal, where: Destination) -> int:
         """Let the consumers of a queue have nothing until `resume`; 0 if it is paused already."""
         queue = self._queue(principal, where, "pause")
-        if queue.is_paused:
+        if queue.dispatcher.is_paused:
             return 0
-        queue.pause()
+        queue.dispatcher.pause()
         _log.info(
             "%s has paused %r: its consumers get nothing until it is resumed or the broker ends", principal, where
         )
@@ -182,9 +183,9 @@ class Operations:
     def resume(self, principal: Principal, where: Destination) -> int:
         """Let a paused queue deliver again; 0 if it was not paused."""
         queue = self._queue(principal, where, "resume")
-        if not queue.is_paused:
+        if not queue.dispatcher.is_paused:
             return 0
-        queue.unpause()
+        queue.dispatcher.unpause()
         _log.info("%s has resumed %r", principal, where)
         return 1
 
@@ -195,8 +196,8 @@ class Operations:
         with failover connects again; what it may have seen is marked as redelivered.
         """
         queue = self._queue(principal, where, "recall messages of")
-        count = queue.in_flight_count
-        holders = dict.fromkeys(it.connection for it in queue.subscriptions() if any(map(queue.owns, it.in_flight)))
+        count = queue.view.in_flight_count
+        holders = dict.fromkeys(it.connection for it in queue.consumers if any(map(queue.owns, it.in_flight)))
         for connection in holders:
             self._connections.end(connection, f"an operator has recalled the messages of {where!r} that it held")
         _log.info("%s has recalled %s of %r", principal, counted(count, "message"), where)
@@ -204,7 +205,7 @@ class Operations:
 
     def purge(self, principal: Principal, where: Destination) -> int:
         """Delete all messages of a queue that wait; how many that were. Nothing is read for it."""
-        count = self._queue(principal, where, "purge").purge()
+        count = self._queue(principal, where, "purge").removal.purge()
         _log.info("%s has purged %r of %s", principal, where, counted(count, "message"))
         return count
 
@@ -215,11 +216,11 @@ class Operations:
         queue = self._queue(principal, selection.queue, "look through", Action.BROWSE)
         return self._counted(self._selected(queue, selection))
 
-    def _counted(self, selected: Iterator[Message | None]) -> Counting:
+    def _counted(self, selected: Iterator[Message | Fetch | None]) -> Counting:
         found = 0
         for message in selected:
-            found += message is not None
-            yield
+            found += isinstance(message, Message)
+            yield message if isinstance(message, Fetch) else None
         return found
 
     def delete(self, principal: Principal, selection: Selection) -> Counting:
@@ -353,9 +354,12 @@ class Operations:
         count = 0
         try:
             for message in self._selected(queue, selection):
+                if isinstance(message, Fetch):
+                    yield message
+                    continue
                 if message is not None and act(message):
                     count += 1
-                yield
+                yield None
         except AckwireError as error:
             if count:
                 raise BrokerError(f"{error}; {counted(count, 'message')} {done} before that") from error
@@ -364,11 +368,15 @@ class Operations:
             _log.info("%s: %s of %r %s", principal, counted(count, "message"), selection.queue, done)
         return count
 
-    def _selected(self, queue: Queue, selection: Selection) -> Iterator[Message | None]:
-        """The messages of *selection* that wait, in order; None for one that is not meant."""
+    def _selected(self, queue: Queue, selection: Selection) -> Iterator[Message | Fetch | None]:
+        """The messages of *selection* that wait, in order; None for one that is not meant, and a `Fetch` for messages
+        that have yet to arrive."""
         selector = self._settings.compile_selector(selection.selector) if selection.selector else None
         ids = frozenset(selection.ids)
-        for batch in queue.waiting_batches():
+        for batch in queue.view.pending_batches():
+            if isinstance(batch, Fetch):
+                yield batch
+                continue
             for message in batch:
                 is_meant = (not ids or self._editor.message_id(message) in ids) and (
                     selector is None or selector.matches(self._editor.lookup(message))
@@ -385,16 +393,12 @@ def count_in_slices(
 ) -> None:
     """Carry out *steps* a slice of the loop at a time, then tell how many messages they concerned."""
 
-    def work(budget: Budget) -> bool:
+    def told() -> Iterator[Fetch | None]:
         try:
-            while True:
-                next(steps)
-                if budget.spend(_UNITS_PER_STEP):
-                    return True
-        except StopIteration as end:
-            on_done(end.value)
+            count = yield from steps
         except BrokerError as error:
             on_failed(error)
-        return False
+        else:
+            on_done(count)
 
-    slices.start(work)
+    slices.start(job_of(told(), slices, _UNITS_PER_STEP))

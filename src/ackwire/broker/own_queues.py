@@ -8,16 +8,17 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias, final
 
+from ackwire.broker.acknowledgement import Acknowledgement
 from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import is_advisory
 from ackwire.broker.connections import Connections
-from ackwire.broker.consumption import Consumption
+from ackwire.broker.fetching import Fetch, job_of
 from ackwire.broker.permissions import UNKNOWN, Principal
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.reserved import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection, Login, SubscriptionRequest
-from ackwire.broker.slices import Budget, Job
+from ackwire.broker.subscriptions import Subscriptions
 from ackwire.broker.view import BrokerView
 from ackwire.errors import AckwireError
 from ackwire.jms.destinations import Destination, Kind, parse_destination
@@ -32,19 +33,10 @@ _UNITS_PER_STEP: Final = 64
 
 Reply: TypeAlias = Callable[[Mapping[str, Value]], None]
 """Sends an answer with these properties."""
-Answering: TypeAlias = Callable[[Principal, Mapping[str, Value], Reply], Iterator[None]]
+Answering: TypeAlias = Callable[[Principal, Mapping[str, Value], Reply], Iterator[Fetch | None]]
 """Answers a request of that principal with these properties, in steps."""
 
 _log = logging.getLogger(__name__)
-
-
-def _job(steps: Iterator[None]) -> Job:
-    """*steps* in slices of the loop."""
-
-    def work(budget: Budget) -> bool:
-        return any(budget.spend(_UNITS_PER_STEP) for _ in steps)
-
-    return work
 
 
 @final
@@ -76,11 +68,17 @@ class OwnQueues:
     has_heard = False
 
     def __init__(
-        self, view: BrokerView, connections: Connections, consumption: Consumption, publisher: Publisher
+        self,
+        view: BrokerView,
+        connections: Connections,
+        subscriptions: Subscriptions,
+        acknowledgement: Acknowledgement,
+        publisher: Publisher,
     ) -> None:
         self._view = view
         self._connections = connections
-        self._consumption = consumption
+        self._subscriptions = subscriptions
+        self._acknowledgement = acknowledgement
         self._publisher = publisher
         self._connection: Connection | None = None
 
@@ -91,7 +89,7 @@ class OwnQueues:
         for number, (where, answering) in enumerate(answers.items(), 1):
             inbox = _Inbox(self._take, f"{broker_id}:-1:{number}", answering)
             request = SubscriptionRequest(inbox.consumer_id, IMPLICIT_SESSION, where, _PREFETCH)
-            self._consumption.subscribe(self._connection, request, inbox)
+            self._subscriptions.subscribe(self._connection, request, inbox)
 
     # ---- what the broker asks of a client ----------------------------------------------------------------------
 
@@ -107,9 +105,10 @@ class OwnQueues:
     # ---- answering ---------------------------------------------------------------------------------------------
 
     def _take(self, inbox: _Inbox, message: Message) -> None:
-        self._view.slices.start(_job(self._answer(inbox, message)))
+        slices = self._view.slices
+        slices.start(job_of(self._answer(inbox, message), slices, _UNITS_PER_STEP))
 
-    def _answer(self, inbox: _Inbox, message: Message) -> Iterator[None]:
+    def _answer(self, inbox: _Inbox, message: Message) -> Iterator[Fetch | None]:
         try:
             yield from self._reply(inbox, message)
         except AckwireError as error:
@@ -119,9 +118,9 @@ class OwnQueues:
         assert self._connection is not None
         subscription = self._connection.subscriptions.get(inbox.consumer_id)
         if subscription is not None:
-            self._consumption.acknowledge(subscription, AckKind.INDIVIDUAL, None, message.key, 1, None, None)
+            self._acknowledgement.acknowledge(subscription, AckKind.INDIVIDUAL, None, message.key, 1, None, None)
 
-    def _reply(self, inbox: _Inbox, message: Message) -> Iterator[None]:
+    def _reply(self, inbox: _Inbox, message: Message) -> Iterator[Fetch | None]:
         editor = self._view.editor
         reply_to = editor.lookup(message)("JMSReplyTo")
         if not isinstance(reply_to, str) or self._view.flow.memory_is_full() is not None:
@@ -144,5 +143,5 @@ class OwnQueues:
     def _leave_out_of_audit(self, where: Destination) -> None:
         """A temporary queue that was made for an answer is no place at which messages of users live."""
         queue = self._view.registry.router.get(where)
-        if where.kind is Kind.TEMP_QUEUE and isinstance(queue, Queue) and not queue.enqueued:
-            queue.audit = None
+        if where.kind is Kind.TEMP_QUEUE and isinstance(queue, Queue) and not queue.contents.enqueued:
+            queue.contents.audit = None

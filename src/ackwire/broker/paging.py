@@ -1,16 +1,20 @@
-"""Messages that wait leave memory when it gets tight, and come back when their turn comes (SEMANTICS B6, N2).
+"""Pages messages that wait out of memory when it gets tight, and in when their turn comes (SEMANTICS B6, N2).
 
-A persistent message costs nothing to let go: a store that pages has its bytes; at the end of a long queue it goes even
-if there is room. Another one is written to the temp store first, if there is one with room. Only what was never
-delivered goes: what a consumer has seen differs from what was stored. Messages come back in batches, ahead of the one
-that is wanted, as far as memory has room for them.
+A persistent message costs nothing to page out: a store that pages has its bytes; at the end of a long queue it goes
+even if there is room. Another one is written to the temp store first, if there is one with room. Only messages that
+were never delivered go: what a consumer has seen differs from what was stored.
+
+Messages are paged in in batches, ahead of the one that is wanted, as far as memory has room for them. The loop does not
+wait for the store: a page-in is a `Fetch`, and until it has arrived anything may happen to the entries. So a message
+that arrives goes to its entry only if that is still there and still paged out.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, final
 
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.pending import NO_LIMIT, Listed, PagedOut, PendingList
 from ackwire.broker.slices import SLICE_SECONDS
@@ -35,6 +39,9 @@ _log = logging.getLogger(__name__)
 Reference = tuple[int, int]
 """What finds a message again: its sequence, and its ticket in the temp store or 0."""
 
+Waiting = dict[Place, deque[tuple[Message | PagedOut, bool]]]
+"""`QueueSubscription.waiting_in`."""
+
 
 @final
 class Pager:
@@ -46,7 +53,7 @@ class Pager:
         self._store = store
         self._clock = clock
         self.batch_messages = BATCH_MESSAGES
-        """How many are read at once: fewer while the disk is slow, because all clients wait for it."""
+        """How many are read at once: fewer while reads on the loop are slow, because all clients wait for them."""
         self._editor = editor
         self._temp = temp
         self.flow = flow
@@ -73,13 +80,37 @@ class Pager:
         return None if self._temp is None else self._temp.append(message.frame)
 
     def load(self, place: Place, references: Sequence[Reference]) -> list[Message | None]:
-        """The messages again, one for each of *references*; None for what is lost, which has been reported."""
-        began = self._clock.monotonic()
+        """The messages, one for each of *references*; None for what is lost, which has been reported.
+
+        Blocks until they are read: for tests and questions of operators, which look at few messages.
+        """
+        spilled = self._spilled(place, references)
         stored = [sequence for sequence, ticket in references if not ticket]
-        from_store = iter(self._load_stored(place, stored))
-        loaded = [self._load_spilled(place, ticket) if ticket else next(from_store) for _, ticket in references]
-        self._adapt(len(loaded), self._clock.monotonic() - began)
-        return loaded
+        loaded = self._own_copies(place, self._store.load(place, stored)) if stored else []
+        return _in_order(references, loaded, spilled)
+
+    def fetch(
+        self, place: Place, references: Sequence[Reference], on_loaded: Callable[[list[Message | None]], None]
+    ) -> None:
+        """Call *on_loaded* with what `load` returns. It may be called before this returns; the loop does not wait."""
+        spilled = self._spilled(place, references)  # now: their tickets may be freed before the store answers
+        stored = [sequence for sequence, ticket in references if not ticket]
+        if not stored:
+            on_loaded(_in_order(references, [], spilled))
+            return
+        began = self._clock.monotonic()
+        is_waiting = True
+
+        def loaded(messages: list[Message | None]) -> None:
+            if is_waiting:  # it was read on the loop
+                self._adapt(len(messages), self._clock.monotonic() - began)
+            on_loaded(_in_order(references, self._own_copies(place, messages), spilled))
+
+        self._store.fetch(place, stored, loaded)
+        is_waiting = False
+
+    def _spilled(self, place: Place, references: Sequence[Reference]) -> dict[int, Message | None]:
+        return {ticket: self._load_spilled(place, ticket) for _, ticket in references if ticket}
 
     def _adapt(self, count: int, seconds: float) -> None:
         """Half as many the next time if these took too long, and twice as many if they were quick."""
@@ -88,8 +119,7 @@ class Pager:
         elif seconds < SLICE_SECONDS / 4 and count >= self.batch_messages:
             self.batch_messages = min(BATCH_MESSAGES, 2 * self.batch_messages)
 
-    def _load_stored(self, place: Place, sequences: list[int]) -> list[Message | None]:
-        messages = self._store.load(place, sequences) if sequences else []
+    def _own_copies(self, place: Place, messages: list[Message | None]) -> list[Message | None]:
         if isinstance(place, DurableKey) and not self._store.pages:
             # Durable subscriptions share what such a store has, and count redeliveries each for itself.
             return [None if message is None else message.copy() for message in messages]
@@ -159,50 +189,83 @@ class QueuePages:
 
     # ---- back into memory --------------------------------------------------------------------------------------
 
-    def page_in(self, pending: PendingList, position: int) -> int:
-        """Bring back what is paged out at *position* and a batch behind it; the answer is how many were read."""
-        wanted = pending.paged_from(position, self._pager.batch_messages, self._pager.read_ahead_bytes)
-        self.page_in_these(pending, wanted)
-        return len(wanted)
+    def page_in(self, pending: PendingList, position: int) -> Fetch:
+        """Bring back what is paged out at *position* and a batch behind it."""
+        return self.page_in_these(
+            pending, pending.paged_from(position, self._pager.batch_messages, self._pager.read_ahead_bytes)
+        )
 
-    def page_in_these(self, pending: PendingList, wanted: list[Listed]) -> None:
+    def page_in_these(self, pending: PendingList, wanted: list[Listed]) -> Fetch:
         """Bring back *wanted*, all paged out; what is lost leaves the list."""
-        for listed, message in zip(wanted, self._load(map(_reference, wanted)), strict=True):
-            if message is None:
-                pending.take(listed.position)
-                self._lose(listed.sequence, listed.size_bytes, listed.entry)
-            else:
-                pending.page_in(listed.position, message)
-                self._flow.used_bytes += message.size_bytes
+        fetch = Fetch()
 
-    def unshelve(self, waiting: deque[tuple[Message | PagedOut, bool]], room: int) -> None:
-        """Bring back the first of *waiting*, and more for as much *room* as there is."""
+        def loaded(messages: list[Message | None]) -> None:
+            for listed, message in zip(wanted, messages, strict=True):
+                self._put_in_list(pending, listed, message)
+            fetch.arrive(messages)
+
+        self._pager.fetch(self._place, [_reference(it) for it in wanted], loaded)
+        return fetch
+
+    def _put_in_list(self, pending: PendingList, listed: Listed, message: Message | None) -> None:
+        """Put *message* in its place, unless its entry was taken, purged or paged in while it was read."""
+        position = pending.position_of(listed.sequence)
+        entry = None if position is None else pending.at(position)
+        if position is None or not isinstance(entry, int) or entry != listed.entry:
+            return
+        if message is None:
+            pending.take(position)
+            self._lose(listed.sequence, listed.size_bytes, entry)
+        else:
+            pending.page_in(position, message)
+            self._flow.used_bytes += message.size_bytes
+
+    def unshelve(self, waiting_in: Waiting, room: int) -> Fetch:
+        """Bring back the first messages that wait for one consumer: one, and more for as much *room* as it has."""
+        waiting = waiting_in[self._place]
         bytes_left = self._pager.read_ahead_bytes
-        paged: list[tuple[int, PagedOut]] = []
+        paged: list[PagedOut] = []
         for index in range(min(len(waiting), max(1, room), self._pager.batch_messages)):
             entry, _ = waiting[index]
             if isinstance(entry, PagedOut):
                 bytes_left -= entry.size_bytes
                 if paged and bytes_left < 0:
                     break
-                paged.append((index, entry))
-        messages = self._load((entry.sequence, entry.ticket) for _, entry in paged)
-        for (index, entry), message in zip(reversed(paged), reversed(messages), strict=True):
-            if message is None:
-                del waiting[index]
-                self._lose(entry.sequence, entry.size_bytes, entry.ticket)
-            else:
-                waiting[index] = (message, waiting[index][1])
-                self._flow.used_bytes += message.size_bytes
+                paged.append(entry)
+        return self.unshelve_these(waiting_in, paged)
 
-    def unshelved(self, entry: PagedOut) -> Message | None:
-        """One message that is wanted for itself; None if it is lost."""
-        [message] = self._load([(entry.sequence, entry.ticket)])
-        if message is None:
-            self._lose(entry.sequence, entry.size_bytes, entry.ticket)
-        else:
-            self._flow.used_bytes += message.size_bytes
-        return message
+    def unshelve_these(self, waiting_in: Waiting, paged: list[PagedOut]) -> Fetch:
+        """Bring back *paged*, which wait for one consumer alone."""
+        fetch = Fetch()
+
+        def loaded(messages: list[Message | None]) -> None:
+            self._put_in_line(waiting_in, dict(zip(paged, messages, strict=True)))
+            fetch.arrive(messages)
+
+        self._pager.fetch(self._place, [(it.sequence, it.ticket) for it in paged], loaded)
+        return fetch
+
+    def _put_in_line(self, waiting_in: Waiting, loaded: dict[PagedOut, Message | None]) -> None:
+        """Put messages in the places of their entries, as far as these still wait for the same consumer."""
+        waiting = waiting_in.get(self._place)
+        if waiting is None:
+            return
+        left = len(loaded)
+        kept: list[tuple[Message | PagedOut, bool]] = []
+        while waiting and left:
+            entry, is_first = waiting.popleft()
+            if isinstance(entry, PagedOut) and entry in loaded:
+                left -= 1
+                message = loaded[entry]
+                if message is None:
+                    self._lose(entry.sequence, entry.size_bytes, entry.ticket)
+                    continue
+                self._flow.used_bytes += message.size_bytes
+                entry = message
+            kept.append((entry, is_first))
+        waiting.extendleft(reversed(kept))
+        if not waiting:
+            del waiting_in[self._place]
 
     def frames(self, references: Iterable[Reference]) -> list[StoredFrame | None]:
         """The bytes of messages that are out of memory; None for what is lost, which has been reported."""
@@ -223,29 +286,58 @@ class QueuePages:
 
     # ---- a look at what is there -------------------------------------------------------------------------------
 
-    def look(self, pending: PendingList, after: int, last: int = NO_LIMIT) -> tuple[list[Message], int]:
-        """A batch of messages with sequences above *after*, up to *last*, and how far that has come.
+    def listed(self, pending: PendingList, after: int, last: int = NO_LIMIT) -> list[Listed]:
+        """The entries of a batch of messages with sequences above *after*, up to *last*."""
+        return pending.between(after, last, self._pager.batch_messages, BATCH_BYTES)
 
-        Nothing comes into memory for longer than the caller keeps it, and what cannot be read is left out.
-        """
-        listed = pending.between(after, last, self._pager.batch_messages, BATCH_BYTES)
-        paged = [it for it in listed if isinstance(it.entry, int)]
-        loaded = dict(zip((it.sequence for it in paged), self._load(map(_reference, paged)), strict=True))
-        found = [loaded[it.sequence] if isinstance(it.entry, int) else it.entry for it in listed]
-        return [message for message in found if message is not None], listed[-1].sequence if listed else last
+    def read(self, entries: Sequence[Listed | Message | PagedOut]) -> Fetch:
+        """The messages of *entries*, in order; those that are paged out are read, and stay out."""
+        here = [it.entry if isinstance(it, Listed) else it for it in entries]
+        sequences = [it.sequence for it in entries]
+        paged = [index for index, it in enumerate(here) if not isinstance(it, Message)]
+        fetch = Fetch()
 
-    def peek(self, entries: Iterable[Message | PagedOut]) -> Iterator[Message]:
-        """The messages that *entries* stand for, as `look` shows them."""
-        for entry in entries:
-            message = self._load([(entry.sequence, entry.ticket)])[0] if isinstance(entry, PagedOut) else entry
+        def loaded(messages: list[Message | None]) -> None:
+            found: list[Message | None] = [it if isinstance(it, Message) else None for it in here]
+            for index, message in zip(paged, messages, strict=True):
+                found[index] = message
+            fetch.arrive(found)
+
+        if paged:
+            references = [(sequences[index], _ticket(here[index])) for index in paged]
+            self._pager.fetch(self._place, references, loaded)
+        else:
+            loaded([])
+        return fetch
+
+    def load(self, entries: Iterable[Listed | Message | PagedOut]) -> list[Message]:
+        """The messages of *entries*, without those that are lost. Blocks until they are read: for few messages."""
+        found: list[Message] = []
+        for it in entries:
+            entry = it.entry if isinstance(it, Listed) else it
+            message = entry if isinstance(entry, Message) else self._load([(it.sequence, _ticket(entry))])[0]
             if message is not None:
-                yield message
+                found.append(message)
+        return found
 
     # ---- gone --------------------------------------------------------------------------------------------------
 
     def free(self, tickets: Iterable[int]) -> None:
         """These messages have gone for good."""
         self._pager.free(tickets)
+
+
+def _in_order(
+    references: Sequence[Reference], stored: list[Message | None], spilled: dict[int, Message | None]
+) -> list[Message | None]:
+    """One message for each of *references*: of the store, in order, and of the temp store by ticket."""
+    from_store = iter(stored)
+    return [spilled[ticket] if ticket else next(from_store) for _, ticket in references]
+
+
+def _ticket(entry: Message | PagedOut | int) -> int:
+    assert not isinstance(entry, Message)
+    return entry.ticket if isinstance(entry, PagedOut) else entry
 
 
 def _reference(listed: Listed) -> Reference:

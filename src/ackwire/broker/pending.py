@@ -176,7 +176,7 @@ class PendingList:
         self._head = min(self._head, first)
         return self._base + first
 
-    def facts_at(self, position: int) -> PagedOut:
+    def info_at(self, position: int) -> PagedOut:
         """What is known of the entry at *position* without its message; of its priority that is nothing."""
         index = position - self._base
         entry = self._items[index]

@@ -349,8 +349,8 @@ class Registry:
                 f"{destination!r} still has an active subscription ({counted(existing.consumer_count, 'consumer')}) "
                 "and cannot be removed"
             )
-        if isinstance(existing, Queue) and existing.holders:
-            holders = ", ".join(sorted(map(repr, existing.holders))[:_NAMED_MAX])
+        if isinstance(existing, Queue) and existing.reservations.holders:
+            holders = ", ".join(sorted(map(repr, existing.reservations.holders))[:_NAMED_MAX])
             raise BrokerError(f"{destination!r} cannot be removed: messages in it belong to {holders}")
         if isinstance(existing, Topic) and existing.durables:
             raise BrokerError(f"{destination!r} still has {len(existing.durables)} durable subscriptions")
@@ -371,7 +371,7 @@ class Registry:
         if isinstance(existing, Topic):
             self.retaining.pop(existing, None)
             self._store.remove_place(destination)
-        elif existing.close(partial(self._forget_emptied, destination)):
+        elif existing.removal.close(partial(self._forget_emptied, destination)):
             self._store.remove_place(destination)
         owner = self._owners.pop(destination, None)
         if owner is not None:
@@ -464,5 +464,5 @@ class Registry:
             topic.durables.remove(durable)
         del self.durables[durable.key]
         self._forget_made(durable.key)
-        if durable.queue.close(partial(self._forget_emptied, durable.key)):
+        if durable.queue.removal.close(partial(self._forget_emptied, durable.key)):
             self._store.remove_place(durable.key)

@@ -160,11 +160,11 @@ class Restoring:
             deque(portions, maxlen=0)  # staged for a topic: no other message is kept there
             return
         queue = self._queue_at(place)
-        queue.restore_handed_out(store.dispatched_up_to(place))
+        queue.restart.restore_dispatched(store.dispatched_up_to(place))
         for portion in portions:
-            queue.restore(_without(portion, self._undecided.get(place)))
+            queue.restart.restore(_without(portion, self._undecided.get(place)))
             if self._untold is not None:
-                queue.tell_restored(portion.sequences, self._untold)
+                queue.restart.tell_restored(portion.sequences, self._untold)
 
     def _restore_prepared(self, transaction: PreparedTransaction) -> None:
         self._transactor.restore(self._transaction(transaction))
@@ -190,7 +190,7 @@ class Restoring:
                 queue = self._queue_at(place)
                 left.append((queue, sequences))
                 if self._untold is not None:
-                    queue.tell_restored(sequences, self._untold)
+                    queue.restart.tell_restored(sequences, self._untold)
         self._transactor.large.acks.restore(note, left)
 
     def _queue_at(self, place: Place) -> Queue:
@@ -210,7 +210,7 @@ class Restoring:
         )
         for place, message in kept.acks:
             queue = self._queue_at(place)
-            queue.count_restored(message)
+            queue.contents.count_restored(message)
             transaction.acks.append(_acked(queue, message, kept.transaction_id))
         return transaction
 

@@ -10,9 +10,11 @@ last slice leaves the subscription without the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from heapq import merge
 from typing import Final, final
 
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.queue import Queue
 from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.topic import DurableSubscription, Topic
@@ -45,20 +47,22 @@ class Recall:
         self._lookup = editor.lookup
         self._stamper = editor.stamper
         self._take_sequences = take_sequences
-        self._past: Iterator[Message | None] = iter(())
+        self._past: Iterator[Message | Fetch | None] = iter(())
+        self._slices: Slices | None = None
         self._next_sequence = 0
 
     def begin(self, others: Iterable[DurableSubscription], retaining: Iterable[Topic], slices: Slices) -> None:
         """Start, before the consumer is added to the queue, with what waits for *others* or else what topics retain."""
         queue = self._durable.queue
         kept = [other.queue for other in others if other is not self._durable]
-        retained = [] if queue.pending_count else self._retained(retaining)
-        count = sum(other.held_count for other in kept) + len(retained)
+        retained = [] if queue.view.pending_count else self._retained(retaining)
+        count = sum(other.view.message_count for other in kept) + len(retained)
         if count == 0:
             return
         self._next_sequence = self._take_sequences(count)
         self._past = self._wanted(kept, retained)
-        queue.begin_change()
+        queue.dispatcher.begin_change()
+        self._slices = slices
         if self._work(slices.budget()):
             slices.start(self._work)
 
@@ -66,11 +70,17 @@ class Recall:
         found = [it for topic in topics if self._is_heard(topic.destination) for it in topic.retained()]
         return sorted(found, key=lambda it: it[0].sequence)
 
-    def _wanted(self, kept: list[Queue], retained: list[tuple[Message, str | None]]) -> Iterator[Message | None]:
-        """The messages that it gets, in order; None for each message examined that it does not get."""
+    def _wanted(
+        self, kept: list[Queue], retained: list[tuple[Message, str | None]]
+    ) -> Iterator[Message | Fetch | None]:
+        """The messages that it gets, in order; None for each message examined that it does not get, and a `Fetch` for
+        messages that have yet to arrive."""
         durable = self._durable
         found = False
         for message in _once(kept):
+            if isinstance(message, Fetch):
+                yield message
+                continue
             wanted = message.persistent and self._is_heard(message.destination)
             wanted = wanted and durable.wants(message.origin.connection_id, self._lookup(message))
             found = found or wanted
@@ -90,6 +100,11 @@ class Recall:
         copies: list[Message] = []
         has_more = False
         for message in self._past:
+            if isinstance(message, Fetch):
+                assert self._slices is not None
+                queue.accept_in_place(copies)
+                message.when_arrived(partial(self._slices.start, self._work))
+                return False
             if message is not None and not 0 < message.expiration <= now_ms:
                 copies.append(self._copy(message, now_ms))
             has_more = budget.spend(_UNITS)
@@ -97,7 +112,7 @@ class Recall:
                 break
         queue.accept_in_place(copies)
         if not has_more:
-            queue.end_change()
+            queue.dispatcher.end_change()
         return has_more
 
     def _copy(self, message: Message, now_ms: int) -> Message:
@@ -109,27 +124,36 @@ class Recall:
         return copy
 
 
-def _once(queues: list[Queue]) -> Iterator[Message]:
-    """The messages of all *queues* in order, each once."""
+def _once(queues: list[Queue]) -> Iterator[Message | Fetch]:
+    """The messages of all *queues* in order, each once; a `Fetch` where a queue has yet to go on."""
     is_prioritized = any(queue.policy.prioritized for queue in queues)
     seen: set[int] = set()  # only with priorities: otherwise equal sequences are neighbours
     last = 0
     for message in merge(*map(_of, queues), key=_by_priority if is_prioritized else _by_sequence):
-        if message.sequence != last and message.sequence not in seen:
+        if isinstance(message, Fetch):
+            yield message
+        elif message.sequence != last and message.sequence not in seen:
             yield message
             last = message.sequence
             if is_prioritized:
                 seen.add(last)
 
 
-def _by_sequence(message: Message) -> tuple[int, int]:
-    return 0, message.sequence
+_FIRST: Final = (-(1 << 16), 0)
+"""Before all messages: a queue that has yet to go on must do so before its messages can be compared."""
 
 
-def _by_priority(message: Message) -> tuple[int, int]:
-    return -message.priority, message.sequence
+def _by_sequence(it: Message | Fetch) -> tuple[int, int]:
+    return _FIRST if isinstance(it, Fetch) else (0, it.sequence)
 
 
-def _of(queue: Queue) -> Iterator[Message]:
-    for batch in queue.browse():
-        yield from batch
+def _by_priority(it: Message | Fetch) -> tuple[int, int]:
+    return _FIRST if isinstance(it, Fetch) else (-it.priority, it.sequence)
+
+
+def _of(queue: Queue) -> Iterator[Message | Fetch]:
+    for batch in queue.view.browse():
+        if isinstance(batch, Fetch):
+            yield batch
+        else:
+            yield from batch

@@ -184,7 +184,7 @@ class Staging:
     def _hold(self, part: Part, place: Place, messages: list[WaitingMessage]) -> None:
         queue = None if place in part.messages else self._queue(place)
         if queue is not None:
-            queue.holders[part] = partial(part.sequences, place)
+            queue.reservations.holders[part] = partial(part.sequences, place)
         part.add(place, messages)
         self.count += len(messages)
         if not self._store.pages:
@@ -263,8 +263,8 @@ class Staging:
             if queue is not None:
                 messages = part.take(place, part.count)
                 self.count -= len(messages)
-                del queue.holders[part]
-                queue.show(messages)
+                del queue.reservations.holders[part]
+                queue.reservations.show(messages)
         if part.messages:
             self._publish_on(part)
         else:
@@ -310,7 +310,7 @@ class Staging:
         for place, messages in part.messages.items():
             queue = self._queue(place)
             if queue is not None:
-                del queue.holders[part]
+                del queue.reservations.holders[part]
             self._let_go(place, messages)
         self._store.drop_state_record(part.note().key)
         del self._parts[part.producer, part.name]
@@ -410,7 +410,7 @@ class Staging:
             for place in part.messages if untold is not None else ():
                 queue = self._queue(place)
                 if queue is not None:
-                    queue.tell_restored(part.sequences(place), untold or "")
+                    queue.restart.tell_restored(part.sequences(place), untold or "")
 
 
 def _digest(transaction_id: Hashable) -> str:

@@ -9,6 +9,7 @@ from typing import Final, final
 
 from ackwire.broker.acks import InFlight
 from ackwire.broker.auditing import Audit, Copy
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.pending import PagedOut
 from ackwire.broker.session import Connection, ConsumerPort, Subscription, SubscriptionRequest
 from ackwire.broker.slices import Budget
@@ -188,7 +189,7 @@ class TopicSubscription(Subscription):
 class BrowserSubscription(Subscription):
     """A queue browser: it is shown what is there, in order, takes nothing, and is told the end."""
 
-    __slots__ = ("_batches", "_dispatched", "_ended", "_ready", "is_continuing")
+    __slots__ = ("_batches", "_dispatched", "_ended", "_fetch", "_ready", "is_continuing")
 
     def __init__(
         self,
@@ -196,23 +197,25 @@ class BrowserSubscription(Subscription):
         connection: Connection,
         port: ConsumerPort,
         selector: Selector | None,
-        batches: Iterator[list[Message]],
+        batches: Iterator[list[Message] | Fetch],
     ) -> None:
         super().__init__(request, connection, port, selector)
         self._batches = batches
         self._ready: deque[Message] = deque()
+        self._fetch: Fetch | None = None
         self._dispatched = 0
         self._ended = False
         self.is_continuing = False
-        """It has given way to others, and goes on when it is called again."""
+        """It goes on in a later turn: its budget was spent, or messages have yet to arrive."""
 
     @property
     def dispatched(self) -> int:
         return self._dispatched
 
     def pump(self, budget: Budget) -> bool:
-        """Show more, as far as there is room; then the end. True: *budget* is spent, and it is not there."""
-        while not self._ended and not self.is_leaving:
+        """Show more, as far as there is room; then the end. True: *budget* is spent, and it is not there. It also stops
+        at messages that have yet to arrive: `take_fetch`."""
+        while not self._ended and not self.is_leaving and self._fetch is None:
             if self._ready:
                 if not self.has_room:
                     return False
@@ -231,8 +234,15 @@ class BrowserSubscription(Subscription):
         if batch is None:
             self._ended = True
             self.port.end_of_messages()
+        elif isinstance(batch, Fetch):
+            self._fetch = batch
         else:
             self._ready.extend(batch)
+
+    def take_fetch(self) -> Fetch | None:
+        """What has to arrive before it can go on, if anything."""
+        fetch, self._fetch = self._fetch, None
+        return fetch
 
     def finished(self, count: int) -> None:
         self._dispatched = max(0, self._dispatched - count)

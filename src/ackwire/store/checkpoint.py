@@ -147,13 +147,14 @@ class Checkpoint:
         }
         return json.dumps(values).encode()
 
-    def end(self, catalog: Catalog) -> None:
-        """The index has it: forget what it knows."""
+    def end(self, catalog: Catalog) -> list[Delta]:
+        """The index has it: drop what it knows, and return what is not used any more."""
         catalog.index_changed(self.position.last_sequence)
         for place_id, delta in self._deltas:
             info = catalog.place_by_id.get(place_id)
             if info is not None and info.frozen is delta:
                 info.frozen = None
+        return [delta for _, delta in self._deltas]
 
 
 def _places(catalog: Catalog) -> Iterator[tuple[int, int, Place, int]]:

@@ -24,6 +24,11 @@ class DataFile(Protocol):
         """Up to *length* bytes from *offset*; fewer at the end of the file only."""
         ...
 
+    def read_cached(self, offset: int, length: int) -> bytes | None:
+        """*length* bytes from *offset*, if they are in memory; None if they must be read from the medium, or that is
+        not known."""
+        ...
+
     def expect_read(self, offset: int, length: int) -> None:
         """These bytes will be read soon: a hint."""
         ...
@@ -149,6 +154,14 @@ class _OsFile:
                 break
             data += more
         return data
+
+    def read_cached(self, offset: int, length: int) -> bytes | None:
+        data = bytearray(length)
+        try:
+            count = os.preadv(self._descriptor, [data], offset, os.RWF_NOWAIT)
+        except OSError:  # not in memory, or the file system cannot tell
+            return None
+        return bytes(data) if count == length else None
 
     def expect_read(self, offset: int, length: int) -> None:
         os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)

@@ -48,6 +48,7 @@ class _ReadOnlyFile:
     def __init__(self, file: DataFile) -> None:
         self._file = file
         self.read = file.read
+        self.read_cached = file.read_cached
         self.expect_read = file.expect_read
         self.close = file.close
 

@@ -187,7 +187,7 @@ def test_a_purge_tells_of_every_message(rig: AuditedRig) -> None:
     producer = rig.connect("p")
     sequences = [producer.send("queue://orders").sequence for _ in range(3)]
     queue: Any = rig.broker.registry.get_or_make(producer.message("queue://orders").destination)
-    queue.purge()
+    queue.removal.purge()
     assert [row["sequence"] for row in rig.rows("purged")] == sequences
 
 

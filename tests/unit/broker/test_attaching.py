@@ -128,4 +128,4 @@ def test_C5_a_full_consumer_is_called_slow_once_until_it_gets_more(rig: BrokerRi
     assert [it.subscription.is_slow for it in consumers] == [True, True]
     queue = rig.broker.registry.get_or_make(parse_destination("queue://q"))
     assert isinstance(queue, Queue)
-    assert queue.pending_count == 1
+    assert queue.view.pending_count == 1

@@ -183,7 +183,7 @@ def test_committed_messages_are_gone_from_the_store(rig: BrokerRig) -> None:
     reader.commit(5)
     assert list(rig.store.waiting(named(Q))) == []
     queue = rig.broker.registry.needed_queue(named(Q))
-    assert (queue.size_bytes, queue.dequeued, rig.broker.flow.used_bytes) == (0, 5, 0)
+    assert (queue.size_bytes, queue.contents.dequeued, rig.broker.flow.used_bytes) == (0, 5, 0)
 
 
 def test_range_before_what_was_committed_is_an_error_that_says_what_to_do(rig: BrokerRig) -> None:
@@ -369,7 +369,7 @@ def test_purge_leaves_a_cursor_what_it_has(rig: BrokerRig) -> None:
     _fill(rig)
     reader = Reader(rig)
     reader.latest(0, 2)
-    assert rig.broker.registry.needed_queue(named(Q)).purge() == 3
+    assert rig.broker.registry.needed_queue(named(Q)).removal.purge() == 3
     assert Reader(_restarted(rig), open=False).texts(0, 2) == ["1", "2"]
 
 
@@ -386,9 +386,9 @@ def test_paused_queue_gives_nothing(rig: BrokerRig) -> None:
     _fill(rig)
     queue = rig.broker.registry.needed_queue(named(Q))
     reader = Reader(rig)
-    queue.pause()
+    queue.dispatcher.pause()
     assert reader.latest() == 0
-    queue.unpause()
+    queue.dispatcher.unpause()
     assert reader.latest() == 5
 
 

@@ -32,7 +32,7 @@ def test_F4_what_expires_for_many_durable_subscribers_is_one_dead_letter() -> No
     rig = _rig()
     _expire(rig)
     assert rig.consumer("queue://ActiveMQ.DLQ").texts == ["0", "1", "2"]
-    assert sum(queue.pending_count for queue in rig.broker.registry.queues()) == 0
+    assert sum(queue.view.pending_count for queue in rig.broker.registry.queues()) == 0
 
 
 def test_F4_what_is_poison_for_many_durable_subscribers_is_one_dead_letter() -> None:
@@ -101,9 +101,9 @@ def test_A6_a_sweep_lets_others_have_their_turn() -> None:
     begun: list[int] = []
 
     def look() -> None:
-        rig.clock.call_later(0, lambda: begun.append(queue.expired))
+        rig.clock.call_later(0, lambda: begun.append(queue.contents.expired))
 
     rig.clock.call_later(30, look)
     rig.clock.advance(40)
     assert 0 < begun[0] < 600
-    assert queue.expired == 600
+    assert queue.contents.expired == 600

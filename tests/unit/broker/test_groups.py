@@ -150,7 +150,7 @@ def test_H3_only_so_many_owners_are_remembered() -> None:
     producer = rig.connect()
     for n in range(10):
         _send(producer, "x", f"g{n}")
-    assert rig.broker.registry.queues()[0].group_count == 2
+    assert rig.broker.registry.queues()[0].view.group_count == 2
     audit(rig.broker, rig.store)
 
 

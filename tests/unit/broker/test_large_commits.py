@@ -449,7 +449,7 @@ def test_G1_commit_of_many_acks_takes_several_turns_and_is_answered_at_its_end(
     sizes = [queue.size_bytes for _ in _turns(rig) if not commit.answers]
     assert commit.goes_on
     assert len(set(sizes)) >= SENDS // UNITS, "some go in each turn"
-    assert (commit.answers, commit.errors, queue.size_bytes, queue.dequeued) == (1, [], 0, SENDS)
+    assert (commit.answers, commit.errors, queue.size_bytes, queue.contents.dequeued) == (1, [], 0, SENDS)
     assert rig.broker.flow.used_bytes == 0
     assert list(rig.store.waiting(named("queue://in"))) == []
     assert list(rig.store.state_records()) == []
@@ -488,11 +488,11 @@ def test_client_that_goes_after_many_acks_are_decided_has_consumed_them_all(rig:
     queue = rig.broker.registry.needed_queue(named("queue://in"))
     Commit(rig, client, _ack_many(rig, client, singly=True))
     for _ in _turns(rig):
-        if queue.dequeued and client.connection.is_open:
-            assert queue.dequeued < SENDS
+        if queue.contents.dequeued and client.connection.is_open:
+            assert queue.contents.dequeued < SENDS
             client.disconnect()
     assert not client.connection.is_open
-    assert (_texts(rig, "queue://in"), queue.dequeued) == ([], SENDS)
+    assert (_texts(rig, "queue://in"), queue.contents.dequeued) == ([], SENDS)
     audit(rig.broker, rig.store)
 
 
@@ -503,14 +503,14 @@ def test_J4_repeated_commit_of_many_acks_joins_the_one_that_is_under_way(rig: Br
     Commit(rig, client, transaction)
     again = None
     for _ in _turns(rig):
-        if queue.dequeued and again is None:
+        if queue.contents.dequeued and again is None:
             client.disconnect()
             back = rig.connect("one", is_reconnect=True)
             back.begin()
             back.send("queue://q", "a repetition", transaction=transaction)
             again = Commit(rig, back, transaction)
     assert again is not None
-    assert (again.answers, queue.dequeued, _texts(rig)) == (1, SENDS, [])
+    assert (again.answers, queue.contents.dequeued, _texts(rig)) == (1, SENDS, [])
 
 
 def test_queue_that_is_deleted_while_many_acks_are_carried_out_is_gone(rig: BrokerRig) -> None:
@@ -518,7 +518,7 @@ def test_queue_that_is_deleted_while_many_acks_are_carried_out_is_gone(rig: Brok
     queue = rig.broker.registry.needed_queue(named("queue://in"))
     commit = Commit(rig, client, _ack_many(rig, client, singly=True))
     for _ in _turns(rig):
-        if queue.dequeued and client.connection.is_open:
+        if queue.contents.dequeued and client.connection.is_open:
             client.disconnect()
             rig.broker.registry.remove(named("queue://in"), None)
     assert commit.answers == 1
@@ -576,7 +576,7 @@ def test_G2_crash_between_any_two_steps_of_a_commit_of_many_acks_leaves_all_or_n
         commit = Commit(rig, client, transaction)
         for _ in range(steps):
             _step(factory)
-        answered, removed = commit.answers, rig.broker.registry.needed_queue(named("queue://in")).dequeued
+        answered, removed = commit.answers, rig.broker.registry.needed_queue(named("queue://in")).contents.dequeued
         factory.stop(crash)
         again = _on_journal(factory)
         factory.settle()

@@ -405,4 +405,4 @@ def test_a_request_acts_for_who_sent_it() -> None:
     replies = client.temporary_queue()
     client.send("queue://Ackwire.Operations", properties={"verb": "pause", "queue": "queue://q"}, reply_to=replies)
     rig.clock.advance(0.5)
-    assert (names, queue_of(rig).is_paused) == (["alice"], True)
+    assert (names, queue_of(rig).dispatcher.is_paused) == (["alice"], True)

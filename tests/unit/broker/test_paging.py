@@ -74,10 +74,10 @@ def test_B6_memory_is_bounded_and_nothing_is_lost_or_out_of_order(persistent: bo
     _fill(rig.connect(), MANY, persistent=persistent)
     queue = _queue(rig)
     assert rig.broker.flow.used_bytes <= MEMORY_BYTES
-    assert queue.paged_count > MANY * 0.98
+    assert queue.view.paged_count > MANY * 0.98
     assert queue.size_bytes > MANY * 100
     assert _drain(rig, rig.consumer("queue://q", prefetch=10)) == [f"{n}" for n in range(MANY)]
-    assert (queue.size_bytes, rig.broker.flow.used_bytes, queue.lost, temp.frames) == (0, 0, 0, {})
+    assert (queue.size_bytes, rig.broker.flow.used_bytes, queue.contents.lost, temp.frames) == (0, 0, 0, {})
     assert store.loads < MANY / 3, "messages are read in batches"
     audit(rig.broker, rig.store)
 
@@ -94,7 +94,7 @@ def test_B6_at_the_end_of_a_long_queue_only_numbers_stay_of_what_the_store_has(
     if persistent:
         assert rig.broker.flow.used_bytes <= MEMORY_BYTES + LARGEST_BYTES
     else:
-        assert (queue.paged_count, temp.frames) == (0, {}), "there is room, so it is not written"
+        assert (queue.view.paged_count, temp.frames) == (0, {}), "there is room, so it is not written"
     consumer = rig.consumer("queue://q", prefetch=10)
     assert _drain(rig, consumer, in_flight_bytes=1 << 30) == [f"{n}" for n in range(MANY)]
     assert (queue.size_bytes, rig.broker.flow.used_bytes) == (0, 0)
@@ -130,9 +130,9 @@ def test_H3_groups_stay_with_their_owner_and_wait_for_it_on_disk(persistent: boo
         producer.send("queue://q", f"{n}", group_id="ab"[n % 2], persistent=persistent)
     assert _drain(rig, quick) == [f"{n}" for n in range(1, 1000, 2)]
     assert rig.broker.flow.used_bytes <= MEMORY_BYTES, "what waits for the slow one does not wait in memory"
-    assert _queue(rig).pending_count == 499
-    assert _queue(rig).paged_count > 400
-    on_disk = f"499 messages waiting ({_queue(rig).paged_count} of them on disk)"
+    assert _queue(rig).view.pending_count == 499
+    assert _queue(rig).view.paged_count > 400
+    on_disk = f"499 messages waiting ({_queue(rig).view.paged_count} of them on disk)"
     assert on_disk in why_queue(rig.broker.view, named("queue://q"))[0]
     audit(rig.broker, rig.store)
     assert _drain(rig, slow) == [f"{n}" for n in range(0, 1000, 2)]
@@ -145,7 +145,7 @@ def test_H3_what_waited_for_a_consumer_that_leaves_goes_to_the_next(persistent: 
     producer = rig.connect()
     for n in range(200):
         producer.send("queue://q", f"{n}", group_id="g", persistent=persistent)
-    assert _queue(rig).paged_count > 100
+    assert _queue(rig).view.paged_count > 100
     slow.client.disconnect()
     audit(rig.broker, rig.store)
     assert _drain(rig, other) == [f"{n}" for n in range(200)]
@@ -163,7 +163,7 @@ def test_A6_the_sweep_reads_only_what_is_due(grouped: bool) -> None:
         producer.send("queue://q", f"{n}", expiration=expiration, group_id="g" if grouped else None)
     before = store.loaded
     rig.clock.advance(40)
-    assert _queue(rig).expired == 10
+    assert _queue(rig).contents.expired == 10
     assert store.loaded - before <= 10
     assert rig.consumer("queue://ActiveMQ.DLQ").texts == [f"{n}" for n in range(1000) if n % 100 == 50]
     audit(rig.broker, rig.store)
@@ -172,13 +172,13 @@ def test_A6_the_sweep_reads_only_what_is_due(grouped: bool) -> None:
 def test_A6_very_many_expired_messages_are_dealt_with_in_turns() -> None:
     rig, _, _ = _rig()
     _fill(rig.connect(), 1000, expiration=rig.clock.now_ms() + 5000)
-    steps = _queue(rig).expire_due(rig.clock.now_ms() + 5000)
+    steps = _queue(rig).expiry.expire_due(rig.clock.now_ms() + 5000)
     for _ in range(301):  # the first one looks
         next(steps)
-    assert _queue(rig).expired == 300
+    assert _queue(rig).contents.expired == 300
     steps.close()  # type: ignore[attr-defined]
     rig.clock.advance(40)
-    assert (_queue(rig).expired, _queue(rig).size_bytes) == (1000, 0)
+    assert (_queue(rig).contents.expired, _queue(rig).size_bytes) == (1000, 0)
     assert rig.broker.flow.used_bytes <= MEMORY_BYTES
 
 
@@ -199,7 +199,7 @@ def test_B6_a_browser_of_a_deep_queue_reads_as_it_goes(persistent: bool) -> None
     assert shown == [f"{n}" for n in range(SOME)]
     assert browser.port.ends == 1
     assert rig.broker.flow.used_bytes <= MEMORY_BYTES
-    assert _queue(rig).pending_count == SOME
+    assert _queue(rig).view.pending_count == SOME
     audit(rig.broker, rig.store)
 
 
@@ -265,7 +265,7 @@ def test_B6_a_message_that_cannot_be_read_is_reported_and_does_not_hold_up_the_r
         texts = _drain(rig, rig.consumer("queue://q", prefetch=10))
     assert texts == [f"{n}" for n in range(999) if n not in (500, 501)]
     queue = _queue(rig)
-    assert (queue.lost, queue.size_bytes, queue.pending_count, rig.broker.flow.used_bytes) == (3, 0, 0, 0)
+    assert (queue.contents.lost, queue.size_bytes, queue.view.pending_count, rig.broker.flow.used_bytes) == (3, 0, 0, 0)
     assert f"message {sequences[500]} of queue://q is lost" in caplog.text
 
 
@@ -278,7 +278,7 @@ def test_B6_a_spilled_message_that_is_damaged_is_lost_alone_and_its_space_is_not
     temp.frames[damaged] = b"\x17" + bytes(len(temp.frames[damaged]) - 1)
     texts = _drain(rig, rig.consumer("queue://q", prefetch=10))
     assert len(texts) == 999
-    assert (_queue(rig).lost, temp.frames, rig.broker.flow.used_bytes) == (1, {}, 0)
+    assert (_queue(rig).contents.lost, temp.frames, rig.broker.flow.used_bytes) == (1, {}, 0)
     assert "a spilled message of queue://q is lost" in caplog.text
 
 
@@ -294,7 +294,7 @@ def test_purge_reads_nothing_is_written_once_and_spares_what_is_out(persistent: 
     consumer.client.port.is_ready = False
     held = [message.sequence for message in contents(_queue(rig)) if message.dispatched_ms]
     loaded = store.loaded + temp.reads
-    assert _queue(rig).purge() == 3000 - 2 - len(held)
+    assert _queue(rig).removal.purge() == 3000 - 2 - len(held)
     assert store.loaded + temp.reads == loaded
     assert store.purges == 1
     kept = {waiting.sequence for waiting in store.waiting(named("queue://q"))}
@@ -404,7 +404,7 @@ def test_B6_what_comes_back_unseen_is_let_go_though_nobody_asks_for_it(selector:
     _fill(rig.connect(), 3)
     assert len(consumer.delivered) == 3
     consumer.close(last_delivered=0)
-    assert (_queue(rig).pending_count, _queue(rig).paged_count) == (3, 3)
+    assert (_queue(rig).view.pending_count, _queue(rig).view.paged_count) == (3, 3)
     audit(rig.broker, rig.store)
 
 
@@ -415,7 +415,7 @@ def test_B7_persistent_messages_come_back_after_a_restart_and_spilled_ones_do_no
         producer.send("queue://q", f"{n}", persistent=n % 2 == 0)
     again = BrokerRig(settings={"limits": {"memory_bytes_max": MEMORY_BYTES}}, store=store)
     queue = _queue(again)
-    assert (queue.pending_count, queue.paged_count) == (500, 500)
+    assert (queue.view.pending_count, queue.view.paged_count) == (500, 500)
     assert again.broker.flow.used_bytes == 0
     assert queue.size_bytes == sum(waiting.size_bytes for waiting in store.waiting(named("queue://q")))
     assert store.loaded == 0, "a start reads no message"
@@ -446,7 +446,7 @@ def test_why_tells_what_is_on_disk_and_looks_there_without_bringing_it_back() ->
     _fill(producer, 2000, persistent=False)
     queue = _queue(rig)
     first = why_queue(rig.broker.view, named("queue://q"))[0]
-    assert f"2000 messages waiting ({queue.paged_count:,} of them on disk)" in first
+    assert f"2000 messages waiting ({queue.view.paged_count:,} of them on disk)" in first
     used_bytes = rig.broker.flow.used_bytes
     [sentence] = why_message(rig.broker.view, "ID:producer:1:1:1500")
     assert "1499 in front of it" in sentence

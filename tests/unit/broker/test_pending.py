@@ -93,5 +93,5 @@ def test_a_message_that_nobody_wants_does_not_make_the_queue_grow_behind_it() ->
         producer.send("queue://q", properties={"n": Int(1)})
         consumer.ack()
         consumer.delivered.clear()
-    assert len(queue._levels[0]._items) < 2500
+    assert len(queue.contents.levels[0]._items) < 2500
     audit(rig.broker, rig.store)

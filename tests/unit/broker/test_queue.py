@@ -238,10 +238,10 @@ def test_H2_among_ordinary_consumers_the_higher_priority_is_served_first(rig: Br
 
 def test_pause_keeps_and_unpause_sends(rig: BrokerRig) -> None:
     consumer = rig.consumer("queue://q")
-    _queue(rig).pause()
+    _queue(rig).dispatcher.pause()
     rig.connect().send("queue://q")
     assert consumer.delivered == []
-    _queue(rig).unpause()
+    _queue(rig).dispatcher.unpause()
     assert len(consumer.delivered) == 1
 
 
@@ -249,7 +249,7 @@ def test_purge_deletes_what_waits_and_counts_it(rig: BrokerRig) -> None:
     producer = rig.connect()
     for _ in range(3):
         producer.send("queue://q")
-    assert _queue(rig).purge() == 3
+    assert _queue(rig).removal.purge() == 3
     assert rig.broker.flow.used_bytes == 0
     audit(rig.broker, rig.store)
 

@@ -98,7 +98,7 @@ def test_a_start_tells_of_nothing_that_it_brings_back() -> None:
     rig.connect("producer").send("queue://q")
     sequence = rig.store.last_sequence()
     again = rig.restarted()
-    assert all(queue.enqueued == 0 for queue in again.broker.registry.queues())
+    assert all(queue.contents.enqueued == 0 for queue in again.broker.registry.queues())
     assert again.broker.publisher.take_sequences(1) == sequence + 1
 
 
@@ -120,7 +120,7 @@ def test_a_subscription_whose_selector_is_not_accepted_any_more_keeps_everything
     rig.store.add_durable(record)
     again = rig.restarted()
     again.connect().send("topic://t", "kept")
-    assert again.broker.registry.durables[record.key].queue.pending_count == 1
+    assert again.broker.registry.durables[record.key].queue.view.pending_count == 1
     assert "its selector is not accepted any more" in caplog.text
 
 

@@ -195,7 +195,7 @@ def test_purge_leaves_what_is_staged(rig: BrokerRig) -> None:
     writer = Writer(rig)
     writer.stage(["staged"])
     rig.connect().send(Q, "purged")
-    rig.broker.registry.needed_queue(named(Q)).purge()
+    rig.broker.registry.needed_queue(named(Q)).removal.purge()
     writer.commit()
     assert _restarted(rig).consumer(Q).texts == ["staged"]
 

@@ -27,6 +27,7 @@ from ackwire.wire.openwire.negotiation import Agreement, Preferences, offer
 from ackwire.wire.openwire.primitives import decode_map
 from ackwire.wire.openwire.protocol import Event, OpenWireProtocol
 from ackwire.wire.openwire.structures import Structure
+from tests.helpers.broker_rig import contents
 from tests.helpers.compilation import pure_only
 
 SIZE_BYTES = 4
@@ -807,7 +808,7 @@ def _send(number: int, transaction: commands.TransactionId | None, **fields: Any
 def _counts(broker: Broker) -> list[int]:
     """The counts of the messages that wait in the queue, in their order."""
     queue = broker.registry.needed_queue(destination(Kind.QUEUE, "q"))
-    return [it.producer_count for batch in queue.browse() for it in batch]
+    return [it.producer_count for it in contents(queue)]
 
 
 def _answered(events: list[Event]) -> list[int]:

@@ -282,7 +282,7 @@ def test_N2_whole_frames_of_clients_that_have_hung_up_are_taken_when_there_is_ro
     where = parse_destination("queue://q")
     queue = room.place.broker.registry.router.get(where)
     assert isinstance(queue, Queue)
-    assert queue.pending_count == _LEAVING
+    assert queue.view.pending_count == _LEAVING
 
 
 @pure_only

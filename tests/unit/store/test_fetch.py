@@ -1,6 +1,7 @@
 """Messages that are read beside the loop, from segments that go meanwhile."""
 
 from ackwire.jms.message import Message
+from ackwire.store.journal.options import JournalOptions
 from tests.helpers.journal import JournalFactory
 from tests.helpers.stored import Messages, Q, R, facts
 
@@ -65,3 +66,33 @@ def test_K7_a_store_that_has_failed_meanwhile_gives_nothing() -> None:
     factory.store.fail("sync", OSError("broken"))
     factory.settle()
     assert results == []
+
+
+def test_B6_small_messages_in_the_cache_are_read_at_once_and_large_ones_beside_the_loop() -> None:
+    factory, messages = JournalFactory(options=JournalOptions(free_bytes_min=0)), Messages()
+    store = factory.open()
+    small, large = messages.make(Q, "small"), messages.make(Q, "x" * 300_000)
+    for message in (small, large):
+        store.append(message, [Q])
+    factory.settle()
+    factory.disk.has_cache = True
+    results: list[list[Message | None]] = []
+    store.fetch(Q, [small.sequence], results.append)
+    assert [[it and facts(it) for it in result] for result in results] == [[facts(small)]]
+    store.fetch(Q, [large.sequence], results.append)
+    assert len(results) == 1
+    factory.settle()
+    assert [it and facts(it) for it in results[1]] == [facts(large)]
+
+
+def test_B6_small_messages_out_of_the_cache_are_read_beside_the_loop() -> None:
+    factory, messages = JournalFactory(), Messages()
+    store = factory.open()
+    message = messages.make(Q, "small")
+    store.append(message, [Q])
+    factory.settle()
+    results: list[list[Message | None]] = []
+    store.fetch(Q, [message.sequence], results.append)
+    assert results == []
+    factory.settle()
+    assert [it and facts(it) for it in results[0]] == [facts(message)]

@@ -42,6 +42,9 @@ class _PoorFile:
             raise OSError(errno.EIO, "Input/output error")
         return self._file.read(offset, length)
 
+    def read_cached(self, offset: int, length: int) -> bytes | None:
+        return self._file.read_cached(offset, length)
+
     def expect_read(self, offset: int, length: int) -> None:
         self._file.expect_read(offset, length)
 

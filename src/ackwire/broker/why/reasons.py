@@ -60,14 +60,14 @@ def _about_queue(broker: BrokerView, queue: Queue) -> list[str]:
     holders = [(transaction, messages) for transaction, messages in in_transactions if messages]
     acked = sum(len(messages) for _, messages in holders)
     lines = [
-        f"{queue!r}: {counted(queue.pending_count, 'message')} waiting{_on_disk(queue)}, "
-        f"{queue.in_flight_count} in flight to "
+        f"{queue!r}: {counted(queue.view.pending_count, 'message')} waiting{_on_disk(queue)}, "
+        f"{queue.view.in_flight_count} in flight to "
         f"{counted(queue.consumer_count, 'consumer')}, {acked} acknowledged in open transactions; "
         f"{queue.size_bytes} bytes"
     ]
-    consumers = list(queue.subscriptions())
-    first = next(queue.pending(), None)
-    kept = next(((m, c) for c in consumers for m in queue.kept_for(c)), None)
+    consumers = list(queue.consumers)
+    first = next(queue.view.pending(), None)
+    kept = next(((m, c) for c in consumers for m in queue.view.waiting_for(c)), None)
     if first is not None:
         lines.append(_waiting(broker, queue, first, ahead=0))
     elif kept is not None:
@@ -76,7 +76,7 @@ def _about_queue(broker: BrokerView, queue: Queue) -> list[str]:
     if len(consumers) > _LINES_MAX:
         lines.append(f"{queue!r} has {len(consumers) - _LINES_MAX} more consumers")
     lines += [_open(broker, transaction) for transaction, _ in holders[:_LINES_MAX]]
-    lines += [_held_by(broker, it) for it in list(queue.holders)[:_LINES_MAX]]
+    lines += [_held_by(broker, it) for it in list(queue.reservations.holders)[:_LINES_MAX]]
     return lines
 
 
@@ -131,7 +131,11 @@ def search_message(broker: BrokerView, message_id: str) -> Generator[None, None,
             lines.append(line)
     if lines:
         return lines
-    deep = [queue for queue in broker.registry.queues() if queue.paged_count and queue.pending_count > _SEARCHED_MAX]
+    deep = [
+        queue
+        for queue in broker.registry.queues()
+        if queue.view.paged_count and queue.view.pending_count > _SEARCHED_MAX
+    ]
     if deep:
         names = f"{', '.join(map(repr, deep[:_NAMED_MAX]))}{_and_more(deep)}"
         return [
@@ -176,14 +180,14 @@ def _searched(messages: Iterable[Message], is_it: Callable[[Message], bool]) -> 
 
 
 def _in_queue(broker: BrokerView, queue: Queue, is_it: Callable[[Message], bool]) -> _Found:
-    searched = queue.pending() if not queue.paged_count else islice(queue.pending(), _SEARCHED_MAX)
+    searched = queue.view.pending() if not queue.view.paged_count else islice(queue.view.pending(), _SEARCHED_MAX)
     for ahead, message in enumerate(searched):
         if is_it(message):
             yield _waiting(broker, queue, message, ahead=ahead)
         elif not ahead % SEARCHED_PER_STEP:
             yield None
-    for consumer in list(queue.subscriptions()):
-        for kept in _searched(islice(queue.kept_for(consumer), _SEARCHED_MAX), is_it):
+    for consumer in list(queue.consumers):
+        for kept in _searched(islice(queue.view.waiting_for(consumer), _SEARCHED_MAX), is_it):
             yield kept and f"message {kept.sequence} of {queue!r} waits: {_kept_for(broker, kept, consumer)}"
         for sent in _searched(list(consumer.in_flight), is_it):
             if sent is None:
@@ -238,20 +242,20 @@ def _waiting(broker: BrokerView, queue: Queue, message: Message, *, ahead: int) 
 
 
 def _reason(broker: BrokerView, queue: Queue, message: Message) -> str:
-    consumers = list(queue.subscriptions())
-    if queue.is_paused:
+    consumers = list(queue.consumers)
+    if queue.dispatcher.is_paused:
         return "the queue is paused"
     if 0 < message.expiration <= broker.clock.now_ms():
         return f"it expired {_since(broker, message.expiration)} ago and goes when the queue is next looked through"
     if not consumers:
         return "no consumer is connected"
-    exclusive = queue.exclusive_consumer
+    exclusive = queue.consumers.exclusive
     if exclusive is not None:
         return f"the queue has an exclusive consumer {exclusive.consumer_id}, {_which(broker, exclusive, message)}"
     takers = [consumer for consumer in consumers if _matches(broker, consumer.selector, message)]
     if not takers:
         return f"no consumer's selector matches ({counted(len(consumers), 'consumer')}: {_selectors(consumers)})"
-    owner = None if message.group_id is None else queue.group_owner(message.group_id)
+    owner = None if message.group_id is None else queue.view.group_owner(message.group_id)
     if owner is not None:
         return (
             f"it belongs to group {message.group_id} owned by consumer {owner.consumer_id}, "
@@ -328,12 +332,12 @@ def _nothing_for(broker: BrokerView, consumer: QueueSubscription, queues: list[Q
 
 
 def _nothing_in(broker: BrokerView, consumer: QueueSubscription, queue: Queue) -> str:
-    examined = list(islice(queue.pending(), _EXAMINED_MAX))
+    examined = list(islice(queue.view.pending(), _EXAMINED_MAX))
     if not examined:
         return f"nothing waits in {queue!r}"
-    if queue.is_paused:
+    if queue.dispatcher.is_paused:
         return f"{queue!r} is paused"
-    exclusive = queue.exclusive_consumer
+    exclusive = queue.consumers.exclusive
     if exclusive is not None and exclusive is not consumer:
         return f"{queue!r} has another consumer that is exclusive: {exclusive.consumer_id}"
     mine = [message for message in examined if _matches(broker, consumer.selector, message)]
@@ -341,7 +345,7 @@ def _nothing_in(broker: BrokerView, consumer: QueueSubscription, queue: Queue) -
         assert consumer.selector is not None
         first = counted(len(examined), "message")
         return f"none of the first {first} of {queue!r} match its selector: {consumer.selector.text}"
-    owners = [queue.group_owner(m.group_id) if m.group_id is not None else None for m in mine]
+    owners = [queue.view.group_owner(m.group_id) if m.group_id is not None else None for m in mine]
     if all(owner is not None and owner is not consumer for owner in owners):
         return f"the first {counted(len(mine), 'message')} for it in {queue!r} belong to groups of other consumers"
     return f"its turn in {queue!r} comes"
@@ -373,7 +377,7 @@ def _queues_of(broker: BrokerView, subscription: Subscription) -> list[Queue]:
 
 
 def _reads(subscription: Subscription, queue: Queue) -> bool:
-    return any(consumer is subscription for consumer in queue.subscriptions())
+    return any(consumer is subscription for consumer in queue.consumers)
 
 
 def _subscriptions(broker: BrokerView) -> Iterator[Subscription]:
@@ -506,7 +510,7 @@ def _scheduled(broker: BrokerView, job_id: str, where: Destination, due_ms: int)
 
 
 def _on_disk(queue: Queue) -> str:
-    return f" ({queue.paged_count:,} of them on disk)" if queue.paged_count else ""
+    return f" ({queue.view.paged_count:,} of them on disk)" if queue.view.paged_count else ""
 
 
 def _redeliveries(message: Message) -> str:

@@ -6,6 +6,7 @@
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import final
 
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.own_queues import ANSWER_CHARACTERS_MAX, Reply
 from ackwire.broker.permissions import Action, Permissions, Principal
 from ackwire.broker.view import BrokerView
@@ -33,7 +34,7 @@ class Questions:
         self._view = view
         self._permissions = permissions
 
-    def answer(self, principal: Principal, properties: Mapping[str, Value], reply: Reply) -> Iterator[None]:
+    def answer(self, principal: Principal, properties: Mapping[str, Value], reply: Reply) -> Iterator[Fetch | None]:
         """Answer the question that *properties* are, in steps."""
         subject, name = str(properties.get(SUBJECT)), str(properties.get(NAME, ""))
         found, text = yield from self._text(principal, subject, name)

@@ -13,6 +13,7 @@ from ackwire.store.background import Background
 from ackwire.store.checkpoint import Checkpoint, Position
 from ackwire.store.index import IndexTrouble
 from ackwire.store.journal.failure import FailureState
+from ackwire.store.journal.gradual_release import GradualRelease
 from ackwire.store.journal.group_commit import GroupCommit
 from ackwire.store.journal.opening import OpenJournal
 from ackwire.store.journal.options import JournalOptions
@@ -36,6 +37,7 @@ class Checkpointing:
         options: JournalOptions,
         background: Background,
         clock: Clock,
+        release: GradualRelease,
     ) -> None:
         self._journal = journal
         self._catalog = journal.catalog
@@ -45,6 +47,7 @@ class Checkpointing:
         self._options = options
         self._background = background
         self._clock = clock
+        self._release = release
         self.on_done: Callable[[], None] | None = None
         """Called after each checkpoint."""
         self._current: Checkpoint | None = None
@@ -128,7 +131,8 @@ class Checkpointing:
             _log.error("%s", self.trouble)
             return
         if self._state.failure is None:
-            checkpoint.end(self._catalog)
+            for delta in checkpoint.end(self._catalog):
+                self._release.add(delta)
             self._current = None
             self._commit.close_idle_files()
             self.segment = checkpoint.position.segment

@@ -33,6 +33,7 @@ from ackwire.store.index import Index
 from ackwire.store.journal.checkpointing import Checkpointing
 from ackwire.store.journal.compaction import Compaction
 from ackwire.store.journal.failure import FailureState
+from ackwire.store.journal.gradual_release import GradualRelease
 from ackwire.store.journal.group_commit import AtTurnEnd, GroupCommit, Quorum
 from ackwire.store.journal.opening import JournalSource, OpenJournal, open_journal
 from ackwire.store.journal.options import JournalOptions, SyncPolicy
@@ -86,7 +87,8 @@ class JournalStore(JournalRecorder):
             quorum=quorum,
         )
         states = StateRecording(journal.catalog, buffer)
-        super().__init__(journal, buffer, states, commit, state)
+        release = GradualRelease(clock)
+        super().__init__(journal, buffer, states, commit, state, release)
         self.journal = journal
         self._presence = journal.presence
         self._options = options
@@ -94,7 +96,7 @@ class JournalStore(JournalRecorder):
         self._backgrounds = (writing, indexing, reading)
         self._is_closed = False
         self._checkpointing = Checkpointing(
-            journal, buffer, commit, state, options=options, background=indexing, clock=clock
+            journal, buffer, commit, state, options=options, background=indexing, clock=clock, release=release
         )
         self.space = Space(journal, self._checkpointing, state, options=options, background=indexing)
         self._reads = Reads(journal, buffer, state, reading)

@@ -23,6 +23,9 @@ _GAP_BYTES_MAX: Final = 4096
 _READ_BYTES: Final = 1 << 20
 """Neighbouring messages are read together, up to this size."""
 
+_INLINE_BYTES_MAX: Final = 256 * 1024
+"""A fetch of so much is read on the loop if it is in the system's cache, in about 0.2 ms: a thread takes as long."""
+
 Located = tuple[Entry, int]
 """Where a message is, and its sequence."""
 
@@ -87,6 +90,9 @@ class Reads:
         info = self._catalog.places.get(place)
         located = [] if info is None else self._located(info, sequences)
         beside = _ReadBeside(self._writer, located)
+        if sum([entry.record_bytes for entry, _ in located]) <= _INLINE_BYTES_MAX and beside.read_cached():
+            on_loaded(self._loaded(place, info, sequences, beside))
+            return
 
         def done(_error: Exception | None) -> None:
             if self._state.failure is None:
@@ -157,6 +163,20 @@ class _ReadBeside:
         self.entries = {sequence: entry for entry, sequence in located}
         self.found: dict[int, StoredFrame] = {}
 
+    def read_cached(self) -> bool:
+        """Read everything on the loop, if it is in memory."""
+        for run in self._runs:
+            first, last = run[0][0], run[-1][0]
+            try:
+                file = self._writer.file(first.segment)
+            except OSError:  # the thread tries again
+                return False
+            data = file.read_cached(first.offset, last.offset + last.record_bytes - first.offset)
+            if data is None:
+                return False
+            self._cut(run, memoryview(data))
+        return True
+
     def read(self) -> None:
         for run in self._runs:
             with suppress(OSError):  # on the loop it is tried again, and reported
@@ -169,9 +189,13 @@ class _ReadBeside:
             data = memoryview(file.read(first.offset, last.offset + last.record_bytes - first.offset))
         finally:
             file.close()
+        self._cut(run, data)
+
+    def _cut(self, run: list[Located], data: memoryview) -> None:
+        base, seed = run[0][0].offset, self._writer.seed
         for entry, sequence in run:
             with suppress(Damaged):
-                self.found[sequence] = message_at(data, entry[1] - first.offset, sequence, self._writer.seed)
+                self.found[sequence] = message_at(data, entry[1] - base, sequence, seed)
 
 
 def _marked(stored: StoredFrame, sequence: int, dispatched_before: int) -> StoredFrame:

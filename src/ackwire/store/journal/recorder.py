@@ -10,6 +10,7 @@ from ackwire.store.checkpoint import durable_key, job_key, prepared_key, state_r
 from ackwire.store.contract import DurableRecord, Place, PreparedTransaction, ScheduledJob, StateRecord
 from ackwire.store.index import IndexTrouble
 from ackwire.store.journal.failure import FailureState
+from ackwire.store.journal.gradual_release import GradualRelease
 from ackwire.store.journal.group_commit import GroupCommit
 from ackwire.store.journal.opening import OpenJournal
 from ackwire.store.journal.pending_records import PendingMessage, PendingPayload
@@ -35,6 +36,7 @@ class JournalRecorder:
         states: StateRecording,
         commit: GroupCommit,
         state: FailureState,
+        release: GradualRelease,
     ) -> None:
         self._catalog = journal.catalog
         self._writer = journal.writer
@@ -43,6 +45,7 @@ class JournalRecorder:
         self.states = states
         self._commit = commit
         self._state = state
+        self._release = release
         self._commits_of_group: list[bytes] = []
 
     # ---- messages ----------------------------------------------------------------------------------------------
@@ -154,6 +157,7 @@ class JournalRecorder:
             self._commit.write_before_removal()
         self.buffer.drop_place(info)
         self._catalog.end_place(info.place_id)
+        self._release.add(info.active)
         self._catalog.end_state(durable_key(info.place_id))
         self.buffer.add(PendingPayload(RecordKind.PLACE_GONE, pack_place_gone(info.place_id)))
 

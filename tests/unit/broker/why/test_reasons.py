@@ -153,7 +153,7 @@ def test_A6_a_message_of_a_group_waits_behind_others_too(rig: BrokerRig, produce
 def test_A6_a_message_waits_because_the_queue_is_paused(rig: BrokerRig, producer: RigClient) -> None:
     rig.consumer("queue://orders")
     queue = rig.broker.registry.queues()[0]
-    queue.pause()
+    queue.dispatcher.pause()
     assert _why(rig, producer.send("queue://orders")).endswith(": the queue is paused")
 
 
@@ -352,7 +352,7 @@ def test_C5_a_paused_queue_and_groups_keep_consumers_idle(rig: BrokerRig, produc
     assert why_consumer(rig.broker.view, consumer_id)[0].endswith(
         "gets nothing: the first 2 messages for it in queue://orders belong to groups of other consumers"
     )
-    rig.broker.registry.queues()[0].pause()
+    rig.broker.registry.queues()[0].dispatcher.pause()
     assert why_consumer(rig.broker.view, consumer_id)[0].endswith("queue://orders is paused")
 
 

@@ -1,0 +1,170 @@
+"""What is in one queue, for operators, browsers, questions and the audit. Nothing changes by looking."""
+
+from collections.abc import Iterator
+from typing import final
+
+from ackwire.broker.browsing import Snapshot
+from ackwire.broker.fetching import Fetch
+from ackwire.broker.pending import NO_LIMIT, PagedOut
+from ackwire.broker.queue_consumers import QueueConsumers
+from ackwire.broker.queue_contents import QueueContents
+from ackwire.broker.reservations import Reservations
+from ackwire.broker.subscription import QueueSubscription
+from ackwire.jms.message import Message
+
+Row = tuple[int, bytes, int]
+"""A message for bulk readers: its number or sequence, its bytes, and how often it was delivered before."""
+
+Batch = list[Message] | Fetch
+"""Messages; or what has to arrive before the next messages can be shown."""
+
+
+@final
+class QueueView:
+    """Shows one queue."""
+
+    def __init__(self, contents: QueueContents, consumers: QueueConsumers, reservations: Reservations) -> None:
+        self._contents = contents
+        self._consumers = consumers
+        self._reservations = reservations
+        self._place = contents.place
+
+    # ---- counts ------------------------------------------------------------------------------------------------
+
+    @property
+    def message_count(self) -> int:
+        """All messages of the queue, without those whose acks wait for the end of a transaction."""
+        owns = self._contents.owns
+        in_flight = sum(
+            sum(map(owns, s.in_flight)) if s.has_several_queues else len(s.in_flight) for s in self._consumers
+        )
+        return self.pending_count + in_flight + len(self._contents.set_aside) + self._reservations.told_count
+
+    @property
+    def pending_count(self) -> int:
+        """Messages that wait for a consumer."""
+        waiting = sum(len(s.waiting_in.get(self._place, ())) for s in self._consumers)
+        return sum(map(len, self._contents.levels)) + waiting
+
+    @property
+    def paged_count(self) -> int:
+        """Pending messages that are not in memory."""
+        waiting = (entry for s in self._consumers for entry, _ in s.waiting_in.get(self._place, ()))
+        return sum(level.paged_count for level in self._contents.levels) + sum(
+            isinstance(it, PagedOut) for it in waiting
+        )
+
+    @property
+    def in_flight_count(self) -> int:
+        return sum(1 for subscription in self._consumers for it in subscription.in_flight if self._contents.owns(it))
+
+    @property
+    def group_count(self) -> int:
+        return len(self._consumers.groups)
+
+    def group_owner(self, group_id: str) -> QueueSubscription | None:
+        """The consumer that a message group is bound to."""
+        return self._consumers.groups.holder(group_id)
+
+    # ---- messages ----------------------------------------------------------------------------------------------
+
+    def pending(self) -> Iterator[Message]:
+        """The messages that wait for any consumer, in the order of dispatch. Those that are paged out are read for the
+        caller, one at a time, and stay out; the loop waits for them: for questions about few messages."""
+        pages = self._contents.pages
+        for level in reversed(self._contents.levels):
+            after = 0
+            while after < level.last_sequence:
+                listed = pages.listed(level, after)
+                for it in listed:
+                    yield from pages.load([it])
+                after = listed[-1].sequence if listed else NO_LIMIT
+
+    def waiting_for(self, subscription: QueueSubscription) -> Iterator[Message]:
+        """The messages of this queue that wait for *subscription* alone, read as by `pending`."""
+        for entry in [entry for entry, _ in subscription.waiting_in.get(self._place, ())]:
+            yield from self._contents.pages.load([entry])
+
+    def browse(self) -> Iterator[Batch]:
+        """Every message that is here now, in order, those in flight included: what a browser sees, in batches."""
+        return Snapshot(self._contents.levels, self._contents.pages, self._with_consumers).batches()
+
+    def pending_batches(self) -> Iterator[Batch]:
+        """The messages that wait now, in order and in batches; those that are paged out are read, and stay out."""
+        levels, pages = self._contents.levels, self._contents.pages
+        ends = [level.last_sequence for level in levels]
+        for number in range(len(levels) - 1, -1, -1):
+            after = 0
+            while after < ends[number]:
+                listed = pages.listed(levels[number], after, ends[number])
+                yield from _arrived(pages.read(listed))
+                after = listed[-1].sequence if listed else ends[number]
+        for subscription in list(self._consumers):
+            yield from _arrived(pages.read([entry for entry, _ in subscription.waiting_in.get(self._place, ())]))
+
+    def waiting_entries(self) -> Iterator[tuple[Message | int, int]]:
+        """Everything that waits, with its sequence; a ticket stands for what is paged out."""
+        for level in self._contents.levels:
+            yield from level.entries()
+        for subscription in self._consumers:
+            for it, _ in subscription.waiting_in.get(self._place, ()):
+                yield (it.ticket if isinstance(it, PagedOut) else it), it.sequence
+
+    def _with_consumers(self, level: int) -> list[Message | PagedOut]:
+        """The messages of a level that are in flight, or wait for one consumer alone."""
+        contents = self._contents
+        found: list[Message | PagedOut] = []
+        for subscription in self._consumers:
+            found += [entry for entry, _ in subscription.waiting_in.get(self._place, ())]
+            found += [message for message in subscription.in_flight if contents.owns(message)]
+        return [entry for entry in found if contents.level_of(entry) == level]
+
+    # ---- rows for bulk readers ---------------------------------------------------------------------------------
+
+    def sequences(self) -> list[int]:
+        """The sequences of all that wait here or are in flight, in order."""
+        levels = self._contents.levels
+        found = [it.sequence for level in range(len(levels)) for it in self._with_consumers(level)]
+        for level in levels:
+            found += level.sequences()
+        return sorted(found)
+
+    def rows(self, after: int, to: int, limit: int) -> list[Row]:
+        """Sequence, bytes and redeliveries of the next messages behind *after*, up to *to*, at most *limit*; none means
+        that there are no more. What cannot be read is left out, and has been reported."""
+        while True:
+            rows, last = self._rows(after, to, limit)
+            if rows or last is None:
+                return rows
+            after = last
+
+    def _rows(self, after: int, to: int, limit: int) -> tuple[list[Row], int | None]:
+        found: dict[int, Message | PagedOut | int] = {}
+        for number, level in enumerate(self._contents.levels):
+            found.update((it.sequence, it.entry) for it in level.between(after, to, limit, NO_LIMIT))
+            found.update((it.sequence, it) for it in self._with_consumers(number) if after < it.sequence <= to)
+        shown = sorted(found)[:limit]
+        unread = [it for it in shown if not isinstance(found[it], Message)]
+        stored = self._contents.pages.frames((it, _ticket(found[it])) for it in unread)
+        read = dict(zip(unread, stored, strict=True))
+        rows: list[Row] = []
+        for sequence in shown:
+            entry = found[sequence]
+            if isinstance(entry, Message):
+                rows.append((sequence, entry.frame, entry.redelivery_counter))
+            elif (frame := read[sequence]) is not None:
+                rows.append((sequence, *frame))
+        return rows, shown[-1] if shown else None
+
+
+def _arrived(fetch: Fetch) -> Iterator[Batch]:
+    """The messages of *fetch*, after itself if they have yet to arrive."""
+    if not fetch.has_arrived:
+        yield fetch
+    yield [it for it in fetch.messages if it is not None]
+
+
+def _ticket(entry: Message | PagedOut | int) -> int:
+    """Where a message is that is out of memory."""
+    assert not isinstance(entry, Message)
+    return entry.ticket if isinstance(entry, PagedOut) else entry

@@ -1,0 +1,335 @@
+"""The broker goes on while messages are read back, and copes with what happens meanwhile (SEMANTICS A2, B6, H1)."""
+
+from ackwire.broker.acks import AckKind
+from ackwire.broker.operations import Selection, count_in_slices
+from ackwire.broker.permissions import BROKER
+from ackwire.broker.queue import Queue
+from ackwire.config.policy import DestinationPolicy
+from ackwire.util.clock import ManualClock
+from ackwire.wire.openwire.editor import OpenWireEditor
+from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, text_of
+from tests.helpers.paging_store import FakeSpill, HandStore
+from tests.simulation.audit import audit
+
+Q = "queue://q"
+MEMORY_BYTES = 1000
+COUNT = 20
+
+
+class LateRig:
+    """A broker with little memory, whose store answers by hand."""
+
+    def __init__(self, *policies: DestinationPolicy, temp: FakeSpill | None = None) -> None:
+        self.store = HandStore(OpenWireEditor("ID:store", "store", ManualClock()).restored)
+        limits = {"limits": {"memory_bytes_max": MEMORY_BYTES}}
+        self.rig = BrokerRig(settings=limits, policies=policies, store=self.store, temp=temp)
+        self.producer = self.rig.connect("producer")
+        self.broker = self.rig.broker
+        self.is_audited = True
+        """Whether counters are compared with what is there; the comparison knows no cursors and no lost messages."""
+
+    def queue(self, where: str = Q) -> Queue:
+        made = self.broker.registry.get_or_make(named(where))
+        assert isinstance(made, Queue)
+        return made
+
+    def fill(self, count: int = COUNT, where: str = Q, **headers: object) -> None:
+        """Send numbered messages, all of which are paged out afterwards."""
+        self.broker.flow._tight_above_bytes = 0
+        for n in range(count):
+            self.producer.send(where, f"{n}", **headers)
+        assert self.queue(where).view.paged_count == count
+
+    def consumer(self, client: RigClient | None = None, **request: object) -> RigConsumer:
+        request.setdefault("prefetch", 5)
+        return (client or self.rig.connect()).consumer(Q, **request)  # type: ignore[arg-type]
+
+    def finish(self) -> None:
+        """Answer everything; the counters agree with what is there."""
+        while self.store.asked or len(self.broker.slices):
+            self.store.answer_all()
+            self.rig.clock.advance(0)
+        if self.is_audited:
+            audit(self.broker, self.store)
+
+    def drained(self, consumer: RigConsumer) -> list[str | None]:
+        """All that *consumer* gets until nothing is left, each acknowledged."""
+        texts: list[str | None] = []
+        self.finish()
+        while consumer.delivered:
+            taken = list(consumer.delivered)
+            consumer.delivered.clear()
+            for message in taken:
+                texts.append(text_of(message))
+                consumer.ack(message, kind=AckKind.INDIVIDUAL)
+            self.finish()
+        return texts
+
+
+def texts(*numbers: int) -> list[str | None]:
+    return [f"{n}" for n in numbers]
+
+
+def test_B6_sends_acks_and_other_queues_go_on_while_a_message_is_read() -> None:
+    late = LateRig()
+    other = late.rig.consumer("queue://other")
+    late.fill()
+    consumer = late.consumer()
+    assert (len(late.store.asked), consumer.delivered) == (1, [])
+    late.producer.send("queue://other", "beside")
+    assert other.texts == ["beside"]
+    other.ack()
+    late.producer.send(Q, f"{COUNT}")
+    assert late.producer.stored == COUNT + 2
+    assert consumer.delivered == []
+    audit(late.broker, late.store)
+    assert late.drained(consumer) == texts(*range(COUNT + 1))
+    assert (late.queue().size_bytes, late.broker.flow.used_bytes, late.queue().contents.lost) == (0, 0, 0)
+
+
+def test_B6_one_page_in_at_a_time_however_often_dispatch_is_tried() -> None:
+    late = LateRig()
+    late.fill()
+    consumers = [late.consumer(prefetch=1) for _ in range(3)]
+    late.producer.send(Q, "more")
+    assert len(late.store.asked) == 1
+    late.finish()
+    assert sorted(it for consumer in consumers for it in consumer.texts if it) == ["0", "1", "2"]
+
+
+def test_B6_acks_of_another_lane_go_on_while_one_waits() -> None:
+    late = LateRig()
+    chosen = late.consumer(selector="JMSPriority = 9", prefetch=10)
+    late.producer.send(Q, "important", priority=9)
+    late.fill()
+    late.finish()
+    plain = late.consumer()
+    assert late.store.asked
+    chosen.ack()
+    late.producer.send(Q, "again", priority=9)
+    late.finish()
+    assert chosen.texts == ["important", "again"]
+    assert plain.texts == texts(0, 1, 2, 3, 4)
+
+
+def test_B6_what_is_purged_while_it_is_read_is_gone() -> None:
+    late = LateRig()
+    late.fill()
+    consumer = late.consumer()
+    assert late.queue().removal.purge() == COUNT
+    late.finish()
+    assert consumer.delivered == []
+    late.producer.send(Q, "new")
+    late.finish()
+    assert consumer.texts == ["new"]
+    assert late.queue().contents.lost == 0
+
+
+def test_B6_a_queue_that_is_deleted_while_it_is_read_stays_empty() -> None:
+    late = LateRig()
+    late.fill()
+    consumer = late.consumer()
+    queue = late.queue()
+    consumer.close()
+    late.broker.remove_destination(late.producer.connection, named(Q))
+    late.finish()
+    assert (queue.size_bytes, late.broker.flow.used_bytes, queue.contents.lost) == (0, 0, 0)
+    assert consumer.delivered == []
+
+
+def test_A2_a_consumer_that_leaves_while_its_message_is_read_loses_nothing() -> None:
+    late = LateRig()
+    late.fill()
+    late.consumer().close()
+    late.finish()
+    consumer = late.consumer()
+    assert late.drained(consumer) == texts(*range(COUNT))
+    assert all(message.redelivery_counter == 0 for message in consumer.delivered)
+
+
+def test_H1_a_message_that_comes_back_while_later_ones_are_read_is_first_and_redelivered() -> None:
+    late = LateRig()
+    first = late.consumer(prefetch=1)
+    late.producer.send(Q, "back")
+    late.fill()
+    second = late.consumer()
+    assert late.store.asked
+    first.close()
+    late.finish()
+    assert second.texts == ["back", *texts(0, 1, 2, 3)]
+    assert [it.redelivery_counter for it in second.delivered] == [1, 0, 0, 0, 0]
+
+
+def test_A6_what_expires_while_it_is_read_becomes_a_dead_letter_once() -> None:
+    late = LateRig()
+    soon = late.rig.clock.now_ms() + 1000
+    late.fill(3, expiration=soon)
+    consumer = late.consumer()
+    late.rig.clock.advance(600)
+    late.finish()
+    assert consumer.delivered == []
+    assert late.queue().contents.expired == 3
+    assert late.queue("queue://ActiveMQ.DLQ").view.pending_count == 3
+
+
+def test_A6_the_sweep_goes_on_when_expired_messages_have_arrived() -> None:
+    late = LateRig()
+    soon = late.rig.clock.now_ms() + 1000
+    late.fill(COUNT, expiration=soon)
+    other = late.rig.consumer("queue://other")
+    late.rig.clock.advance(60)
+    assert (len(late.store.asked), late.queue().contents.expired) == (1, 0)
+    late.producer.send("queue://other", "beside")
+    assert other.texts == ["beside"]
+    late.finish()
+    assert late.queue().contents.expired == COUNT
+
+
+def test_B6_a_cursor_may_reserve_what_is_being_read() -> None:
+    late = LateRig()
+    late.is_audited = False
+    late.fill()
+    consumer = late.consumer()
+    late.broker.cursors.open("c", named(Q))
+    answers: list[int] = []
+    late.broker.cursors.latest("c", 0, 5, answers.append, _raise)
+    assert answers == [5]
+    assert late.drained(consumer) == texts(*range(5, COUNT))
+    rows = late.broker.cursors.rows("c", 0, 5)
+    assert [number for number, _, _ in rows] == [1, 2, 3, 4, 5]
+
+
+def test_B6_a_cursor_with_a_selector_waits_for_what_it_examines() -> None:
+    late = LateRig()
+    late.is_audited = False
+    late.fill()
+    late.broker.cursors.open("c", named(Q), "JMSPriority = 4")
+    answers: list[int] = []
+    late.broker.cursors.latest("c", 0, 5, answers.append, _raise)
+    assert (answers, len(late.store.asked)) == ([], 1)
+    late.finish()
+    assert answers == [5]
+
+
+def test_A2_what_has_a_lower_priority_does_not_overtake_what_is_read() -> None:
+    late = LateRig(DestinationPolicy(match=Q, prioritized=True))
+    late.fill(3, priority=9)
+    late.broker.flow._tight_above_bytes = MEMORY_BYTES
+    late.producer.send(Q, "low", priority=1)
+    consumer = late.consumer()
+    assert consumer.delivered == []
+    late.finish()
+    assert consumer.texts == [*texts(0, 1, 2), "low"]
+
+
+def test_C3_a_pull_that_does_not_wait_gets_what_has_to_be_read() -> None:
+    late = LateRig()
+    late.fill(1)
+    consumer = late.consumer(prefetch=0)
+    consumer.pull(-1)
+    assert (consumer.delivered, consumer.port.ends) == ([], 0)
+    late.finish()
+    assert (consumer.texts, consumer.port.ends) == (["0"], 0)
+    consumer.pull(-1)
+    assert consumer.port.ends == 1
+
+
+def test_C3_a_pull_that_does_not_wait_is_answered_when_what_was_read_is_gone() -> None:
+    late = LateRig()
+    late.fill(1)
+    consumer = late.consumer(prefetch=0)
+    consumer.pull(-1)
+    late.queue().removal.purge()
+    late.finish()
+    assert (consumer.texts, consumer.port.ends) == ([], 1)
+
+
+def test_A2_a_browser_goes_on_when_messages_have_arrived() -> None:
+    late = LateRig()
+    late.fill()
+    browser = late.consumer(browser=True, prefetch=1000)
+    assert (browser.delivered, browser.port.ends) == ([], 0)
+    late.finish()
+    assert (browser.texts, browser.port.ends) == (texts(*range(COUNT)), 1)
+    assert late.queue().view.paged_count == COUNT
+
+
+def test_A2_a_browser_that_leaves_while_messages_are_read_is_shown_nothing() -> None:
+    late = LateRig()
+    late.fill()
+    browser = late.consumer(browser=True, prefetch=1000)
+    browser.close()
+    late.finish()
+    assert (browser.texts, browser.port.ends) == ([], 0)
+
+
+def test_B6_an_operator_moves_messages_when_they_have_arrived() -> None:
+    late = LateRig()
+    late.fill()
+    counts: list[int] = []
+    steps = late.broker.operations.move(BROKER, Selection(named(Q)), named("queue://target"))
+    count_in_slices(late.broker.slices, steps, counts.append, _raise)
+    late.rig.clock.advance(0)
+    assert (counts, len(late.store.asked)) == ([], 1)
+    late.finish()
+    assert counts == [COUNT]
+    assert late.queue("queue://target").view.pending_count == COUNT
+
+
+def test_B6_what_cannot_be_read_is_lost_and_the_rest_goes_on() -> None:
+    late = LateRig()
+    late.is_audited = False
+    late.fill(3)
+    consumer = late.consumer()
+    late.store.unreadable.add(late.store.asked[0][1][1])
+    late.finish()
+    assert consumer.texts == texts(0, 2)
+    assert late.queue().contents.lost == 1
+
+
+def test_H3_what_waits_for_the_owner_of_a_group_is_read_while_others_are_served() -> None:
+    late = LateRig()
+    owner = late.consumer(prefetch=1)
+    late.producer.send(Q, "first", group_id="g")
+    late.broker.flow._tight_above_bytes = 0
+    for n in range(3):
+        late.producer.send(Q, f"{n}", group_id="g")
+    other = late.consumer()
+    owner.ack()
+    owner.delivered.clear()
+    assert late.store.asked
+    late.producer.send(Q, "beside")
+    late.finish()
+    assert other.texts == ["beside"]
+    assert late.drained(owner) == texts(0, 1, 2)
+
+
+def test_H3_the_owner_of_a_group_that_leaves_while_its_messages_are_read_gives_them_back() -> None:
+    late = LateRig()
+    owner = late.consumer(prefetch=1)
+    late.producer.send(Q, "first", group_id="g")
+    late.broker.flow._tight_above_bytes = 0
+    for n in range(3):
+        late.producer.send(Q, f"{n}", group_id="g")
+    other = late.consumer()
+    owner.ack()
+    assert late.store.asked
+    owner.close()
+    assert late.drained(other) == texts(0, 1, 2)
+    assert late.queue().size_bytes == 0
+
+
+def test_B6_a_spilled_message_that_is_gone_before_the_store_answers_is_not_read_again() -> None:
+    temp = FakeSpill()
+    late = LateRig(temp=temp)
+    late.fill(2)
+    late.producer.send(Q, "spilled", persistent=False)
+    consumer = late.consumer()
+    assert late.store.asked
+    late.queue().removal.purge()
+    late.finish()
+    assert (consumer.delivered, temp.frames) == ([], {})
+
+
+def _raise(error: Exception) -> None:
+    raise error
