@@ -5,8 +5,8 @@ that whoever writes the events down in that order has told of everything that a 
 says about itself (advisories, answers to questions) is not told.
 
 Most messages go straight to a consumer when they come: `sent`, `stored` and `dispatched` are told at once then
-(`arrived`). `coming` names the message that a producer has just handed in; who puts it in its first place tells that it
-was sent, too.
+(`arrived`). `Message.is_send_unaudited` marks a message that a producer has just handed in: the event of its first
+place then says that it was sent, too.
 """
 
 from abc import ABC, abstractmethod
@@ -74,13 +74,9 @@ class DestinationPlace:
 class Audit(ABC):
     """Is told what happens to messages."""
 
-    def __init__(self) -> None:
-        self.coming: Message | None = None
-        """A producer's message that is being put where it belongs, until it was told that it was sent."""
-
     @abstractmethod
     def sent(self, message: Message) -> None:
-        """A producer's message was taken."""
+        """A producer's message was taken: `Message.is_send_unaudited` is reset, here or by `stored` or `arrived`."""
         ...
 
     @abstractmethod

@@ -12,7 +12,7 @@ from ackwire.broker.advisory import Advisories
 from ackwire.broker.auditing import Audit, Event
 from ackwire.broker.clients import Clients
 from ackwire.broker.dead_letters import DeadLetters
-from ackwire.broker.handover import Desk
+from ackwire.broker.early_dispatch import EarlyDispatch
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
@@ -77,7 +77,7 @@ class Consumption:
         publisher: Publisher,
         advisories: Advisories,
         dead_letters: DeadLetters,
-        desk: Desk,
+        early_dispatch: EarlyDispatch,
         broker_id: str,
         audit: Audit | None,
     ) -> None:
@@ -91,7 +91,7 @@ class Consumption:
         self._publisher = publisher
         self._advisories = advisories
         self._dead_letters = dead_letters
-        self._desk = desk
+        self._early_dispatch = early_dispatch
         self._broker_id = broker_id
         """The broker's own connection may consume what others may not."""
         self._audit = audit
@@ -130,7 +130,7 @@ class Consumption:
         else:
             raise InvalidDestination(f"{request.destination!r} mixes queues and topics; use a consumer for each")
         if isinstance(subscription, QueueSubscription):
-            connection.has_loose_ends = True
+            connection.sender.only_sends = False
         if request.prefetch != asked.prefetch:
             port.change_prefetch(request.prefetch)
         self._clients.consumers.add(subscription)
@@ -526,7 +526,7 @@ class Consumption:
             queue.audit.acked(queue, message, subscription)
         done = [message]
         queue.finish(done)
-        self._desk.acked(done)
+        self._early_dispatch.acked(done)
         subscription.finished(1)
         queue.resume(subscription)
 
@@ -542,7 +542,7 @@ class Consumption:
                 if queue.audit is not None:
                     queue.audit.acked_all(queue, theirs, subscription, kind, None)
                 queue.finish(theirs)
-            self._desk.acked(messages)
+            self._early_dispatch.acked(messages)
         else:
             self._collect(subscription, messages, transaction, kind)
         subscription.finished(len(messages))

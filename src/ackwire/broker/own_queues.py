@@ -73,7 +73,7 @@ class OwnQueues:
     """The broker's own connection, and its consumers of the queues that it answers."""
 
     is_ready = True
-    has_heard = False
+    has_received_all = False
 
     def __init__(
         self, view: BrokerView, connections: Connections, consumption: Consumption, publisher: Publisher

@@ -20,8 +20,8 @@ from urllib.parse import quote
 from ackwire.broker.auditing import Audit, Event
 from ackwire.broker.browsing import Snapshot
 from ackwire.broker.dispatch import Lane
+from ackwire.broker.dispatch_gate import DispatchGate, QueueGate
 from ackwire.broker.groups import MessageGroups
-from ackwire.broker.handover import Desk, Handover
 from ackwire.broker.held import Held
 from ackwire.broker.paging import KEPT_BYTES, Pager, QueuePages
 from ackwire.broker.pending import NO_LIMIT, Cleared, PagedOut, PendingList
@@ -103,7 +103,7 @@ class Queue:
         policy: DestinationPolicy,
         events: QueueEvents,
         pager: Pager,
-        desk: Desk,
+        gate: DispatchGate,
         audit: Audit | None = None,
         slices: Slices | None = None,
     ) -> None:
@@ -137,7 +137,7 @@ class Queue:
         self._changes = 0
         self.is_stored = not (isinstance(place, Destination) and place.kind.is_temporary)
         """Temporary queues end with their connection, so nothing of them is kept."""
-        self._handover = Handover(place, store, desk, is_stored=self.is_stored)
+        self._gate = QueueGate(place, store, gate, is_stored=self.is_stored)
         self._pages = QueuePages(place, pager, is_stored=self.is_stored, on_lost=self._lose)
         self._set_aside: set[int] = set()
         """Sequences of messages that are to be offered again later, and are in nobody's hands until then."""
@@ -293,12 +293,12 @@ class Queue:
 
     def restore_handed_out(self, sequence: int) -> None:
         """Messages up to *sequence* may have reached consumers in an earlier run."""
-        self._handover.restore(sequence)
+        self._gate.restore(sequence)
 
     def stop(self) -> None:
         """The broker ends in peace, with all that waits in its place again: say what of it was seen."""
         seen = (it.sequence for level in self._levels for it in level.in_memory() if it.redelivery_counter)
-        self._handover.stop(max(seen, default=0), has_all=not any(level.paged_count for level in self._levels))
+        self._gate.stop(max(seen, default=0), has_all=not any(level.paged_count for level in self._levels))
 
     def count_restored(self, message: Message) -> None:
         """*message* takes space again, here or in a transaction that will decide about it."""
@@ -357,7 +357,7 @@ class Queue:
             if self.audit is not None:
                 self.audit.arrived(self, message, subscription)
             subscription.in_flight.add(message)
-            self._handover.hand_over(subscription, message, False)
+            self._gate.dispatch(subscription, message, False)
             return True
         return False
 
@@ -546,7 +546,7 @@ class Queue:
         if self.audit is not None:
             self.audit.dispatched(self, message, owner)
         owner.in_flight.add(message)
-        self._handover.hand_over(owner, message, first)
+        self._gate.dispatch(owner, message, first)
 
     def _assign_group(self, group_id: str, owner: QueueSubscription) -> None:
         if self._groups.assign(group_id, owner):
