@@ -9,7 +9,7 @@ from ackwire.broker.registry import Registry
 from ackwire.broker.scheduler import SCHEDULER_MARK, Scheduler
 from ackwire.broker.session import Connection
 from ackwire.errors import NotAuthorised
-from ackwire.jms.destinations import Destination, Kind
+from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
 
 
@@ -47,7 +47,7 @@ class Routing:
 
     def _refuse_advisories(self, where: Destination) -> None:
         """What the broker tells about itself, it tells alone: clients act on it."""
-        if where.kind is Kind.QUEUE and not where.is_composite:
+        if where.is_plain_queue:
             return
         parts = where.parts()
         if is_advisory(parts[0]) if len(parts) == 1 else any(map(is_advisory, parts)):

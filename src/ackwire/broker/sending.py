@@ -35,7 +35,7 @@ from ackwire.broker.scheduler import LATEST_MS
 from ackwire.broker.session import Connection
 from ackwire.broker.transaction_manager import TransactionManager
 from ackwire.errors import BrokerError
-from ackwire.jms.destinations import Destination, Kind
+from ackwire.jms.destinations import Destination
 from ackwire.jms.message import HAS_LEFT_EARLY, MAY_LEAVE_EARLY, WAITS_FOR_STORE, Message
 from ackwire.jms.message_editor import MessageEditor
 from ackwire.store.contract import Store
@@ -260,7 +260,7 @@ class Sending:
         elif send.on_stored is None:
             connection.sender.only_sends = False
             self._deduplicate_and_route(send)
-        elif _is_for_one_queue(message):
+        elif message.destination.is_plain_queue:
             self._take_awaited(send)
         else:
             self._take_awaited_copies(send)
@@ -313,10 +313,11 @@ class Sending:
     def _route(self, send: Send) -> None:
         """One queue, now, is the usual case; anything else goes the general way."""
         message = send.message
-        if not _is_for_one_queue(message) or self._routing.is_scheduled(message):
+        where = message.destination
+        if not where.is_plain_queue or (message.properties_offset and self._routing.is_scheduled(message)):
             self._routing.route(send.connection, message)
             return
-        queue = self._registry.get_or_make(message.destination, send.connection)
+        queue = self._registry.get_or_make(where, send.connection)
         assert isinstance(queue, Queue)
         message.is_send_unaudited = self._is_audited
         publisher = self._publisher
@@ -340,8 +341,3 @@ class Sending:
             self._store.when_durable(on_stored, send.on_failed)
         else:
             on_stored()
-
-
-def _is_for_one_queue(message: Message) -> bool:
-    where = message.destination
-    return where.kind is Kind.QUEUE and not where.is_composite

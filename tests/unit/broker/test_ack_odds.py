@@ -1,4 +1,4 @@
-"""A quick consumer spares its senders the disk: when that is tried, and when it is given up (ADR 14)."""
+"""A quick consumer spares its senders the disk: when that is tried, and when it is given up (ADR 16)."""
 
 from typing import Any, cast
 

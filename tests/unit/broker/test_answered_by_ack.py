@@ -1,4 +1,4 @@
-"""A sender whose message has left ahead of its sync is answered by the ack, if that comes first (ADR 13)."""
+"""A sender whose message has left ahead of its sync is answered by the ack, if that comes first (ADR 16)."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""One message may leave before it is on disk, and says so if it comes again after a crash (ADR 12)."""
+"""One message may leave before it is on disk, and says so if it comes again after a crash (ADR 16)."""
 
 from typing import Any, cast
 

@@ -144,7 +144,7 @@ class GroupCommit:
         if failure is not None:
             if on_failed is not None:
                 on_failed(failure)
-        elif self._is_durable:
+        elif not self._buffer.records and self._is_durable:
             callback()
         else:
             self._waiters.append((callback, on_failed))
