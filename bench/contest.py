@@ -71,13 +71,12 @@ def circumstances(options: argparse.Namespace) -> str:
 
 
 def contender(name: str, folder: Path, store: str, *, stores_first: bool = False) -> Broker:
-    """A broker, not started yet, with its data below *folder*; ours with `store_first` if it *stores_first*."""
+    """A broker, not started yet, with its data below *folder*; ours with `early_dispatch` off if it *stores_first*."""
     own = folder / name.lower().replace(" ", "-")
     own.mkdir(parents=True)
     if name == OURS:
-        config = (
-            f"[limits]\nmemory_bytes_max = {MEMORY_BYTES_MAX}\n[store]\nstore_first = {str(stores_first).lower()}\n"
-        )
+        policy = "off" if stores_first else "adaptive"
+        config = f'[limits]\nmemory_bytes_max = {MEMORY_BYTES_MAX}\n[store]\nearly_dispatch = "{policy}"\n'
         return ackwire(own, store, config)
     if name == RABBITMQ:
         return RabbitMq(own)

@@ -3,8 +3,8 @@
 For each kind of work both brokers run on this machine, with fresh data, and are warmed up; then they take turns
 (`contest.py`). ActiveMQ has KahaDB with its defaults, which flush to disk always; "tuned" is
 `concurrentStoreAndDispatchQueues=false`, its best for many producers. By default both brokers answer a producer when
-its message is on disk or consumed; with that option, and our `store_first`, only when it is on disk. `--quick` lets the
-same brokers do all kinds.
+its message is on disk or consumed; with that option, and our `early_dispatch = "off"`, only when it is on disk.
+`--quick` lets the same brokers do all kinds.
 
     .venv/bin/python -m bench.versus_activemq [--quick] [--works sync_1 sync_16 …]
 """
@@ -57,7 +57,7 @@ KINDS: Final = {
     "sync_1_stored": Kind(
         "persistent sync, 1 producer, stored first",
         Work(messages=5_000),
-        note="store_first here, concurrentStoreAndDispatchQueues=false there: answered only when on disk",
+        note="early_dispatch off here, concurrentStoreAndDispatchQueues=false there: answered only when on disk",
         stores_first=True,
     ),
     "sync_16": Kind(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ackwire.store.contract import Store
+from ackwire.store.contract import Store, Sync
 from tests.helpers.stored import D, Messages, Q, R, durable
 from tests.helpers.stores import Crash, StoreFactory
 
@@ -121,16 +121,7 @@ def test_a_store_says_whether_somebody_waits_for_it(durable_factory: StoreFactor
         lambda: store.when_durable(lambda: None),
         durable_factory.settle,
     )
-    assert [(step(), store.is_awaited)[1] for step in steps] == [False, True, False]
-
-
-def test_who_says_that_he_will_wait_counts_already(durable_factory: StoreFactory, messages: Messages) -> None:
-    store = durable_factory.open()
-    store.expect()
-    assert store.is_awaited
-    store.append(messages.make(Q), [Q])
-    promise(store, durable_factory)
-    assert not store.is_awaited
+    assert [(step(), store.durability.has_waiters)[1] for step in steps] == [False, True, False]
 
 
 def test_who_forgoes_an_answer_does_not_get_it(durable_factory: StoreFactory, messages: Messages) -> None:
@@ -138,14 +129,14 @@ def test_who_forgoes_an_answer_does_not_get_it(durable_factory: StoreFactory, me
     callbacks: list[Callable[[], None]] = [lambda: answered.append("forgone"), lambda: answered.append("other")]
     store.append(messages.make(Q), [Q])
     for callback in callbacks:
-        store.when_durable(callback, is_cancellable=True)
+        store.when_durable(callback, sync=Sync.BESIDE)
     assert store.cancel(callbacks[0])
-    assert store.is_awaited
+    assert store.durability.has_waiters
     assert not store.cancel(callbacks[0])
     durable_factory.settle()
     assert answered == ["other"]
     assert not store.cancel(callbacks[1])
-    assert not store.is_awaited
+    assert not store.durability.has_waiters
 
 
 def test_nobody_waits_when_all_have_forgone(durable_factory: StoreFactory, messages: Messages) -> None:
@@ -156,9 +147,9 @@ def test_nobody_waits_when_all_have_forgone(durable_factory: StoreFactory, messa
         raise AssertionError
 
     store.append(message, [Q])
-    store.when_durable(answer, is_cancellable=True)
+    store.when_durable(answer, sync=Sync.BESIDE)
     assert store.cancel(answer)
-    assert not store.is_awaited
+    assert not store.durability.has_waiters
     durable_factory.settle()
     store.append(messages.make(Q), [Q])
     promise(store, durable_factory)
@@ -170,9 +161,9 @@ def test_a_sequence_is_called_durable_when_it_is(durable_factory: StoreFactory, 
     first, second = messages.make(Q), messages.make(Q)
     store.append(first, [Q])
     store.mark_dispatched(Q, 1000)
-    assert store.durable_sequence < first.sequence
+    assert store.durability.durable_sequence < first.sequence
     promise(store, durable_factory)
     store.append(second, [Q])
-    assert first.sequence <= store.durable_sequence < second.sequence
+    assert first.sequence <= store.durability.durable_sequence < second.sequence
     promise(store, durable_factory)
-    assert store.durable_sequence >= second.sequence
+    assert store.durability.durable_sequence >= second.sequence

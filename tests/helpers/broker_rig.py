@@ -91,7 +91,7 @@ class FakeClientPort:
     """The server's end of a connection: remembers what the broker asked of it."""
 
     is_ready: bool = True
-    has_heard: bool = False
+    has_received_all: bool = False
     is_held: bool = False
     closed: str | None = None
     is_there: bool = False
@@ -271,19 +271,19 @@ class RigClient:
     def begin(self, number: int = 1) -> commands.TransactionId:
         """Open a local transaction."""
         transaction_id = commands.LocalTransactionId(number, commands.ConnectionId(self.connection.connection_id))
-        self._broker.transactor.begin(self.connection, transaction_id, is_xa=False)
+        self._broker.transaction_manager.begin(self.connection, transaction_id, is_xa=False)
         return transaction_id
 
     def commit(self, transaction_id: commands.TransactionId) -> None:
-        self._broker.transactor.commit(self.connection, transaction_id, lambda: None, one_phase=True)
+        self._broker.transaction_manager.commit(self.connection, transaction_id, lambda: None, one_phase=True)
 
     def roll_back(self, transaction_id: commands.TransactionId) -> None:
-        self._broker.transactor.roll_back(self.connection, transaction_id)
+        self._broker.transaction_manager.roll_back(self.connection, transaction_id)
 
     def prepare(self, transaction_id: commands.TransactionId) -> int:
         """The answer to a prepare."""
         results: list[int] = []
-        self._broker.transactor.prepare(self.connection, transaction_id, results.append)
+        self._broker.transaction_manager.prepare(self.connection, transaction_id, results.append)
         return results[0]
 
     def consumer(self, where: Where, *, prefetch: int = 1000, **request: Any) -> RigConsumer:

@@ -60,15 +60,18 @@ def tee(first: Audit, second: Audit) -> Audit:
     """An audit that tells two others the same."""
 
     def telling(name: str) -> Callable[..., Any]:
-        def tell(audit: Audit, *arguments: Any) -> Any:
-            first.coming = second.coming = audit.coming
-            answers = [getattr(it, name)(*arguments) for it in (first, second)]
-            audit.coming = first.coming
-            return answers[0]
+        def tell(_: Audit, *arguments: Any) -> Any:
+            messages = [it for it in arguments if isinstance(it, Message)]
+            unaudited = [it.is_send_unaudited for it in messages]
+            answer = getattr(first, name)(*arguments)
+            for message, is_send_unaudited in zip(messages, unaudited, strict=True):
+                message.is_send_unaudited = is_send_unaudited
+            getattr(second, name)(*arguments)
+            return answer
 
         return tell
 
-    names = [name for name in vars(Audit) if not name.startswith("_") and name != "coming"]
+    names = [name for name in vars(Audit) if not name.startswith("_")]
     made: type[Audit] = type("Tee", (Audit,), {name: telling(name) for name in names})
     return made()
 
@@ -98,7 +101,7 @@ class RecordedAudit(Audit):
     # ---- what is told ------------------------------------------------------------------------------------------
 
     def sent(self, message: Message) -> None:
-        self.coming = None
+        message.is_send_unaudited = False
         sent = (message.key, repr(message.destination))
         if self._ids_are_unique and sent in self._sent:
             self._refuse(f"{message!r} was sent twice")
@@ -106,7 +109,7 @@ class RecordedAudit(Audit):
         self.events.append(Told(Event.SENT, sequence=message.sequence, key=message.key))
 
     def stored(self, place: AuditedPlace, message: Message) -> None:
-        if message is self.coming:
+        if message.is_send_unaudited:
             self.sent(message)
         self._begin(Told(Event.STORED, place.audit_name, message.sequence, message.key))
 
@@ -239,7 +242,7 @@ class RecordedAudit(Audit):
         # What transactions have of a deleted queue ends with them.
         gone = {
             (queue.audit_name, message.sequence)
-            for transaction in broker.transactor.transactions
+            for transaction in broker.transaction_manager.transactions
             for acked in transaction.acks
             for queue, messages in acked.by_queue
             if queue.is_gone

@@ -5,26 +5,23 @@ from typing import Any
 
 from ackwire.errors import StoreFailed
 from ackwire.jms.message import Message
-from ackwire.store.contract import Place
+from ackwire.store.contract import Place, Sync
 from ackwire.store.memory import MemoryStore
 
 
 class SlowStore(MemoryStore):
     """Nothing is durable until `sync`."""
 
-    is_awaited = False
-    is_syncing = False
-    durable_sequence = 0
-
     def __init__(self) -> None:
         super().__init__()
+        self.durability.durable_sequence = 0
         self._waiters: list[Callable[[], None]] = []
         self._has_more = False
         self._appended = 0
         self.marks: list[int] = []
         self.failure: StoreFailed | None = None
-        self.could_wait: list[bool] = []
-        """What was said of those who wait."""
+        self.syncs: list[Sync] = []
+        """What those who wait asked for."""
 
     def append(self, message: Message, places: Any) -> None:
         super().append(message, places)
@@ -38,29 +35,27 @@ class SlowStore(MemoryStore):
         self.marks.append(sequence)
         self._has_more = True
 
-    def expect(self) -> None:
-        self.is_awaited = True
-
     def cancel(self, callback: Callable[[], None]) -> bool:
         if callback not in self._waiters:
             return False
         self._waiters.remove(callback)
-        self.is_awaited = bool(self._waiters)
+        self.durability.has_waiters = bool(self._waiters)
         return True
 
-    def when_durable(self, callback: Callable[[], None], *_: Any, can_wait: bool = False, **__: Any) -> None:
+    def when_durable(self, callback: Callable[[], None], on_failed: Any = None, sync: Sync = Sync.NOW) -> None:
+        del on_failed
         if self.failure is not None:
             return
         if not self._has_more:
             callback()
             return
         self._waiters.append(callback)
-        self.could_wait.append(can_wait)
-        self.is_awaited = True
+        self.syncs.append(sync)
+        self.durability.has_waiters = True
 
     def sync(self) -> None:
         waiters, self._waiters = self._waiters, []
-        self._has_more = self.is_awaited = False
-        self.durable_sequence = self._appended
+        self._has_more = self.durability.has_waiters = False
+        self.durability.durable_sequence = self._appended
         for callback in waiters:
             callback()

@@ -15,6 +15,7 @@ from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
 from ackwire.store.background import Background
 from ackwire.store.contract import (
+    DurabilityState,
     DurableRecord,
     FileInfo,
     Place,
@@ -23,6 +24,7 @@ from ackwire.store.contract import (
     StateRecord,
     StoredForm,
     StoredFrame,
+    Sync,
     WaitingMessage,
     WaitingMessages,
 )
@@ -100,9 +102,8 @@ class SqliteStore:
         self._depth = 0
         self._recorded = self._durable = 0
         """How much was recorded, and how much of it is durable."""
-        self._is_expected = False
-        self.is_syncing = False
-        self.durable_sequence = self._appended = 0
+        self.durability = DurabilityState()
+        self._appended = 0
         self._waiters: list[tuple[int, Callable[[], None], Callable[[StoreFailed], None] | None]] = []
         self._before_write: Callable[[], int] | None = None
         self._on_durable: Callable[[int], None] | None = None
@@ -125,7 +126,7 @@ class SqliteStore:
         self._jobs = {job.job_id for job in self.jobs()}
         meta = dict(self._connection.execute("SELECT name, value FROM meta"))
         self._dispatched_before = dict(self._dispatched)
-        self._last_sequence = self.durable_sequence = self._appended = meta.get("last_sequence", 0)
+        self._last_sequence = self.durability.durable_sequence = self._appended = meta.get("last_sequence", 0)
         self._heard: int = meta.get("heard", 0)
         self._crashed_ms: int | None = meta.get("crashed_ms")
         if meta.get("is_open"):
@@ -315,11 +316,8 @@ class SqliteStore:
         self,
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,
-        *,
-        is_cancellable: bool = False,  # noqa: ARG002 - a transaction is always beside the loop
-        can_wait: bool = False,  # noqa: ARG002
+        sync: Sync = Sync.NOW,  # noqa: ARG002 - a transaction is always beside the loop
     ) -> None:
-        self._is_expected = False
         if self.failure is not None:
             if on_failed is not None:
                 on_failed(self.failure)
@@ -327,42 +325,37 @@ class SqliteStore:
             callback()
         else:
             self._waiters.append((self._recorded, callback, on_failed))
+            self.durability.has_waiters = True
             self._flush()
 
     def cancel(self, callback: Callable[[], None]) -> bool:
         cancelled = [it for it in self._waiters if it[1] is callback]
         for it in cancelled:
             self._waiters.remove(it)
+        self.durability.has_waiters = bool(self._waiters)
         return bool(cancelled)
 
     def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None:
         self._before_write, self._on_durable = before_write, on_durable
 
-    def expect(self) -> None:
-        self._is_expected = True
-
-    @property
-    def is_awaited(self) -> bool:
-        return self._is_expected or bool(self._waiters)
-
     def _flush(self) -> None:
         """Begin a transaction with everything that was recorded, if a caller waits and none is under way."""
-        if self._waiters and not (self.is_syncing or self._depth or self.failure):
+        if self._waiters and not (self.durability.is_syncing or self._depth or self.failure):
             self._begin_transaction()
 
     def _begin_transaction(self) -> None:
-        self.is_syncing = True
+        self.durability.is_syncing = True
         mark = None if self._before_write is None else self._before_write()
         statements, self._statements = self._statements, []
         fresh, self._fresh = self._fresh, []
         recorded, appended = self._recorded, self._appended
 
         def done(error: Exception | None) -> None:
-            self.is_syncing = False
+            self.durability.is_syncing = False
             if error is not None:
                 self._fail(error)
                 return
-            self._durable, self.durable_sequence = recorded, appended
+            self._durable, self.durability.durable_sequence = recorded, appended
             for place, sequence, message in fresh:
                 there = self._there.get(place)
                 if there is not None and there.get(sequence) is message:
@@ -386,6 +379,7 @@ class SqliteStore:
     def _answer(self) -> None:
         served = [it for it in self._waiters if it[0] <= self._durable]
         self._waiters = [it for it in self._waiters if it[0] > self._durable]
+        self.durability.has_waiters = bool(self._waiters)
         for _, callback, _ in served:
             callback()
         self._flush()

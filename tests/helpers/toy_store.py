@@ -17,6 +17,7 @@ from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
 from ackwire.store.background import Background
 from ackwire.store.contract import (
+    DurabilityState,
     DurableRecord,
     FileInfo,
     Place,
@@ -24,6 +25,7 @@ from ackwire.store.contract import (
     ScheduledJob,
     StateRecord,
     StoredFrame,
+    Sync,
     WaitingMessage,
     WaitingMessages,
 )
@@ -80,8 +82,8 @@ class ToyStore:
         self._unwritten: list[tuple[int, int]] = []
         """Records to be written: for each its own number, and the number of the last record of its group."""
         self._durable = 0
-        self._durable_sequence = self._appended = 0
-        self._is_expected = False
+        self.durability = DurabilityState()
+        self._appended = 0
         self._is_flushing = False
         self._failure: StoreFailed | None = None
         self._waiters: list[tuple[int, Callable[[], None], Callable[[StoreFailed], None] | None]] = []
@@ -107,7 +109,7 @@ class ToyStore:
         for recorded in self._shelf:
             recorded(self._memory)
         self._durable = len(found)
-        self._durable_sequence = self._memory.last_sequence()
+        self.durability.durable_sequence = self._memory.last_sequence()
         self._forget_what_it_should_not()
 
     def _good_records(self, data: bytes) -> list[int]:
@@ -218,36 +220,19 @@ class ToyStore:
 
     # ---- promises ----------------------------------------------------------------------------------------------
 
-    def expect(self) -> None:
-        self._is_expected = True
-
-    @property
-    def is_awaited(self) -> bool:
-        return self._is_expected or bool(self._waiters)
-
-    @property
-    def is_syncing(self) -> bool:
-        return self._is_flushing
-
-    @property
-    def durable_sequence(self) -> int:
-        return self._durable_sequence
-
     def cancel(self, callback: Callable[[], None]) -> bool:
         forgone = [it for it in self._waiters if it[1] is callback]
         for it in forgone:
             self._waiters.remove(it)
+        self.durability.has_waiters = bool(self._waiters)
         return bool(forgone)
 
     def when_durable(
         self,
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,
-        *,
-        is_cancellable: bool = False,  # noqa: ARG002
-        can_wait: bool = False,  # noqa: ARG002
+        sync: Sync = Sync.NOW,  # noqa: ARG002
     ) -> None:
-        self._is_expected = False
         if self._failure is not None:
             if on_failed is not None:
                 on_failed(self._failure)
@@ -255,12 +240,13 @@ class ToyStore:
             callback()
         else:
             self._waiters.append((len(self._shelf), callback, on_failed))
+            self.durability.has_waiters = True
             self._flush()
 
     def _flush(self) -> None:
         if self._is_flushing or not self._unwritten or not self._waiters or self._failure is not None:
             return
-        self._is_flushing = True
+        self._is_flushing = self.durability.is_syncing = True
         records, self._unwritten = self._unwritten, []
         self._background.submit(lambda: self._write(records), lambda error: self._flushed(records, error))
 
@@ -276,16 +262,17 @@ class ToyStore:
             self._file.sync()
 
     def _flushed(self, records: list[tuple[int, int]], error: Exception | None) -> None:
-        self._is_flushing = False
+        self._is_flushing = self.durability.is_syncing = False
         if error is not None:
             self._fail(StoreFailed(f"the toy store cannot write: {error}"))
             return
         later = self._mistake is Mistake.PROMISES_WHAT_CAME_LATER
         self._durable = len(self._shelf) if later else records[-1][0]
         if self._durable == len(self._shelf):
-            self._durable_sequence = self._appended
+            self.durability.durable_sequence = self._appended
         served = [waiter for waiter in self._waiters if waiter[0] <= self._durable]
         self._waiters = [waiter for waiter in self._waiters if waiter[0] > self._durable]
+        self.durability.has_waiters = bool(self._waiters)
         for _, callback, _ in reversed(served) if self._mistake is Mistake.CALLS_BACK_BACKWARDS else served:
             callback()
         self._flush()

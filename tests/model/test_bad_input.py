@@ -290,7 +290,7 @@ def test_transaction_ends_once() -> None:
 def test_prepared_twice_is_prepared_and_committed_once() -> None:
     rig = BrokerRig()
     line, client = Line(rig, "ID:A"), rig.connect()
-    rig.broker.transactor.begin(client.connection, xid(), is_xa=True)
+    rig.broker.transaction_manager.begin(client.connection, xid(), is_xa=True)
     client.send("queue://q", transaction=xid())
     for _ in range(2):
         assert transacted(line, PREPARE, xid()) == "done"
@@ -336,7 +336,7 @@ def test_local_transaction_cannot_be_prepared() -> None:
     line.request(command)
     transacted(line, PREPARE, local("ID:A"))
     line.lose()
-    assert list(rig.broker.transactor.transactions) == []
+    assert list(rig.broker.transaction_manager.transactions) == []
     assert rig.broker.flow.used_bytes == 0
 
 

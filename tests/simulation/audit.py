@@ -31,7 +31,7 @@ def audit(broker: Broker, store: Store | None = None) -> None:
             _audit_store(queue, held, store)
     # Of queues that were deleted meanwhile, what transactions have acknowledged is held until they end.
     total += sum(message.size_bytes for messages in in_transactions.values() for message in messages)
-    uncommitted = sum(m.size_bytes for t in broker.transactor.transactions for _, m in t.sends)
+    uncommitted = sum(m.size_bytes for t in broker.transaction_manager.transactions for _, m in t.sends)
     if uncommitted != broker.flow.uncommitted_bytes:
         raise Violation(f"{broker.flow.uncommitted_bytes} uncommitted bytes are counted, and there are {uncommitted}")
     total += uncommitted
@@ -43,7 +43,7 @@ def audit(broker: Broker, store: Store | None = None) -> None:
 def _acked_in_transactions(broker: Broker) -> dict[int, list[Message]]:
     """What open transactions have acknowledged, by the queue it belongs to."""
     found: dict[int, list[Message]] = {}
-    for transaction in broker.transactor.transactions:
+    for transaction in broker.transaction_manager.transactions:
         for acked in transaction.acks:
             for queue, messages in acked.by_queue:
                 found.setdefault(id(queue), []).extend(messages)

@@ -260,7 +260,7 @@ class SimulatedPeer:
             self.is_ready = False
 
     @property
-    def has_heard(self) -> bool:
+    def has_received_all(self) -> bool:
         return not self.has_output and not self._link.down
 
     def hold(self, held: bool) -> None:

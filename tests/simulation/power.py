@@ -315,7 +315,7 @@ class QuickWorld(JournalWorld):
     def _choose_conditions(self) -> None:
         super()._choose_conditions()
         self.is_told = False  # with an audit everything is stored
-        self.bets_are_sure = True
+        self.odds_are_good = True
 
     def _make_clients(self) -> list[Client]:
         count = self.random.randrange

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from ackwire.broker.auditing import Audit
 from ackwire.broker.broker import Broker
-from ackwire.broker.handover import Desk
-from ackwire.broker.session import Connection
+from ackwire.broker.dispatch_gate import DispatchGate
+from ackwire.broker.early_dispatch import EarlyDispatch, Leave, Policy, Sender
 from ackwire.broker.slices import SLICE_UNITS
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.config import Settings
@@ -61,21 +61,29 @@ _WIRES = (
 )
 
 
-class _WatchedDesk(Desk):
+class _WatchedGate(DispatchGate):
     """The world hears of what is chosen before it waits for the store."""
 
     def __init__(self, store: Store, world: "World") -> None:
         super().__init__(store)
         self._world = world
 
-    def hold(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
+    def wait(self, subscription: QueueSubscription, message: Message, group_first: bool, *, for_store: bool) -> None:
         self._world.chosen(subscription, message)
-        super().hold(subscription, message, group_first, for_store=for_store)
+        super().wait(subscription, message, group_first, for_store=for_store)
 
-    def may_go_ahead(self, connection: Connection, *, after_pause: bool, acks_answer: bool) -> bool:
-        while self._world.bets_are_sure and not connection.bets.is_sure:
-            connection.bets.won()
-        return super().may_go_ahead(connection, after_pause=after_pause, acks_answer=acks_answer)
+
+class _EagerDispatch(EarlyDispatch):
+    """In some worlds every sender's consumers are taken for quick."""
+
+    def __init__(self, world: "World", *, is_audited: bool) -> None:
+        super().__init__(world.store, world.turns, Policy.ADAPTIVE, is_audited=is_audited)
+        self._world = world
+
+    def may_leave(self, sender: Sender) -> Leave:
+        while self._world.odds_are_good and not sender.odds.are_good:
+            sender.odds.won()
+        return super().may_leave(sender)
 
 
 class _WatchedEditor(OpenWireEditor):  # type: ignore[misc]  # it is not compiled
@@ -142,12 +150,12 @@ class World:
         self._server_wants = self.random.choice((_WIRES[0], _WIRES[0], _WIRES[3]))
         self.client_preferences = [self.random.choice(_WIRES)]
         self.delayed = 0.15 if chance() < 0.3 else 0.0
-        self._turns = Turns()
+        self.turns = Turns()
         apart = random.Random(self.seed)  # nothing else is drawn differently for these
-        self._turns.after_pause = apart.random() < 0.5
+        self.turns.after_pause = apart.random() < 0.5
         self.is_told = apart.random() < 0.5
         """Whether the broker has an audit: then it answers for nothing that is not on disk."""
-        self.bets_are_sure = apart.random() < 0.5
+        self.odds_are_good = apart.random() < 0.5
         """Whether it counts on consumers sooner, and for longer, than they have deserved."""
         self.is_wide = apart.random() < 0.5 and self.may_be_wide
         """Whether there are patterns for topics, advisories to be heard, and temporary destinations."""
@@ -190,6 +198,7 @@ class World:
         self._lives += 1
         self.temp = FakeSpill(self._temp_bytes_max) if self.pages else None
         self.told = RecordedAudit(ids_are_unique=True)
+        audit = self._make_audit()
         self.broker = Broker(
             clock=self._broker_clock(),
             store=self.store,
@@ -197,9 +206,10 @@ class World:
             settings=self.settings,
             policies=self._policies,
             temp=self.temp,
-            audit=self._make_audit(),
-            turns=self._turns,
-            desk=_WatchedDesk(self.store, self),
+            audit=audit,
+            turns=self.turns,
+            gate=_WatchedGate(self.store, self),
+            early_dispatch=_EagerDispatch(self, is_audited=audit is not None),
             slice_units=_SLICE_UNITS[self.seed % len(_SLICE_UNITS)],
         )
         if self.pages:
@@ -370,7 +380,7 @@ class World:
             raise self._violation
         for link in self._links:
             link.peer.flush()
-        is_between_slices = len(self.broker.slices) > 0 or len(self.broker.transactor.large) > 0
+        is_between_slices = len(self.broker.slices) > 0 or len(self.broker.transaction_manager.large) > 0
         if self.step % self.audited_steps == 0 and not is_between_slices and self._has_something_happened():
             audit(self.broker, self.store)
             if self.is_told:
@@ -498,8 +508,8 @@ class World:
             raise Violation(f"{broker.flow.used_bytes} bytes are left at the end, in {left}")
         if broker.connections():
             raise Violation(f"connections are left at the end: {broker.connections()}")
-        if list(broker.transactor.transactions):
-            raise Violation(f"transactions are left at the end: {list(broker.transactor.transactions)}")
+        if list(broker.transaction_manager.transactions):
+            raise Violation(f"transactions are left at the end: {list(broker.transaction_manager.transactions)}")
         self._expect_empty_store()
         if self.temp is not None and self.temp.frames:
             raise Violation(f"{len(self.temp.frames)} spilled messages are left at the end")

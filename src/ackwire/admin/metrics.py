@@ -88,7 +88,11 @@ def _broker(broker: Broker, store: StoreInfo, uptime_seconds: float) -> list[str
         ("store_limit_bytes", "Their limit (limits.store_bytes_max).", store.bytes_max),
         ("temp_used_bytes", "Bytes of the temp store's files.", 0 if temp is None else temp.used_bytes),
         ("temp_limit_bytes", "Their limit (limits.temp_bytes_max).", 0 if temp is None else temp.bytes_max),
-        ("transactions", "Open transactions, prepared ones included.", sum(1 for _ in broker.transactor.transactions)),
+        (
+            "transactions",
+            "Open transactions, prepared ones included.",
+            sum(1 for _ in broker.transaction_manager.transactions),
+        ),
         ("staged_parts", "Parts of batches that are staged.", broker.staging.part_count),
         ("staged_messages", "Messages that are staged and not committed.", broker.staging.count),
     )

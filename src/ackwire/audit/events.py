@@ -132,8 +132,8 @@ class AuditLog(Audit):
     # ---- what happens ------------------------------------------------------------------------------------------
 
     def arrived(self, place: AuditedPlace, message: Message, subscription: "Subscription") -> None:
-        if message is self.coming:
-            self.coming = None
+        if message.is_send_unaudited:
+            message.is_send_unaudited = False
             self._one(3, _GOES_ON_NOW, self._place(place), message, self._consumer(subscription))
         else:
             self._one(2, _GOES_ON, self._place(place), message, self._consumer(subscription))
@@ -142,12 +142,12 @@ class AuditLog(Audit):
         self._one(1, _ACKED, self._place(place), message, self._consumer(subscription))
 
     def sent(self, message: Message) -> None:
-        self.coming = None
+        message.is_send_unaudited = False
         self._one(1, _SENT, NONE, message, NONE)
 
     def stored(self, place: AuditedPlace, message: Message) -> None:
-        if message is self.coming:
-            self.coming = None
+        if message.is_send_unaudited:
+            message.is_send_unaudited = False
             self._one(2, _STORED_NOW, self._place(place), message, NONE)
         else:
             self._one(1, _STORED, self._place(place), message, NONE)

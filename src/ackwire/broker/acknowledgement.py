@@ -7,7 +7,7 @@ from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
 from ackwire.broker.consumer_queues import ConsumerQueues, only
 from ackwire.broker.dead_letters import DeadLetters
-from ackwire.broker.handover import Desk
+from ackwire.broker.early_dispatch import EarlyDispatch
 from ackwire.broker.pumping import Pump
 from ackwire.broker.queue import Queue
 from ackwire.broker.redelivery import DELAY_PROPERTY, redelivery_delay_seconds
@@ -35,7 +35,7 @@ class Acknowledgement:
         queues: ConsumerQueues,
         pump: Pump,
         dead_letters: DeadLetters,
-        desk: Desk,
+        early_dispatch: EarlyDispatch,
     ) -> None:
         self._clock = clock
         self._store = store
@@ -43,7 +43,7 @@ class Acknowledgement:
         self._queues = queues
         self._pump = pump
         self._dead_letters = dead_letters
-        self._desk = desk
+        self._early_dispatch = early_dispatch
 
     def acknowledge(
         self,
@@ -111,7 +111,7 @@ class Acknowledgement:
             audit.acked(queue, message, subscription)
         done = [message]
         queue.finish(done)
-        self._desk.acked(done)
+        self._early_dispatch.acked(done)
         subscription.finished(1)
         queue.dispatcher.resume(subscription)
 
@@ -127,7 +127,7 @@ class Acknowledgement:
                 if queue.audit is not None:
                     queue.audit.acked_all(queue, theirs, subscription, kind, None)
                 queue.finish(theirs)
-            self._desk.acked(messages)
+            self._early_dispatch.acked(messages)
         else:
             self._collect(subscription, messages, transaction, kind)
         subscription.finished(len(messages))

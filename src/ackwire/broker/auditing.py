@@ -5,8 +5,8 @@ log that keeps the events in this order has everything that a crash leaves behin
 itself (advisories, answers to queries) are not reported.
 
 Most messages go straight to a consumer when they arrive: `sent`, `stored` and `dispatched` are then one report
-(`arrived`). `coming` names the message that a producer has just handed in; who puts it in its first place tells that it
-was sent, too.
+(`arrived`). `Message.is_send_unaudited` marks a message that a producer has just handed in: the event of its first
+place then says that it was sent, too.
 """
 
 from abc import ABC, abstractmethod
@@ -74,13 +74,9 @@ class DestinationPlace:
 class Audit(ABC):
     """Gets the events of messages."""
 
-    def __init__(self) -> None:
-        self.coming: Message | None = None
-        """A producer's message that is being put where it belongs, until it was told that it was sent."""
-
     @abstractmethod
     def sent(self, message: Message) -> None:
-        """A producer's message was taken."""
+        """A producer's message was taken: `Message.is_send_unaudited` is reset, here or by `stored` or `arrived`."""
         ...
 
     @abstractmethod

@@ -27,9 +27,10 @@ from ackwire.broker.cursors import Cursors
 from ackwire.broker.dead_letters import DeadLetters
 from ackwire.broker.destination_counts import DestinationCounter
 from ackwire.broker.destination_events import BrokerEvents
-from ackwire.broker.duplicates import Repetitions
+from ackwire.broker.dispatch_gate import DispatchGate
+from ackwire.broker.duplicates import Duplicates
+from ackwire.broker.early_dispatch import EarlyDispatch, Policy
 from ackwire.broker.expiry import ExpirySweep
-from ackwire.broker.handover import Desk
 from ackwire.broker.inactive import InactiveDestinations
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
@@ -48,14 +49,14 @@ from ackwire.broker.replay import Replays
 from ackwire.broker.restore import Restoring
 from ackwire.broker.routing import Routing
 from ackwire.broker.scheduler import Scheduler
-from ackwire.broker.sending import Intake
+from ackwire.broker.sending import Sending
 from ackwire.broker.session import ClientPort, Connection, ConsumerPort, Login, Producer
 from ackwire.broker.slices import SLICE_UNITS, Slices
 from ackwire.broker.staging import Staging
 from ackwire.broker.subscription import Subscription, SubscriptionRequest
 from ackwire.broker.subscriptions import LAST_DELIVERED_UNKNOWN, Subscriptions
 from ackwire.broker.takeover import Claim
-from ackwire.broker.transaction_manager import Transactor
+from ackwire.broker.transaction_manager import TransactionManager
 from ackwire.broker.transactions import Transaction, Transactions
 from ackwire.broker.view import BrokerView
 from ackwire.broker.why.service import Questions
@@ -99,7 +100,8 @@ class Broker:
         audit: Audit | None = None,
         turns: Turns | None = None,
         loop_report: Callable[[], LoopReport] | None = None,
-        desk: Desk | None = None,
+        gate: DispatchGate | None = None,
+        early_dispatch: EarlyDispatch | None = None,
         slice_units: int = SLICE_UNITS,
         permissions: Permissions | None = None,
     ) -> None:
@@ -118,10 +120,13 @@ class Broker:
         self.clients = clients = Clients()
         self.permissions = permissions = permissions or Permissions()
         permissions.on_change(clients.forget_permissions)
-        self.desk = desk = desk or Desk(store)
+        gate = gate or DispatchGate(store)
+        self.early_dispatch = early_dispatch = early_dispatch or EarlyDispatch(
+            store, self.turns, Policy(settings.store.early_dispatch), is_audited=audit is not None
+        )
         placing = Placing()
         transactions = Transactions()
-        repetitions = Repetitions(store)
+        duplicates = Duplicates(store)
         self.flow = flow = FlowControl(clock, settings.limits, store, temp, transactions.has_acks_of, placing)
         self.receive_room = ReceiveRoom(
             clock,
@@ -140,7 +145,7 @@ class Broker:
             policies=policies or Policies(),
             advisories=advisories,
             pager=self.pager,
-            desk=desk,
+            gate=gate,
             slices=slices,
             audit=audit,
         )
@@ -190,7 +195,7 @@ class Broker:
             queues=queues,
             pump=self.pump,
             dead_letters=dead_letters,
-            desk=desk,
+            early_dispatch=early_dispatch,
         )
         registry.bind(BrokerEvents(advisories, dead_letters, transactions), self.subscriptions)
         self.scheduler = Scheduler(
@@ -201,10 +206,11 @@ class Broker:
             flow=flow,
             registry=registry,
             publisher=publisher,
+            gate=gate,
             audit=audit,
         )
         routing = Routing(registry, publisher, self.scheduler, audit)
-        sends = CommittedSends(repetitions, routing, publisher, dead_letters)
+        sends = CommittedSends(duplicates, routing, publisher, dead_letters)
         self.staging = Staging(
             clock=clock,
             store=store,
@@ -214,7 +220,7 @@ class Broker:
             publisher=publisher,
             sends=sends,
         )
-        self.transactor = Transactor(
+        self.transaction_manager = TransactionManager(
             clock=clock,
             store=store,
             transactions=transactions,
@@ -224,21 +230,23 @@ class Broker:
             publisher=publisher,
             sends=sends,
             staging=self.staging,
+            gate=gate,
             operator=settings.broker.operator,
         )
-        self.intake = Intake(
+        self.sending = Sending(
             clock=clock,
-            turns=self.turns,
             store=store,
             editor=editor,
             settings=live,
             flow=flow,
-            desk=desk,
+            early_dispatch=early_dispatch,
+            gate=gate,
             registry=registry,
             advisories=advisories,
-            repetitions=repetitions,
+            duplicates=duplicates,
+            publisher=publisher,
             routing=routing,
-            transactor=self.transactor,
+            transactions=self.transaction_manager,
             permissions=permissions,
             audit=audit,
         )
@@ -251,10 +259,10 @@ class Broker:
             flow=flow,
             registry=registry,
             advisories=advisories,
-            repetitions=repetitions,
+            duplicates=duplicates,
             permissions=permissions,
             subscriptions=self.subscriptions,
-            transactor=self.transactor,
+            transaction_manager=self.transaction_manager,
             scheduler=self.scheduler,
             broker_id=broker_id,
             audit=audit,
@@ -263,9 +271,10 @@ class Broker:
             clock=clock,
             store=store,
             publisher=publisher,
-            repetitions=repetitions,
+            duplicates=duplicates,
+            early_dispatch=early_dispatch,
             registry=registry,
-            transactor=self.transactor,
+            transaction_manager=self.transaction_manager,
             scheduler=self.scheduler,
             cursors=self.cursors,
             staging=self.staging,
@@ -403,7 +412,7 @@ class Broker:
         on_refused: Callable[[Message, BrokerError], None] | None = None,
     ) -> None:
         """Take a message. *on_stored* is called once it is as durable as it asked to be (B1)."""
-        self.intake.send(connection, message, on_stored, on_refused)
+        self.sending.send(connection, message, on_stored, on_refused)
 
     def when_durable(self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None]) -> None:
         """Call *callback* once all that has happened so far is durable: then it may be answered."""
@@ -451,7 +460,7 @@ class Broker:
         """Carry out an ack, or collect it in a transaction (E)."""
         transaction: Transaction | None = None
         if transaction_id is not None:
-            transaction = self.transactor.transaction_for_work(subscription.connection, transaction_id)
+            transaction = self.transaction_manager.transaction_for_work(subscription.connection, transaction_id)
             if transaction is None:
                 return  # it has committed before: this is a repetition
         self.acknowledgement.acknowledge(subscription, kind, first, last, count, transaction, cause)
@@ -485,7 +494,7 @@ class Broker:
         self.scheduler.start()
         self.cursors.start()
         self.staging.start()
-        self.transactor.large.acks.start()
+        self.transaction_manager.large.acks.start()
         self._inactive.start()
         if self.audit is not None:
             self._destination_counter.begin(self.audit)
@@ -494,7 +503,7 @@ class Broker:
     def stop(self) -> None:
         """All clients have gone, and no more will come: tell the store what only memory knows."""
         self._connections.stop()
-        self.transactor.large.stop()
+        self.transaction_manager.large.stop()
         self.cursors.stop()
         self.staging.stop()
         for queue in self.registry.queues():

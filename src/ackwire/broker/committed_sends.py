@@ -3,7 +3,7 @@
 from typing import final
 
 from ackwire.broker.dead_letters import DeadLetters
-from ackwire.broker.duplicates import Repetitions
+from ackwire.broker.duplicates import Duplicates
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.routing import Routing
 from ackwire.broker.session import Connection
@@ -16,16 +16,16 @@ class CommittedSends:
     """Routes the sends of committed transactions."""
 
     def __init__(
-        self, repetitions: Repetitions, routing: Routing, publisher: Publisher, dead_letters: DeadLetters
+        self, duplicates: Duplicates, routing: Routing, publisher: Publisher, dead_letters: DeadLetters
     ) -> None:
-        self._repetitions = repetitions
+        self._duplicates = duplicates
         self._routing = routing
         self._publisher = publisher
         self._dead_letters = dead_letters
 
     def route(self, sender: Connection | None, message: Message) -> None:
         """What was promised is kept: a message whose destination has gone since is a dead letter."""
-        self._repetitions.committed(sender, message)
+        self._duplicates.committed(sender, message)
         try:
             self._routing.route(sender, message)
         except BrokerError as error:

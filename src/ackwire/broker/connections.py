@@ -9,8 +9,8 @@ from ackwire.broker.auditing import Audit, DestinationPlace, Event
 from ackwire.broker.clients import Clients
 from ackwire.broker.cursors import CURSOR_CLIENT_ID
 from ackwire.broker.departures import Departures
-from ackwire.broker.duplicates import Repetitions
-from ackwire.broker.limits import FlowControl, HeldSend
+from ackwire.broker.duplicates import Duplicates
+from ackwire.broker.limits import BlockedSend, FlowControl
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.permissions import BROKER, Action, Permissions
 from ackwire.broker.registry import Registry
@@ -28,7 +28,7 @@ from ackwire.broker.session import (
 from ackwire.broker.slices import Slices
 from ackwire.broker.subscriptions import LAST_DELIVERED_UNKNOWN, Subscriptions
 from ackwire.broker.takeover import Claim, Takeovers
-from ackwire.broker.transaction_manager import Transactor
+from ackwire.broker.transaction_manager import TransactionManager
 from ackwire.errors import BrokerError, InvalidClientId
 from ackwire.jms.destinations import is_unicode
 from ackwire.util.clock import Clock
@@ -53,10 +53,10 @@ class Connections:
         flow: FlowControl,
         registry: Registry,
         advisories: Advisories,
-        repetitions: Repetitions,
+        duplicates: Duplicates,
         permissions: Permissions,
         subscriptions: Subscriptions,
-        transactor: Transactor,
+        transaction_manager: TransactionManager,
         scheduler: Scheduler,
         broker_id: str,
         audit: Audit | None,
@@ -66,10 +66,10 @@ class Connections:
         self._flow = flow
         self._registry = registry
         self._advisories = advisories
-        self._repetitions = repetitions
+        self._duplicates = duplicates
         self._permissions = permissions
         self._subscriptions = subscriptions
-        self._transactor = transactor
+        self._transaction_manager = transaction_manager
         self._scheduler = scheduler
         self._broker_id = broker_id
         self._audit = audit
@@ -151,7 +151,7 @@ class Connections:
             ),
         )
         self._clients.add(connection)
-        self._repetitions.greet(connection)
+        self._duplicates.greet(connection)
         self._advisories.connection_added(connection)
         return connection
 
@@ -170,13 +170,13 @@ class Connections:
         connection.is_open = False
         self._clients.remove(connection)
         self._report_dropped(connection, self._flow.end(connection))
-        self._departures.close_connection(connection, last_delivered, self._transactor.roll_back_all)
+        self._departures.close_connection(connection, last_delivered, self._transaction_manager.roll_back_all)
         self._registry.forget_maker(connection)
         self._scheduler.forget_client(connection)
         self._advisories.connection_removed(connection)
         self._takeovers.left(connection)
 
-    def _report_dropped(self, connection: Connection, dropped: list[HeldSend]) -> None:
+    def _report_dropped(self, connection: Connection, dropped: list[BlockedSend]) -> None:
         """Tell of sends that had no answer yet, and no space when their client left."""
         if not dropped:
             return

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, final
 
+from ackwire.broker.dispatch_gate import QueueGate
 from ackwire.broker.fetching import Fetch
-from ackwire.broker.handover import Handover
 from ackwire.broker.lanes import Lane
 from ackwire.broker.pending import PagedOut, PendingList
 from ackwire.broker.queue_consumers import QueueConsumers
@@ -46,7 +46,7 @@ class Dispatcher:
         self,
         contents: QueueContents,
         consumers: QueueConsumers,
-        handover: Handover,
+        gate: QueueGate,
         *,
         clock: Clock,
         editor: MessageEditor,
@@ -56,7 +56,7 @@ class Dispatcher:
     ) -> None:
         self._contents = contents
         self._consumers = consumers
-        self._handover = handover
+        self._gate = gate
         self._clock = clock
         self._editor = editor
         self._slices = slices
@@ -168,7 +168,7 @@ class Dispatcher:
             if contents.audit is not None:
                 contents.audit.arrived(contents.audited, message, subscription)
             subscription.in_flight.add(message)
-            self._handover.hand_over(subscription, message, False)
+            self._gate.dispatch(subscription, message, False)
             return True
         return False
 
@@ -351,7 +351,7 @@ class Dispatcher:
         if audit is not None:
             audit.dispatched(self._contents.audited, message, owner)
         owner.in_flight.add(message)
-        self._handover.hand_over(owner, message, first)
+        self._gate.dispatch(owner, message, first)
 
     def _deliver_waiting(self, subscription: QueueSubscription) -> None:
         """Send what waits for *subscription* alone, as far as it can take it."""

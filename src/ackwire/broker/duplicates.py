@@ -38,12 +38,10 @@ _SINCE: Final = b"since "
 _OWNER_BITS: Final = 32
 _REFRESH_CHANGES: Final = PRODUCERS_REMEMBERED // 5
 """Counts that are set before a mark is set again: the store must not forget it before the count that it is about."""
-_BACK_WITHIN_SECONDS: Final = 3600
-"""So long after a crash its clients may come back although the broker was stopped and started in between."""
 
 
 @final
-class Repetitions:
+class Duplicates:
     """What producers have counted to, and what of that they must send again."""
 
     def __init__(self, store: Store) -> None:
@@ -59,9 +57,6 @@ class Repetitions:
         self._current_key = b""
         self._current_count = 0
         """What is being taken: that may let others go on that wait behind it, before it counts as taken."""
-        self._is_after_crash = False
-        self._settled: Recent[bytes, None] = Recent(PRODUCERS_REMEMBERED)
-        """Producers that have come back after a crash and repeated what they waited for, if there was something."""
 
     def restore(self) -> None:
         """Know what an earlier run knew."""
@@ -75,7 +70,6 @@ class Repetitions:
                 if count < leap:
                     self._gaps_of(producer)[leap] = count
         self._forget_old_gaps()
-        self._is_after_crash = self._store.has_crashed(_BACK_WITHIN_SECONDS)
 
     def _forget_old_gaps(self) -> None:
         """Leave out gaps before the count from which on a producer's counts are known: the store still has them."""
@@ -106,24 +100,6 @@ class Repetitions:
         if self._is_missing(key, count):
             return False
         return not (self._counts.get(_key(key, count)) or 0) & 1
-
-    def may_have_left(self, connection: Connection, message: Message) -> bool:
-        """Whether *message*, of a client that has come back and waits for it, left ahead of a crash (`Desk.ahead`).
-
-        At most one of its connection did, and it is not stored. A client repeats what it waits for before it sends
-        anything new, so it is the first that its producer waits for, and that producer was there when the repeating
-        began.
-        """
-        if not self._is_after_crash:
-            return False
-        if connection.producers_back < 0:
-            connection.producers_back = len(connection.producers)
-        return connection.producers_back > 0 and message.origin.producer_key not in self._settled
-
-    def settled(self, connection: Connection, message: Message) -> None:
-        """*message*, which may have left ahead of a crash, was taken; its producer has no other."""
-        connection.producers_back -= 1
-        self._settled[message.origin.producer_key] = None
 
     def refused(self, message: Message) -> None:
         """*message* was not taken, and its client may not hear of it."""

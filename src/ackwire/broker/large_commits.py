@@ -34,6 +34,7 @@ from functools import partial
 from typing import Final, Protocol, TypeAlias, final
 
 from ackwire.broker.committed_sends import CommittedSends
+from ackwire.broker.dispatch_gate import DispatchGate
 from ackwire.broker.large_acks import AckList, LargeAcks
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.parts import Part
@@ -90,6 +91,8 @@ class _Work:
     """What is acknowledged in it, if that is much."""
     removed_ahead: int = 0
     is_decided: bool = False
+    is_routing: bool = False
+    """Whether messages are routed that are not durable yet: none of them leaves before that."""
     has_ended: bool = False
 
     @property
@@ -155,6 +158,7 @@ class LargeCommits:
         publisher: Publisher,
         sends: CommittedSends,
         staging: Staging,
+        gate: DispatchGate,
         outcomes: Outcomes,
     ) -> None:
         self._slices = slices
@@ -165,6 +169,7 @@ class LargeCommits:
         self._publisher = publisher
         self._sends = sends
         self._staging = staging
+        self._gate = gate
         self._outcomes = outcomes
         self.acks = LargeAcks(store, slices.units)
         self._under_way: dict[Hashable, _Work] = {}
@@ -282,8 +287,16 @@ class LargeCommits:
         return not work.is_prepare and work.transaction.acked_count > self._slices.units
 
     def _decide(self, work: _Work) -> bool:
+        self._gate.begin_group()
+        try:
+            self._record_decision(work)
+            self._go_on_when_decided(work)
+        finally:
+            self._gate.end_group()
+        return False
+
+    def _record_decision(self, work: _Work) -> None:
         transaction, part = work.transaction, work.transaction.part
-        self._store.expect()
         with self._store.atomically():
             if work.is_prepare:
                 self._outcomes.record_prepared(transaction)
@@ -296,6 +309,9 @@ class LargeCommits:
                     self.acks.record(work.acked)
                 if part is not None:
                     self._staging.decide(part)
+
+    def _go_on_when_decided(self, work: _Work) -> None:
+        transaction = work.transaction
         work.is_decided = True
         work.position = 0
         if work.is_prepare:
@@ -307,7 +323,6 @@ class LargeCommits:
         else:
             self._transactions.close(transaction, committed=True)
             self._store.when_durable(partial(self._next, work, self._route), partial(self._fail, work))
-        return False
 
     def _remove(self, work: _Work, budget: Budget) -> bool:
         """Remove some of what is acknowledged. That is waited for now and then, as in the other steps."""
@@ -332,7 +347,9 @@ class LargeCommits:
         """Route some messages. They leave for consumers when they are durable; that is waited for now and then."""
         part = work.transaction.part
         kept = 0
-        self._store.expect()
+        if not work.is_routing:
+            work.is_routing = True
+            self._gate.begin_group()
         with self._store.atomically():
             while work.has_more:
                 sender, message = work.take()
@@ -350,7 +367,13 @@ class LargeCommits:
             self._store.when_durable(partial(self._next, work, self._route), partial(self._fail, work))
         else:
             self._store.when_durable(partial(self._end, work), partial(self._fail, work))
+        self._end_routing(work)
         return False
+
+    def _end_routing(self, work: _Work) -> None:
+        if work.is_routing:
+            work.is_routing = False
+            self._gate.end_group()
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
@@ -361,6 +384,7 @@ class LargeCommits:
                 on_done(XA_OK)
 
     def _forget(self, work: _Work) -> None:
+        self._end_routing(work)
         work.has_ended = True
         del self._under_way[work.transaction.transaction_id]
 

@@ -36,7 +36,7 @@ _TIGHT_PERCENT: Final = 70
 
 
 @dataclass(slots=True)
-class HeldSend:
+class BlockedSend:
     """A send that waits for space."""
 
     message: Message
@@ -57,7 +57,7 @@ class HeldSend:
         return _session_of(self.message)
 
 
-def _proceed(connection: Connection, send: HeldSend) -> None:
+def _proceed(connection: Connection, send: BlockedSend) -> None:
     """Let *send* go on; what is wrong with it is its sender's business, in whosever turn this runs."""
     try:
         send.proceed()
@@ -90,9 +90,9 @@ class FlowControl:
         self.temp = temp
         self.memory_bytes_max = settings.memory_bytes_max
         self._tight_above_bytes = settings.memory_bytes_max * _TIGHT_PERCENT // 100
-        self._held: dict[Connection, deque[HeldSend]] = {}
-        self._held_bytes: dict[Connection, int] = {}
-        self._held_sessions: dict[Connection, Counter[bytes]] = {}
+        self._blocked: dict[Connection, deque[BlockedSend]] = {}
+        self._blocked_bytes: dict[Connection, int] = {}
+        self._blocked_sessions: dict[Connection, Counter[bytes]] = {}
         """For each connection how many sends each of its sessions has waiting."""
         self.blocked_bytes = 0
         """Bytes of all sends that wait."""
@@ -177,7 +177,7 @@ class FlowControl:
     def has_space(self, message: Message) -> bool:
         """Whether *message* can go on at once: no send waits, and none of the limits that it needs is reached."""
         return (
-            not self._held
+            not self._blocked
             and self._audit_is_full is None
             and self.used_bytes - self.uncommitted_bytes < self.memory_bytes_max
             and (not message.persistent or self._store.full() is None)
@@ -185,8 +185,8 @@ class FlowControl:
 
     def must_wait(self, connection: Connection, message: Message) -> bool:
         """Whether earlier sends of the same session are still held: order is kept."""
-        held = self._held.get(connection)
-        return held is not None and _session_of(message) in self._held_sessions[connection]
+        held = self._blocked.get(connection)
+        return held is not None and _session_of(message) in self._blocked_sessions[connection]
 
     def check_uncommitted(self, size_bytes: int) -> None:
         """Raise `ResourceLimit` if open transactions hold too much: only their ends make space, so none may wait."""
@@ -199,32 +199,32 @@ class FlowControl:
 
     def admit(self, transaction_id: object) -> None:
         """A transaction ends: its sends that still wait go on, with those before them, as far as the bound allows."""
-        for connection in list(self._held):
-            while any(send.message.origin.transaction == transaction_id for send in self._held.get(connection, ())):
+        for connection in list(self._blocked):
+            while any(send.message.origin.transaction == transaction_id for send in self._blocked.get(connection, ())):
                 send = self._take_first(connection)
                 if not self._try_without_space(connection, send):
                     send.refuse(self._no_bound_left(send))
 
-    def hold(self, connection: Connection, send: HeldSend) -> None:
+    def block(self, connection: Connection, send: BlockedSend) -> None:
         """Keep *send* until there is space. Raises `ResourceLimit` where the configuration refuses instead."""
         reason = send.reason() or "earlier sends of this connection wait for space"
         if self._fails_when_full(send.policy):
             raise ResourceLimit(f"{send.message.destination!r}: {reason}")
-        held_bytes = self._held_bytes.get(connection, 0) + send.message.size_bytes
+        held_bytes = self._blocked_bytes.get(connection, 0) + send.message.size_bytes
         if held_bytes > self._settings.held_bytes_max and self.is_needed_to_drain(connection):
             raise ResourceLimit(
                 f"{send.message.destination!r}: {reason}, and {held_bytes} bytes of this connection's sends wait "
                 f"already (limits.held_bytes_max); it has messages in flight, so it is not held up"
             )
-        if self._held and self.blocked_bytes >= 2 * self.blocked_bytes_max:  # one send may always wait
+        if self._blocked and self.blocked_bytes >= 2 * self.blocked_bytes_max:  # one send may always wait
             raise ResourceLimit(
                 f"{send.message.destination!r}: {reason}, and {self.blocked_bytes} bytes of sends wait already "
                 f"(twice limits.blocked_bytes_max): send it again when consumers have made space"
             )
-        self._held.setdefault(connection, deque()).append(send)
-        self._held_bytes[connection] = held_bytes
+        self._blocked.setdefault(connection, deque()).append(send)
+        self._blocked_bytes[connection] = held_bytes
         self.blocked_bytes += send.message.size_bytes
-        self._held_sessions.setdefault(connection, Counter())[send.session] += 1
+        self._blocked_sessions.setdefault(connection, Counter())[send.session] += 1
         timeout_seconds = self._timeout_seconds(send.policy)
         if timeout_seconds > 0:
             send.timer = self._clock.call_later(timeout_seconds, lambda: self._time_out(connection, send))
@@ -259,8 +259,8 @@ class FlowControl:
             return True
         return self._has_undecided_acks(connection)
 
-    def _time_out(self, connection: Connection, send: HeldSend) -> None:
-        held = self._held.get(connection)
+    def _time_out(self, connection: Connection, send: BlockedSend) -> None:
+        held = self._blocked.get(connection)
         if held is None or send not in held:
             return
         held.remove(send)
@@ -270,20 +270,20 @@ class FlowControl:
         send.refuse(ResourceLimit(f"{send.message.destination!r}: {reason}; gave up after {waited:g} s"))
         self.release()  # those behind it may be for a queue that has space
 
-    def _account_for_leaving(self, connection: Connection, send: HeldSend) -> None:
+    def _account_for_leaving(self, connection: Connection, send: BlockedSend) -> None:
         if send.timer is not None:
             send.timer.cancel()
-        sessions = self._held_sessions[connection]
+        sessions = self._blocked_sessions[connection]
         sessions[send.session] -= 1
         if not sessions[send.session]:
             del sessions[send.session]
         self.blocked_bytes -= send.message.size_bytes
-        left = self._held_bytes[connection] - send.message.size_bytes
-        self._held_bytes[connection] = left
-        if not self._held[connection]:
-            del self._held[connection]
-            del self._held_bytes[connection]
-            del self._held_sessions[connection]
+        left = self._blocked_bytes[connection] - send.message.size_bytes
+        self._blocked_bytes[connection] = left
+        if not self._blocked[connection]:
+            del self._blocked[connection]
+            del self._blocked_bytes[connection]
+            del self._blocked_sessions[connection]
         if left <= self._settings.held_bytes_max and (not left or self.blocked_bytes <= self.blocked_bytes_max):
             connection.port.hold(False)
         if self._stops_producers:
@@ -291,7 +291,7 @@ class FlowControl:
 
     def release(self) -> None:
         """There may be space: let held sends go on, each connection's in their order."""
-        if self._is_releasing or not self._held:
+        if self._is_releasing or not self._blocked:
             return
         if self._placing.is_under_way:  # a send that goes on now would overtake the message that makes space
             if not self._is_deferred:
@@ -302,7 +302,7 @@ class FlowControl:
         try:
             progress = True
             while progress:
-                released = [self._release_first(connection) for connection in list(self._held)]
+                released = [self._release_first(connection) for connection in list(self._blocked)]
                 progress = any(released)
         finally:
             self._is_releasing = False
@@ -316,23 +316,23 @@ class FlowControl:
     def _release_first(self, connection: Connection) -> bool:
         """Let the first send go on that can, of a session that has no earlier one."""
         blocked: set[bytes] = set()
-        for send in self._held.get(connection, ()):
+        for send in self._blocked.get(connection, ()):
             if send.session not in blocked and send.reason() is None:
-                self._held[connection].remove(send)
+                self._blocked[connection].remove(send)
                 self._account_for_leaving(connection, send)
                 _proceed(connection, send)
                 return True
             blocked.add(send.session)
-            if len(blocked) == len(self._held_sessions[connection]):
+            if len(blocked) == len(self._blocked_sessions[connection]):
                 return False  # every session waits for its first
         return False
 
-    def _take_first(self, connection: Connection) -> HeldSend:
-        send = self._held[connection].popleft()
+    def _take_first(self, connection: Connection) -> BlockedSend:
+        send = self._blocked[connection].popleft()
         self._account_for_leaving(connection, send)
         return send
 
-    def _try_without_space(self, connection: Connection, send: HeldSend) -> bool:
+    def _try_without_space(self, connection: Connection, send: BlockedSend) -> bool:
         """Let *send* go on, though it may have no space; False if what it needs is too far above its limit."""
         if send.reason() is not None:
             above_limit = self.used_bytes - self.uncommitted_bytes - self.memory_bytes_max
@@ -346,20 +346,20 @@ class FlowControl:
         _proceed(connection, send)
         return True
 
-    def _no_bound_left(self, send: HeldSend) -> ResourceLimit:
+    def _no_bound_left(self, send: BlockedSend) -> ResourceLimit:
         return ResourceLimit(
             f"{send.message.destination!r}: {send.reason()}, by more than limits.blocked_bytes_max "
             f"({self.blocked_bytes_max} bytes), up to which sends are taken that can wait no longer"
         )
 
-    def end(self, connection: Connection) -> list[HeldSend]:
+    def end(self, connection: Connection) -> list[BlockedSend]:
         """The connection goes: its held sends are not lost by that, as far as the bound allows. Returns the others.
 
         They are the last of their session each: what is taken has no gaps.
         """
-        dropped: list[HeldSend] = []
+        dropped: list[BlockedSend] = []
         cut_off: set[bytes] = set()
-        while connection in self._held:
+        while connection in self._blocked:
             send = self._take_first(connection)
             if send.message.origin.transaction is not None:
                 _proceed(connection, send)  # to be rolled back; or to be refused by its transaction
@@ -371,10 +371,10 @@ class FlowControl:
             send.refuse(self._no_bound_left(send))
         return dropped
 
-    def blocked(self) -> list[tuple[Connection, HeldSend]]:
+    def blocked(self) -> list[tuple[Connection, BlockedSend]]:
         """For each connection with held sends, the one that waits longest."""
-        return [(connection, sends[0]) for connection, sends in self._held.items()]
+        return [(connection, sends[0]) for connection, sends in self._blocked.items()]
 
-    def held(self) -> list[tuple[Connection, HeldSend]]:
+    def held(self) -> list[tuple[Connection, BlockedSend]]:
         """Every send that waits, each connection's in their order."""
-        return [(connection, send) for connection, sends in self._held.items() for send in sends]
+        return [(connection, send) for connection, sends in self._blocked.items() for send in sends]

@@ -65,7 +65,7 @@ class OwnQueues:
     """The broker's own connection, and its consumers of the queues that it answers."""
 
     is_ready = True
-    has_heard = False
+    has_received_all = False
 
     def __init__(
         self,

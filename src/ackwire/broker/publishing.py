@@ -93,8 +93,8 @@ class Publisher:
             self._put(connection, message, where)
 
     def tell_sent(self, message: Message) -> None:
-        """Let the audit know that *message* was taken, if it was and that was not told yet."""
-        if self._audit is not None and self._audit.coming is message:
+        """Have the audit record that *message* was sent, unless it has."""
+        if message.is_send_unaudited and self._audit is not None:
             self._audit.sent(message)
 
     def copy_for(self, message: Message, where: Destination, *, original: Destination) -> Message:
@@ -165,9 +165,13 @@ class Publisher:
         """Record *message* and put it on *queue*."""
         if message.persistent and queue.is_stored:
             self._store.append(message, (queue.place,))
-        if not queue.advises_arrivals:
+        if queue.advises_arrivals:
+            self.enqueue_with_advisories(queue, message)
+        else:
             queue.accept(message)
-            return
+
+    def enqueue_with_advisories(self, queue: Queue, message: Message) -> None:
+        """Put *message*, which is recorded, on *queue*, whose policy asks for advisories about arrivals."""
         self._placing.begin()
         try:
             self._advise_arrival(queue, message)

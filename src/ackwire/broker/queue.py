@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from ackwire.broker.auditing import Audit, Event
 from ackwire.broker.dispatch import Dispatcher
-from ackwire.broker.handover import Desk, Handover
+from ackwire.broker.dispatch_gate import DispatchGate, QueueGate
 from ackwire.broker.paging import KEPT_BYTES, Pager
 from ackwire.broker.pending import PagedOut
 from ackwire.broker.queue_consumers import QueueConsumers
@@ -73,7 +73,7 @@ class Queue:
         policy: DestinationPolicy,
         events: QueueEvents,
         pager: Pager,
-        desk: Desk,
+        gate: DispatchGate,
         audit: Audit | None = None,
         slices: Slices | None = None,
     ) -> None:
@@ -95,11 +95,11 @@ class Queue:
         )
         self.is_stored = self.contents.is_stored
         self.consumers = QueueConsumers(place, policy, len(self.contents.levels))
-        handover = Handover(place, store, desk, is_stored=self.is_stored)
+        queue_gate = QueueGate(place, store, gate, is_stored=self.is_stored)
         self.dispatcher = Dispatcher(
             self.contents,
             self.consumers,
-            handover,
+            queue_gate,
             clock=clock,
             editor=editor,
             slices=slices,
@@ -109,7 +109,7 @@ class Queue:
         self.reservations = Reservations(self.contents, self.consumers, self.dispatcher, clock)
         self.view = QueueView(self.contents, self.consumers, self.reservations)
         self.expiry = QueueExpiry(self.contents, self.consumers, self.dispatcher)
-        self.restart = QueueRestart(self.contents, self.reservations, self.view, handover)
+        self.restart = QueueRestart(self.contents, self.reservations, self.view, queue_gate)
         self.removal = QueueRemoval(
             self.contents, self.consumers, self.reservations, self.view, slices, partial(events.undecided, self)
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import final
 
 from ackwire.broker.auditing import Event
-from ackwire.broker.handover import Handover
+from ackwire.broker.dispatch_gate import QueueGate
 from ackwire.broker.queue_contents import QueueContents
 from ackwire.broker.queue_view import QueueView
 from ackwire.broker.reservations import Reservations
@@ -16,13 +16,11 @@ from ackwire.store.contract import WaitingMessages
 class QueueRestart:
     """Restores one queue at a start, and says at a stop what it leaves."""
 
-    def __init__(
-        self, contents: QueueContents, reservations: Reservations, view: QueueView, handover: Handover
-    ) -> None:
+    def __init__(self, contents: QueueContents, reservations: Reservations, view: QueueView, gate: QueueGate) -> None:
         self._contents = contents
         self._reservations = reservations
         self._view = view
-        self._handover = handover
+        self._gate = gate
 
     def restore(self, waiting: WaitingMessages) -> None:
         """Add messages of an earlier run, in their order: the store has them; there are no consumers yet."""
@@ -38,7 +36,7 @@ class QueueRestart:
 
     def restore_dispatched(self, sequence: int) -> None:
         """Messages up to *sequence* may have reached consumers in an earlier run."""
-        self._handover.restore(sequence)
+        self._gate.restore(sequence)
 
     def tell_restored(self, sequences: Iterable[int], why: str) -> None:
         """Tell the audit of messages of an earlier run that it may not know."""
@@ -65,4 +63,4 @@ class QueueRestart:
         """The broker ends in peace, and everything that waits is in its place again: record what consumers saw."""
         levels = self._contents.levels
         seen = (it.sequence for level in levels for it in level.in_memory() if it.redelivery_counter)
-        self._handover.stop(max(seen, default=0), has_all=not any(level.paged_count for level in levels))
+        self._gate.stop(max(seen, default=0), has_all=not any(level.paged_count for level in levels))

@@ -8,7 +8,7 @@ from typing import Final, Protocol, final
 from ackwire.broker.advisory import Advisories, is_about_destination, is_advisory
 from ackwire.broker.attaching import Attaching
 from ackwire.broker.auditing import Audit
-from ackwire.broker.handover import Desk
+from ackwire.broker.dispatch_gate import DispatchGate
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.numbered_set import NumberedSet
 from ackwire.broker.paging import Pager
@@ -87,7 +87,7 @@ class Registry:
         policies: Policies,
         advisories: Advisories,
         pager: Pager,
-        desk: Desk,
+        gate: DispatchGate,
         slices: Slices,
         audit: Audit | None,
     ) -> None:
@@ -98,7 +98,7 @@ class Registry:
         self._policies = policies
         self._advisories = advisories
         self._pager = pager
-        self._desk = desk
+        self._gate = gate
         self._slices = slices
         self._audit = audit
         self.objections: list[Objection] = []
@@ -316,7 +316,7 @@ class Registry:
             policy=self._policies.for_destination(policy_from),
             events=self._events,
             pager=self._pager,
-            desk=self._desk,
+            gate=self._gate,
             audit=None if place in OWN_QUEUES else self._audit,
             slices=self._slices,
         )

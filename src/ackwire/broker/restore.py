@@ -19,14 +19,15 @@ from typing import final
 from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
 from ackwire.broker.cursors import Cursors
-from ackwire.broker.duplicates import Repetitions
+from ackwire.broker.duplicates import Duplicates
+from ackwire.broker.early_dispatch import EarlyDispatch
 from ackwire.broker.large_acks import is_acks
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.scheduler import Scheduler
 from ackwire.broker.staging import SET_ASIDE, Staging
-from ackwire.broker.transaction_manager import Transactor
+from ackwire.broker.transaction_manager import TransactionManager
 from ackwire.broker.transactions import AckedMessages, Transaction, TransactionState
 from ackwire.errors import ConfigError, StoreFailed
 from ackwire.jms.destinations import Destination
@@ -88,9 +89,10 @@ class Restoring:
         clock: Clock,
         store: Store,
         publisher: Publisher,
-        repetitions: Repetitions,
+        duplicates: Duplicates,
+        early_dispatch: EarlyDispatch,
         registry: Registry,
-        transactor: Transactor,
+        transaction_manager: TransactionManager,
         scheduler: Scheduler,
         cursors: Cursors,
         staging: Staging,
@@ -98,9 +100,10 @@ class Restoring:
         self._clock = clock
         self._store = store
         self._publisher = publisher
-        self._repetitions = repetitions
+        self._duplicates = duplicates
+        self._early_dispatch = early_dispatch
         self._registry = registry
-        self._transactor = transactor
+        self._transaction_manager = transaction_manager
         self._scheduler = scheduler
         self._cursors = cursors
         self._staging = staging
@@ -122,8 +125,9 @@ class Restoring:
         self._untold, self._on_failed = untold, on_failed
         store = self._store
         self._publisher.restore()  # whatever gets a sequence has one behind all that are known
-        self._repetitions.restore()
-        self._transactor.transactions.restore_commits(store.commits())
+        self._duplicates.restore()
+        self._early_dispatch.restore()
+        self._transaction_manager.transactions.restore_commits(store.commits())
         places, prepared, notes = list(store.places()), list(store.prepared()), list(store.state_records())
         for place, message in (ack for transaction in prepared for ack in transaction.acks):
             self._undecided.setdefault(place, set()).add(message.sequence)
@@ -139,7 +143,7 @@ class Restoring:
         for note in notes:
             self._try(note, partial(self._restore_note, note))
         for transaction in prepared:
-            self._try(transaction, partial(self._transactor.restore_set_aside, transaction.transaction_id))
+            self._try(transaction, partial(self._transaction_manager.restore_set_aside, transaction.transaction_id))
 
     def _try(self, kept: Kept, bring_back: Callable[[], None]) -> None:
         try:
@@ -167,7 +171,7 @@ class Restoring:
                 queue.restart.tell_restored(portion.sequences, self._untold)
 
     def _restore_prepared(self, transaction: PreparedTransaction) -> None:
-        self._transactor.restore(self._transaction(transaction))
+        self._transaction_manager.restore(self._transaction(transaction))
 
     def _restore_note(self, note: StateRecord) -> None:
         match note:
@@ -191,7 +195,7 @@ class Restoring:
                 left.append((queue, sequences))
                 if self._untold is not None:
                     queue.restart.tell_restored(sequences, self._untold)
-        self._transactor.large.acks.restore(note, left)
+        self._transaction_manager.large.acks.restore(note, left)
 
     def _queue_at(self, place: Place) -> Queue:
         if isinstance(place, DurableKey):

@@ -6,10 +6,10 @@ from ackwire.broker.advisory import is_advisory
 from ackwire.broker.auditing import Audit
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.registry import Registry
-from ackwire.broker.scheduler import SCHEDULER_MARK, Scheduler, mentions_scheduler
+from ackwire.broker.scheduler import SCHEDULER_MARK, Scheduler
 from ackwire.broker.session import Connection
 from ackwire.errors import NotAuthorised
-from ackwire.jms.destinations import Destination, Kind
+from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
 
 
@@ -21,12 +21,12 @@ class Routing:
         self._registry = registry
         self._publisher = publisher
         self._scheduler = scheduler
-        self._audit = audit
+        self._is_audited = audit is not None
 
     def check(self, message: Message, sender: Connection | None) -> None:
         """Raise what `route` would raise for *sender*, before anything has happened."""
         self._refuse_advisories(message.destination)
-        if message.properties_offset and mentions_scheduler(message):
+        if self.is_scheduled(message):
             self._scheduler.check(message, sender)
         for part in self._publisher.parts(message.destination):
             self._registry.get_or_make(part, sender)
@@ -35,17 +35,19 @@ class Routing:
         """Put *message* where it is addressed to, or leave it to the scheduler if it is meant for later (I)."""
         if connection is not None:
             self._refuse_advisories(message.destination)
-        offset = message.properties_offset
-        # `mentions_scheduler`, written out: every message with properties passes here.
-        if offset and message.frame.find(SCHEDULER_MARK, offset) >= 0 and self._scheduler.take(message, connection):
+        if self.is_scheduled(message) and self._scheduler.take(message, connection):
             return
-        if self._audit is not None:
-            self._audit.coming = message
+        message.is_send_unaudited = self._is_audited
         self._publisher.put(connection, message)
+
+    def is_scheduled(self, message: Message) -> bool:
+        """Whether *message* may be meant for later: it has properties that mention the scheduler."""
+        offset = message.properties_offset
+        return offset > 0 and message.frame.find(SCHEDULER_MARK, offset) >= 0
 
     def _refuse_advisories(self, where: Destination) -> None:
         """What the broker tells about itself, it tells alone: clients act on it."""
-        if where.kind is Kind.QUEUE and not where.is_composite:
+        if where.is_plain_queue:
             return
         parts = where.parts()
         if is_advisory(parts[0]) if len(parts) == 1 else any(map(is_advisory, parts)):

@@ -26,6 +26,7 @@ from typing import Final, final
 
 from ackwire.broker.auditing import Audit
 from ackwire.broker.cron import local_zone, next_time_ms
+from ackwire.broker.dispatch_gate import DispatchGate
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.publishing import Publisher
@@ -121,6 +122,7 @@ class Scheduler:
         flow: FlowControl,
         registry: Registry,
         publisher: Publisher,
+        gate: DispatchGate,
         audit: Audit | None,
         zone: tzinfo | None = None,
     ) -> None:
@@ -131,6 +133,7 @@ class Scheduler:
         self._flow = flow
         self._registry = registry
         self._publisher = publisher
+        self._gate = gate
         self._audit = audit
         self.zone = zone or local_zone()
         """The time zone of cron entries."""
@@ -321,11 +324,12 @@ class Scheduler:
         After a crash a job would run again, and consumers would have as new what they have seen (A2).
         """
         self._cancel_timer()
-        self._store.expect()
+        self._gate.begin_group()
         try:
             self._run_due(self._clock.now_ms())
         finally:
             self._store.when_durable(_nothing)
+            self._gate.end_group()
 
     def _run_due(self, now_ms: int) -> None:
         for _ in range(_DELIVERIES_PER_TURN):
@@ -395,8 +399,7 @@ class Scheduler:
         if message.timestamp > 0 and message.expiration > 0 and lifetime_ms > 0:
             # The delay does not count as its life.
             editor.with_expiration(message, min(now_ms + lifetime_ms, LATEST_MS), now_ms)
-        if self._audit is not None:
-            self._audit.coming = message
+        message.is_send_unaudited = self._audit is not None
         try:
             self._publisher.put(None, message)
         except BrokerError as error:

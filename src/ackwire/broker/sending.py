@@ -1,4 +1,19 @@
-"""How a message comes in: space, duplicates, transaction, the answer to its sender (SEMANTICS B, G1)."""
+"""How a message comes in, from top to bottom (SEMANTICS B, G1, J4).
+
+A `Send` passes these steps, each a method below, in this order:
+
+    check        may the client send there, and is its clock right?
+    repeated?    a client that came back repeats what was not answered: what the broker has is only answered
+    admit        is there space? Otherwise the send is blocked until there is
+    deduplicate  remember how far the producer has counted
+    route        find the queue; what is meant for later goes to the scheduler, topics and composites to the publisher
+    stamp        give it its place in the broker's order, and its time to live
+    record       in the store
+    enqueue      offer it to a consumer: at once, or when it is durable (`early_dispatch.py`, `dispatch_gate.py`)
+    answer       the sender: when the message is durable, or consumed before that
+
+A message of a transaction is kept with the transaction after it is admitted; its commit does the rest.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,23 +21,25 @@ from typing import Final, final
 
 from ackwire.broker.advisory import Advisories
 from ackwire.broker.auditing import Audit
-from ackwire.broker.duplicates import Repetitions
-from ackwire.broker.handover import Desk
-from ackwire.broker.limits import FlowControl, HeldSend
+from ackwire.broker.dispatch_gate import DispatchGate
+from ackwire.broker.duplicates import Duplicates
+from ackwire.broker.early_dispatch import EarlyDispatch, Leave
+from ackwire.broker.limits import BlockedSend, FlowControl
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.permissions import Action, Permissions
+from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.routing import Routing
 from ackwire.broker.scheduler import LATEST_MS
 from ackwire.broker.session import Connection
-from ackwire.broker.transaction_manager import Transactor
+from ackwire.broker.transaction_manager import TransactionManager
 from ackwire.errors import BrokerError
-from ackwire.jms.destinations import Destination, Kind
-from ackwire.jms.message import Message
+from ackwire.jms.destinations import Destination
+from ackwire.jms.message import HAS_LEFT_EARLY, MAY_LEAVE_EARLY, WAITS_FOR_STORE, Message
 from ackwire.jms.message_editor import MessageEditor
 from ackwire.store.contract import Store
-from ackwire.util.clock import Clock, Turns
+from ackwire.util.clock import Clock
 
 _PERMITTED_MAX: Final = 1000
 """Destinations of one connection that it is remembered to be permitted to send to."""
@@ -32,42 +49,69 @@ _TIME_TO_LIVE_SHARE_TOLERATED: Final = 0.1
 
 
 @final
-class Intake:
+class Send:
+    """A message that a client sends, and who is to be answered."""
+
+    __slots__ = ("connection", "message", "on_refused", "on_stored")
+
+    def __init__(
+        self,
+        connection: Connection,
+        message: Message,
+        on_stored: Callable[[], None] | None,
+        on_refused: Callable[[Message, BrokerError], None] | None,
+    ) -> None:
+        self.connection = connection
+        self.message = message
+        self.on_stored = on_stored
+        """Called when the message is as durable as it asked to be; None if the sender does not wait."""
+        self.on_refused = on_refused
+        """Called if it is refused after `Sending.send` has returned."""
+
+    @property
+    def on_failed(self) -> Callable[[BrokerError], None] | None:
+        """What the store calls if it fails."""
+        return None if self.on_refused is None else partial(self.on_refused, self.message)
+
+
+@final
+class Sending:
     """Takes messages from clients."""
 
     def __init__(
         self,
         *,
         clock: Clock,
-        turns: Turns,
         store: Store,
         editor: MessageEditor,
         settings: LiveSettings,
         flow: FlowControl,
-        desk: Desk,
+        early_dispatch: EarlyDispatch,
+        gate: DispatchGate,
         registry: Registry,
         advisories: Advisories,
-        repetitions: Repetitions,
+        duplicates: Duplicates,
+        publisher: Publisher,
         routing: Routing,
-        transactor: Transactor,
+        transactions: TransactionManager,
         permissions: Permissions,
         audit: Audit | None,
     ) -> None:
         self._clock = clock
-        self._turns = turns
         self._store = store
         self._editor = editor
         self._settings = settings
-        self._stores_first = settings.current.store.store_first
         self._flow = flow
-        self._desk = desk
+        self._early_dispatch = early_dispatch
+        self._gate = gate
         self._registry = registry
         self._advisories = advisories
-        self._repetitions = repetitions
+        self._duplicates = duplicates
+        self._publisher = publisher
         self._routing = routing
-        self._transactor = transactor
+        self._transactions = transactions
         self._permissions = permissions
-        self._audit = audit
+        self._is_audited = audit is not None
 
     def send(
         self,
@@ -76,53 +120,65 @@ class Intake:
         on_stored: Callable[[], None] | None,
         on_refused: Callable[[Message, BrokerError], None] | None,
     ) -> None:
-        """Take *message*, or hold it until there is space."""
-        if message.destination is not connection.sends_to:
-            self._ask(connection, message)
-        if message.expiration:
-            self._settle_clock_difference(message)
-        if (
-            connection.is_reconnect
-            and message.origin.transaction is None
-            and self._repetitions.includes(connection, message)
-        ):
-            self._answer(message, on_stored, on_refused)  # it has its space already
-            return
+        """Take *message*, or block the send until there is space. Raises `BrokerError` if it is refused."""
+        send = Send(connection, message, on_stored, on_refused)
         try:
-            self._send(connection, message, on_stored, on_refused)
+            if message.destination is not connection.sends_to:
+                self._check_permission(connection, message.destination)
+            if message.expiration:
+                self._correct_clock_difference(message)
+            if connection.is_reconnect and self._is_repeated(send):
+                self._answer(send)  # it has its space already
+            elif self._is_admitted(send):
+                self._take(send)
+            else:
+                self._block(send)
         except BrokerError:
-            self._repetitions.refused(message)
+            self._duplicates.refused(message)
             raise
 
-    def _ask(self, connection: Connection, message: Message) -> None:
-        """Raise `NotAuthorised` unless *connection* may send where *message* goes; asked once for each destination."""
-        where = message.destination
+    # ---- check -------------------------------------------------------------------------------------------------
+
+    def _check_permission(self, connection: Connection, where: Destination) -> None:
+        """Raise `NotAuthorised` unless *connection* may send to *where*; decided once for each destination."""
         if where not in connection.may_send_to:
-            try:
-                self._permissions.permit(connection.principal, Action.SEND, where)
-            except BrokerError:
-                self._repetitions.refused(message)
-                raise
+            self._permissions.permit(connection.principal, Action.SEND, where)
             if len(connection.may_send_to) >= _PERMITTED_MAX:
                 connection.may_send_to.clear()
             connection.may_send_to.add(where)
         connection.sends_to = where
 
-    def _send(
-        self,
-        connection: Connection,
-        message: Message,
-        on_stored: Callable[[], None] | None,
-        on_refused: Callable[[Message, BrokerError], None] | None,
-    ) -> None:
-        if self._flow.has_space(message) and not self._registry.has_memory_limits:
-            self._take(connection, message, on_stored, on_refused)
+    def _correct_clock_difference(self, message: Message) -> None:
+        """Count the time to live from now where the producer's clock is not ours: good messages must not expire (N1).
+
+        On arrival and not in `Publisher.settle_expiration`, because a transaction or a full memory may delay the
+        message, and that time is part of its life.
+        """
+        clocks = self._settings.current.clocks
+        time_to_live_ms = message.expiration - message.timestamp
+        if clocks.correction == "off" or message.timestamp <= 0 or time_to_live_ms <= 0:
             return
-        waits = self._flow.must_wait(connection, message) or self._no_space(message)
-        if waits and not self._continues_transaction(message):
-            self._hold(connection, message, on_stored, on_refused)
-        else:
-            self._take(connection, message, on_stored, on_refused)
+        now_ms = self._clock.now_ms()
+        behind_ms = now_ms - message.timestamp
+        tolerated_ms = min(clocks.tolerance_seconds * 1000, time_to_live_ms * _TIME_TO_LIVE_SHARE_TOLERATED)
+        if behind_ms > tolerated_ms or (clocks.correction == "both" and -behind_ms > tolerated_ms):
+            self._editor.with_expiration(message, min(now_ms + time_to_live_ms, LATEST_MS), now_ms)
+
+    def _is_repeated(self, send: Send) -> bool:
+        """Whether the broker has the message from before the client lost its connection."""
+        message = send.message
+        return message.origin.transaction is None and self._duplicates.includes(send.connection, message)
+
+    # ---- admit -------------------------------------------------------------------------------------------------
+
+    def _is_admitted(self, send: Send) -> bool:
+        """Whether there is space for the message, or it may do without."""
+        message, flow = send.message, self._flow
+        if flow.has_space(message) and not self._registry.has_memory_limits:
+            return True
+        if not flow.must_wait(send.connection, message) and self._no_space(message) is None:
+            return True
+        return self._continues_transaction(message)
 
     def _no_space(self, message: Message) -> str | None:
         """Why *message* has to wait: the broker's limit, or that of the queue it is for; None if it need not."""
@@ -148,134 +204,140 @@ class Intake:
     def _continues_transaction(self, message: Message) -> bool:
         """A transaction waits for space before its first work, and not half way: its end is what makes space."""
         transaction_id = message.origin.transaction
-        if transaction_id is None or not self._transactor.has_begun_work(transaction_id):
+        if transaction_id is None or not self._transactions.has_begun_work(transaction_id):
             return False
-        self._flow.admit(transaction_id)  # an earlier send may still wait, from before it began with an ack
+        self._flow.admit(transaction_id)  # an earlier send may still be blocked, from before it began with an ack
         return True
 
-    def _hold(
-        self,
-        connection: Connection,
-        message: Message,
-        on_stored: Callable[[], None] | None,
-        on_refused: Callable[[Message, BrokerError], None] | None,
-    ) -> None:
-        flow = self._flow
-
-        def proceed() -> None:
-            try:
-                self._take(connection, message, on_stored, on_refused)
-            except BrokerError as error:
-                self._repetitions.refused(message)
-                if on_refused is None:
-                    raise
-                on_refused(message, error)
-
-        def refuse(error: BrokerError) -> None:
-            self._repetitions.refused(message)
-            if message.origin.transaction is not None:
-                self._transactor.fail(connection, message.origin.transaction, str(error))
-            if on_refused is not None:
-                on_refused(message, error)
-
+    def _block(self, send: Send) -> None:
+        """Keep the send until there is space."""
+        connection, message, flow = send.connection, send.message, self._flow
         policy = self._registry.policy_for(message.destination)
         reason = partial(self._no_space, message)
         if policy.advise_full and not flow.must_wait(connection, message):
             self._advisories.full(message.destination, reason() or "")
-        excess = partial(self._excess_bytes, message)
-        flow.hold(connection, HeldSend(message, self._clock.now_ms(), reason, proceed, refuse, policy, excess))
-
-    def _take(
-        self,
-        connection: Connection,
-        message: Message,
-        on_stored: Callable[[], None] | None,
-        on_refused: Callable[[Message, BrokerError], None] | None,
-    ) -> None:
-        message.redelivery_counter = 0  # new here, whatever its sender counted
-        transaction_id = message.origin.transaction
-        if transaction_id is not None:
-            self._transactor.add_send(transaction_id, connection, message)
-        elif on_stored is not None and message.persistent:
-            if connection.awaited_sequence > max(self._store.durable_sequence, connection.forgone_sequence):
-                connection.has_loose_ends = True
-            # What was answered for must be in the audit after a crash, and what came before it in the store.
-            acks_answer = self._audit is None and not connection.has_loose_ends
-            has_left = self._take_awaited(connection, message, acks_answer=acks_answer)
-            connection.awaited_sequence = message.sequence
-            if has_left and acks_answer:
-                on_failed = None if on_refused is None else partial(on_refused, message)
-                self._desk.answer_when_done(connection, message, on_stored, on_failed)
-                return
-        else:
-            if message.persistent:
-                connection.has_loose_ends = True
-            self._route_new(connection, message)
-        self._answer(message, on_stored, on_refused)
-
-    def _take_awaited(self, connection: Connection, message: Message, *, acks_answer: bool) -> bool:
-        """The sender waits until *message* is on disk; a consumer need not always, except for copies of it. Whether
-        one has it already."""
-        may_have_left = (
-            connection.is_reconnect
-            and _is_for_one_queue(message)
-            and self._repetitions.may_have_left(connection, message)
+        blocked = BlockedSend(
+            message,
+            self._clock.now_ms(),
+            reason,
+            proceed=partial(self._proceed, send),
+            refuse=partial(self._refuse, send),
+            policy=policy,
+            excess_bytes=partial(self._excess_bytes, message),
         )
-        if may_have_left:
-            message.redelivery_counter = 1
-        desk = self._desk
-        after_pause = self._turns.after_pause
-        if not self._stores_first and desk.may_go_ahead(connection, after_pause=after_pause, acks_answer=acks_answer):
-            desk.ahead = message
-        desk.has_left = False
-        self._store.expect()
+        flow.block(connection, blocked)
+
+    def _proceed(self, send: Send) -> None:
+        """There is space for a send that was blocked."""
         try:
-            self._route_new(connection, message)
-        finally:
-            desk.ahead = None
-        if may_have_left:
-            self._repetitions.settled(connection, message)
-        return desk.has_left
+            self._take(send)
+        except BrokerError as error:
+            self._duplicates.refused(send.message)
+            if send.on_refused is None:
+                raise
+            send.on_refused(send.message, error)
 
-    def _route_new(self, connection: Connection, message: Message) -> None:
-        if self._repetitions.is_wanted_again(connection, message):
-            with self._store.atomically():  # stored, and no longer refused
-                self._repetitions.no_longer_wanted(message)
-                self._routing.route(connection, message)
+    def _refuse(self, send: Send, error: BrokerError) -> None:
+        """A send that was blocked is given up."""
+        message = send.message
+        self._duplicates.refused(message)
+        if message.origin.transaction is not None:
+            self._transactions.fail(send.connection, message.origin.transaction, str(error))
+        if send.on_refused is not None:
+            send.on_refused(message, error)
+
+    # ---- take: what is admitted --------------------------------------------------------------------------------
+
+    def _take(self, send: Send) -> None:
+        connection, message = send.connection, send.message
+        message.redelivery_counter = 0  # new here, whatever its sender counted
+        if message.origin.transaction is not None:
+            self._transactions.add_send(message.origin.transaction, connection, message)
+            self._answer(send)
+        elif not message.persistent:
+            self._deduplicate_and_route(send)
+            self._answer(send)
+        elif send.on_stored is None:
+            connection.sender.only_sends = False
+            self._deduplicate_and_route(send)
+        elif message.destination.is_plain_queue:
+            self._take_awaited(send)
         else:
-            self._routing.route(connection, message)
-        self._repetitions.taken(message)
+            self._take_awaited_copies(send)
 
-    def _answer(
-        self,
-        message: Message,
-        on_stored: Callable[[], None] | None,
-        on_refused: Callable[[Message, BrokerError], None] | None,
-    ) -> None:
+    def _take_awaited(self, send: Send) -> None:
+        """The sender waits until the message is durable. A consumer need not always (`early_dispatch.py`)."""
+        connection, message, early_dispatch = send.connection, send.message, self._early_dispatch
+        sender = connection.sender
+        leave = early_dispatch.may_leave(sender)
+        message.departure = WAITS_FOR_STORE if leave is Leave.WHEN_DURABLE else MAY_LEAVE_EARLY
+        is_flagged = connection.is_reconnect and early_dispatch.flag_repeated(
+            sender, message, len(connection.producers)
+        )
+        self._deduplicate_and_route(send)
+        if is_flagged:
+            early_dispatch.was_repeated(sender, message)
+        sender.awaited_sequence = message.sequence
+        if message.departure == HAS_LEFT_EARLY and early_dispatch.answers_by_ack(sender):
+            assert send.on_stored is not None
+            early_dispatch.answer_by_ack(sender, message, leave, send.on_stored, send.on_failed)
+            return
+        if message.departure == MAY_LEAVE_EARLY:  # no consumer was there
+            message.departure = WAITS_FOR_STORE
+        self._answer(send)
+
+    def _take_awaited_copies(self, send: Send) -> None:
+        """The same for topics and composites: no copy leaves before all of them are durable."""
+        sender = send.connection.sender
+        self._early_dispatch.may_leave(sender)  # the sender may send on before it is answered
+        self._gate.begin_group()
+        try:
+            self._deduplicate_and_route(send)
+            sender.awaited_sequence = send.message.sequence
+            self._answer(send)
+        finally:
+            self._gate.end_group()
+
+    # ---- deduplicate, route, stamp, record, enqueue ------------------------------------------------------------
+
+    def _deduplicate_and_route(self, send: Send) -> None:
+        message, duplicates = send.message, self._duplicates
+        if duplicates.is_wanted_again(send.connection, message):
+            with self._store.atomically():  # stored, and no longer refused
+                duplicates.no_longer_wanted(message)
+                self._route(send)
+        else:
+            self._route(send)
+        duplicates.taken(message)
+
+    def _route(self, send: Send) -> None:
+        """One queue, now, is the usual case; anything else goes the general way."""
+        message = send.message
+        where = message.destination
+        if not where.is_plain_queue or (message.properties_offset and self._routing.is_scheduled(message)):
+            self._routing.route(send.connection, message)
+            return
+        queue = self._registry.get_or_make(where, send.connection)
+        assert isinstance(queue, Queue)
+        message.is_send_unaudited = self._is_audited
+        publisher = self._publisher
+        publisher.stamp(message)
+        publisher.settle_expiration(message, queue.policy)
+        if message.persistent and queue.is_stored:
+            self._store.append(message, (queue.place,))
+        if queue.advises_arrivals:
+            publisher.enqueue_with_advisories(queue, message)
+        else:
+            queue.accept(message)
+
+    # ---- answer ------------------------------------------------------------------------------------------------
+
+    def _answer(self, send: Send) -> None:
+        """Answer the sender, if it waits: what it sent is durable, or need not be."""
+        on_stored, message = send.on_stored, send.message
         if on_stored is None:
             return
         if message.persistent and message.origin.transaction is None:
-            self._store.when_durable(on_stored, None if on_refused is None else partial(on_refused, message))
+            self._store.when_durable(on_stored, send.on_failed)
         else:
             on_stored()
-
-    def _settle_clock_difference(self, message: Message) -> None:
-        """Count the time to live from now where the producer's clock is not ours: good messages must not expire (N1).
-
-        On arrival and not in `settle_expiration`, because a transaction or a full memory may hold the message up, and
-        that time is its own.
-        """
-        clocks = self._settings.current.clocks
-        time_to_live_ms = message.expiration - message.timestamp
-        if clocks.correction == "off" or message.timestamp <= 0 or time_to_live_ms <= 0:
-            return
-        now_ms = self._clock.now_ms()
-        behind_ms = now_ms - message.timestamp
-        tolerated_ms = min(clocks.tolerance_seconds * 1000, time_to_live_ms * _TIME_TO_LIVE_SHARE_TOLERATED)
-        if behind_ms > tolerated_ms or (clocks.correction == "both" and -behind_ms > tolerated_ms):
-            self._editor.with_expiration(message, min(now_ms + time_to_live_ms, LATEST_MS), now_ms)
-
-
-def _is_for_one_queue(message: Message) -> bool:
-    where = message.destination
-    return where.kind is Kind.QUEUE and not where.is_composite

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Protocol
 
-from ackwire.broker.bets import Bets
+from ackwire.broker.early_dispatch import Sender
 from ackwire.broker.permissions import UNKNOWN, Principal
 from ackwire.errors import ResourceLimit, UnknownResource
 from ackwire.jms.destinations import Destination
@@ -31,8 +31,8 @@ class ClientPort(Protocol):
         ...
 
     @property
-    def has_heard(self) -> bool:
-        """Whether the client's system has all that was sent to the client; False if nobody knows."""
+    def has_received_all(self) -> bool:
+        """Whether the client's system has confirmed every byte that was sent to it; False if that is unknown."""
         ...
 
     def hold(self, held: bool) -> None:
@@ -125,17 +125,8 @@ class Connection:
     """How often that id has changed hands, as far as is known."""
     owner_kept: int = -1
     """Whether that is remembered: 1 in the store, 0 in memory, -1 not yet."""
-    producers_back: int = -1
-    """Of those that were there when it began to repeat, how many may still have something (`duplicates.py`); or -1."""
-    has_loose_ends: bool = False
-    """It does not only send and wait for the answer. What it consumes, or sends without waiting, it may take for safe
-    when something later is answered; and what it sends before it is answered says nothing of what it has heard."""
-    awaited_sequence: int = 0
-    """The last of its messages that it waits for, or has waited for."""
-    forgone_sequence: int = 0
-    """The last of them whose answer did not wait for the disk (`handover.py`)."""
-    bets: Bets = field(default_factory=Bets)
-    """Whether its messages are consumed before the disk has them."""
+    sender: Sender = field(init=False)
+    """What early dispatch knows of it."""
     sends_to: Destination | None = None
     """The destination of its last message, if it was permitted to send there."""
     may_send_to: set[Destination] = field(default_factory=set)
@@ -148,6 +139,9 @@ class Connection:
     producers: dict[str, Producer] = field(default_factory=dict)
     subscriptions: "dict[str, Subscription]" = field(default_factory=dict)
     is_open: bool = True
+
+    def __post_init__(self) -> None:
+        self.sender = Sender(self.port)
 
     def __repr__(self) -> str:
         return f"connection {self.connection_id} (client {self.client_id})"

@@ -34,7 +34,7 @@ _UNITS_PER_LOOK: Final = 16
 class QueueSubscription(Subscription):
     """A consumer of queues: each message it holds is its alone until it is finished."""
 
-    __slots__ = ("has_several_queues", "held", "in_flight", "passed_over", "waiting_in")
+    __slots__ = ("has_several_queues", "in_flight", "passed_over", "waiting_at_gate", "waiting_in")
 
     def __init__(
         self, request: SubscriptionRequest, connection: Connection, port: ConsumerPort, selector: Selector | None
@@ -43,8 +43,8 @@ class QueueSubscription(Subscription):
         self.has_several_queues = request.destination.is_composite or request.destination.is_wildcard
         """Whether it may hold messages of more than one queue."""
         self.in_flight = InFlight()
-        self.held = 0
-        """Of those in flight, how many wait for the store before they go out (`handover.py`)."""
+        self.waiting_at_gate = 0
+        """Of those in flight, how many wait for the store before they go out (`dispatch_gate.py`)."""
         self.waiting_in: dict[Place, deque[tuple[Message | PagedOut, bool]]] = {}
         """For each of its queues, messages that are its alone and must wait: for room, because it owns their group, or
         for the end of another copy. Beside each, whether it is the first of its group for this consumer."""

@@ -115,7 +115,7 @@ class Subscriptions:
         else:
             raise InvalidDestination(f"{request.destination!r} mixes queues and topics; use a consumer for each")
         if isinstance(subscription, QueueSubscription):
-            connection.has_loose_ends = True
+            connection.sender.only_sends = False
         if request.prefetch != asked.prefetch:
             port.change_prefetch(request.prefetch)
         self._clients.consumers.add(subscription)

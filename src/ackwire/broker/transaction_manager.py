@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, final
 
 from ackwire.broker.committed_sends import CommittedSends
+from ackwire.broker.dispatch_gate import DispatchGate
 from ackwire.broker.large_commits import LargeCommits
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.publishing import Publisher
@@ -54,7 +55,7 @@ def _to_keep(transaction: Transaction) -> PreparedTransaction:
 
 
 @final
-class Transactor:
+class TransactionManager:
     """Carries transactions through their life."""
 
     def __init__(
@@ -69,6 +70,7 @@ class Transactor:
         publisher: Publisher,
         sends: CommittedSends,
         staging: Staging,
+        gate: DispatchGate,
         operator: str,
     ) -> None:
         self._clock = clock
@@ -78,6 +80,7 @@ class Transactor:
         self._routing = routing
         self._sends = sends
         self._staging = staging
+        self._gate = gate
         self._operator = operator
         """The user that may decide every prepared transaction; empty for none."""
         self.large = LargeCommits(
@@ -89,6 +92,7 @@ class Transactor:
             publisher=publisher,
             sends=sends,
             staging=staging,
+            gate=gate,
             outcomes=self,
         )
 
@@ -240,7 +244,16 @@ class Transactor:
         if is_large:
             self.large.commit(transaction, lambda _: on_stored(), on_failed)
             return True
-        self._store.expect()
+        self._gate.begin_group()
+        try:
+            self._commit(transaction)
+            self._flow.release()  # what went to topics takes no space any more
+            self._store.when_durable(on_stored, on_failed)
+        finally:
+            self._gate.end_group()
+        return False
+
+    def _commit(self, transaction: Transaction) -> None:
         with self._store.atomically():
             self.record_commit(transaction, was_prepared=transaction.state is TransactionState.PREPARED)
             for acked in transaction.acks:
@@ -249,9 +262,6 @@ class Transactor:
                 self._count_uncommitted(-message.size_bytes)
                 self._sends.route(sender, message)
         self.transactions.close(transaction, committed=True)
-        self._flow.release()  # what went to topics takes no space any more
-        self._store.when_durable(on_stored, on_failed)
-        return False
 
     def record_commit(self, transaction: Transaction, *, was_prepared: bool) -> None:
         """Record that it commits."""

@@ -4,6 +4,7 @@ How it works: `settings_file.parse` says what the file means and where everythin
 against the options of `settings.py`. The tables of clients are checked for their form only.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,13 @@ from ackwire.config.wholes import Wholes, wholes_of_this_machine
 from ackwire.errors import ConfigError
 
 _KNOWN: Mapping[str, type[Any]] = {**TABLES, POLICY: DestinationPolicy}
+
+_RENAMED: Mapping[tuple[str, str], tuple[str, Mapping[bool, str]]] = {
+    ("store", "store_first"): ("early_dispatch", {True: "off", False: "adaptive"}),
+}
+"""Table and old name of a switch, its new name, and what its values are called now."""
+
+_log = logging.getLogger(__name__)
 
 
 def load(path: str | Path, *, memory_bytes: int | None = None) -> Settings:
@@ -132,7 +140,7 @@ class _Reader:
         if not isinstance(given, dict):
             self._note(path, f"must be a table: {_header(str(path[0]))}")
             given = {}
-        for key, value in given.items():
+        for key, value in self._renamed(path, given).items():
             if key not in options:
                 self._note((*path, key), _unknown_key(str(path[0]), key))
                 continue
@@ -143,6 +151,22 @@ class _Reader:
         settings = section(**values)
         self._check_order(path, settings)
         return settings
+
+    def _renamed(self, path: KeyPath, given: Mapping[str, object]) -> dict[str, object]:
+        """*given* with today's names and values for settings that had other ones."""
+        renamed = dict(given)
+        for (table, old), (new, meanings) in _RENAMED.items():
+            value = given.get(old)
+            if path != (table,) or not isinstance(value, bool) or new in given:
+                continue
+            del renamed[old]
+            renamed[new] = meanings[value]
+            line = self._lines.get((*path, old))
+            self._lines = {**self._lines, (*path, new): line} if line is not None else self._lines
+            _log.warning(
+                '[%s] %s = %s is deprecated: write %s = "%s"', table, old, str(value).lower(), new, meanings[value]
+            )
+        return renamed
 
     def _value(self, option: Option, path: KeyPath, value: object) -> object:
         if not isinstance(option.type, Uris) or not isinstance(value, list):

@@ -82,11 +82,13 @@ class StoreSettings:
     sync_interval_seconds: float = fields.seconds(
         1, lowest=0.01, highest=3600, reason="How often a journal is synced whose sync is periodic."
     )
-    store_first: bool = fields.switch(
-        False,
-        reason="true: a message is stored before a consumer gets it, and its producer answered when it is, as with "
-        "ActiveMQ's concurrentStoreAndDispatchQueues=false. false: a quick consumer may have it meanwhile, and what is "
-        "consumed need not be stored.",
+    early_dispatch: str = fields.choice(
+        "adaptive",
+        "idle",
+        "off",
+        reason="Whether a consumer may get a persistent message before it is on disk; what is consumed by then need "
+        "not be stored. adaptive: when the broker is idle, and where consumers acknowledge faster than the disk syncs. "
+        "idle: only when the broker is idle. off: never, as with ActiveMQ's concurrentStoreAndDispatchQueues=false.",
     )
     segment_bytes: int = fields.size(
         32 * MIB,

@@ -40,13 +40,15 @@ class Kind(Enum):
 class Destination:
     """A kind and a name; make one with `destination`."""
 
-    __slots__ = ("_hash", "is_composite", "kind", "name")
+    __slots__ = ("_hash", "is_composite", "is_plain_queue", "kind", "name")
 
     def __init__(self, kind: Kind, name: str) -> None:
         self.kind = kind
         self.name = name
         self.is_composite = "," in name
         """True for `A,B,topic://C`: one name, several destinations."""
+        self.is_plain_queue = kind is Kind.QUEUE and not self.is_composite
+        """True for one queue that is not temporary: where most messages go."""
         self._hash = hash((kind.value, name))
 
     def __hash__(self) -> int:

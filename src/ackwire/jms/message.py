@@ -6,10 +6,19 @@ it arrives; body and properties are decoded by those who need them. Other protoc
 turned into this form on arrival, so that the store and every consumer see one format.
 """
 
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from ackwire.compilation import mypyc_attr
 from ackwire.jms.destinations import Destination
+
+LEAVES_FREELY: Final = 0
+"""No sender waits for it: it leaves unless a caller waits for the store."""
+WAITS_FOR_STORE: Final = 1
+"""Its sender waits until it is durable, and so do its consumers."""
+MAY_LEAVE_EARLY: Final = 2
+"""Its sender waits until it is durable; a consumer need not."""
+HAS_LEFT_EARLY: Final = 3
+"""A consumer got it before it was durable."""
 
 
 @final
@@ -54,12 +63,14 @@ class Message:
     """
 
     __slots__ = (
+        "departure",
         "destination",
         "dispatched_ms",
         "expiration",
         "frame",
         "group_id",
         "group_sequence",
+        "is_send_unaudited",
         "key",
         "origin",
         "persistent",
@@ -107,6 +118,10 @@ class Message:
         self.sequence = 0
         self.dispatched_ms = 0
         """When a queue last sent it to a consumer; 0: when it arrived, if at all."""
+        self.departure = LEAVES_FREELY
+        """Whether it may go to a consumer before it is durable (`broker/early_dispatch.py`)."""
+        self.is_send_unaudited = False
+        """Whether a producer sent it and the audit has no record of that yet."""
         self.ticket = 0
         """Where its bytes stand in the temp store, if they were spilled; 0: nowhere."""
 

@@ -1,6 +1,6 @@
 """Finds out whether the client of a socket is still there, without its help.
 
-A keep-alive is written. OpenWire has an echo of keep-alives, but Java's client must not be asked for one (ADR 13). So
+A keep-alive is written. OpenWire has an echo of keep-alives, but Java's client must not be asked for one (ADR 16). So
 anything that the client sends is an answer, and so is TCP's own confirmation: a system confirms bytes as long as its
 process has the socket open, and resets the connection otherwise.
 """

@@ -68,9 +68,9 @@ class PeerOutput:
                 self._monitor.sent()  # here, not in _flush: the monitor can tell its own keep-alives from the rest
 
     @property
-    def has_heard(self) -> bool:
+    def has_received_all(self) -> bool:
         """Whether the client's system has confirmed all that was written. To ask the client itself, with a keep-alive
-        to be echoed, is out of the question: Java's writes that beside what it sends, into one buffer (ADR 13)."""
+        to be echoed, is out of the question: Java's writes that beside what it sends, into one buffer (ADR 16)."""
         transport = self._transport
         if self._flush_is_due or self._descriptor < 0 or transport is None or transport.get_write_buffer_size():
             return False

@@ -5,11 +5,13 @@ It keeps what the contract says must be kept, so it is also the reference that o
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from ackwire.errors import StoreFailed
 from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
 from ackwire.store.contract import (
+    DurabilityState,
     DurableKey,
     DurableRecord,
     FileInfo,
@@ -18,10 +20,14 @@ from ackwire.store.contract import (
     ScheduledJob,
     StateRecord,
     StoredFrame,
+    Sync,
     WaitingMessage,
     WaitingMessages,
 )
 from ackwire.util.lru import COMMITS_REMEMBERED, PRODUCERS_REMEMBERED, Recent
+
+_ALL_SEQUENCES: Final = 1 << 62
+"""Above every sequence: what is recorded in memory is as durable as it will be."""
 
 
 class MemoryStore:
@@ -29,13 +35,11 @@ class MemoryStore:
 
     pages = False
     failure: StoreFailed | None = None
-    is_awaited = False
-    is_syncing = False
-    durable_sequence = 1 << 62
     used_bytes = 0
     bytes_max = 0
 
     def __init__(self) -> None:
+        self.durability = DurabilityState(_ALL_SEQUENCES)
         self._places: dict[Place, dict[int, Message]] = {}
         """For each place its messages by sequence: copies of one message share a key, and may meet in one place."""
         self._durables: dict[DurableKey, DurableRecord] = {}
@@ -125,16 +129,11 @@ class MemoryStore:
 
     # ---- promises ----------------------------------------------------------------------------------------------
 
-    def expect(self) -> None:
-        """Do nothing: this store has no disk."""
-
     def when_durable(
         self,
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,  # noqa: ARG002 - memory does not fail
-        *,
-        is_cancellable: bool = False,  # noqa: ARG002
-        can_wait: bool = False,  # noqa: ARG002
+        sync: Sync = Sync.NOW,  # noqa: ARG002
     ) -> None:
         callback()
 

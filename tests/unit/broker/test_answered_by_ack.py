@@ -1,4 +1,4 @@
-"""A sender whose message has left ahead of its sync is answered by the ack, if that comes first (ADR 13)."""
+"""A sender whose message has left ahead of its sync is answered by the ack, if that comes first (ADR 16)."""
 
 from typing import Any, cast
 
@@ -44,7 +44,7 @@ def ends(rig: BrokerRig, store: SlowStore) -> Ends:
 def test_B1_an_acked_message_need_not_be_on_disk(ends: Ends, store: SlowStore) -> None:
     producer, consumer = ends
     consumer.ack()
-    assert (producer.stored, store.is_awaited) == (2, False)
+    assert (producer.stored, store.durability.has_waiters) == (2, False)
     store.sync()
     assert producer.stored == 2, "answered once"
 
@@ -64,7 +64,7 @@ def test_B1_in_a_range_and_individually(ends: Ends, store: SlowStore) -> None:
 def test_what_was_on_disk_before_its_ack_is_not_answered_again(rig: BrokerRig, ends: Ends, store: SlowStore) -> None:
     producer, consumer = ends
     store.sync()
-    assert rig.broker.desk._awaited is None, "it is not kept"
+    assert rig.broker.early_dispatch._pending is None, "it is not kept"
     consumer.ack()
     assert producer.stored == 2
 
@@ -92,7 +92,7 @@ def test_J4_the_next_one_leaves_only_if_its_sender_has_heard_the_answer(ends: En
     assert consumer.texts == ["first", "second", "third"]
     consumer.ack()
     store.sync()
-    producer.port.has_heard = True
+    producer.port.has_received_all = True
     for number in range(3):
         producer.send(Q, f"more {number}")
         consumer.ack()
@@ -103,7 +103,7 @@ def test_J4_the_next_one_leaves_only_if_its_sender_has_heard_the_answer(ends: En
 def test_J4_or_once_the_disk_has_what_was_answered_for(ends: Ends, store: SlowStore) -> None:
     producer, consumer = ends
     consumer.ack()
-    store.durable_sequence = consumer.delivered[-1].sequence
+    store.durability.durable_sequence = consumer.delivered[-1].sequence
     producer.send(Q, "third")
     assert consumer.texts == ["first", "second", "third"]
 
@@ -126,7 +126,7 @@ def test_one_in_a_hurry_leaves_ahead_while_a_sync_is_under_way(rig: BrokerRig, e
     store.sync()
     consumer.ack()
     store.sync()
-    store.is_syncing = True
+    store.durability.is_syncing = True
     producer.send(Q, "fourth")
     assert consumer.texts == ["first", "second", "third", "fourth"]
 
@@ -149,7 +149,7 @@ def test_J4_who_sends_on_before_it_is_answered_has_not_heard_the_answer(ends: En
     producer, consumer = ends
     producer.send(Q, "third")
     store.sync()
-    producer.port.has_heard = True
+    producer.port.has_received_all = True
     producer.send(Q, "fourth")
     consumer.ack(first=consumer.delivered[1], count=3)
     assert (consumer.texts[-1], producer.stored) == ("fourth", 3), "it is seen, and its sender waits for the disk"
@@ -246,9 +246,9 @@ def test_the_loop_is_free_while_the_sync_can_be_forgone() -> None:
     sender.send(Q, "after a pause")
     factory.clock.advance(0)
     assert (sender.stored, factory.writing.is_idle) == (2, False)
-    assert made.store.is_syncing
+    assert made.store.durability.is_syncing
     consumer.ack()
     assert sender.stored == 3
     factory.settle()
     assert sender.stored == 3
-    assert not made.store.is_awaited
+    assert not made.store.durability.has_waiters

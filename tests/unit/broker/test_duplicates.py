@@ -107,7 +107,7 @@ def test_J4_a_restart_brings_back_no_more_gaps_than_were_remembered(rig: BrokerR
 
 
 def gaps_of(rig: BrokerRig) -> dict[int, int]:
-    (gaps,) = rig.broker.intake._repetitions._gaps.values()
+    (gaps,) = rig.broker.sending._duplicates._gaps.values()
     return gaps
 
 

@@ -11,7 +11,7 @@ from tests.helpers.broker_rig import BrokerRig, named
 from tests.helpers.journal import JournalFactory
 from tests.helpers.store_on_disk import StoreOnDisk, checked, offline_store
 from tests.helpers.stores import Crash
-from tests.unit.broker.test_handover import journal_rig
+from tests.unit.broker.test_dispatch_gate import journal_rig
 
 VIRTUAL_QUEUE = "queue://Consumer.B.VirtualTopic.X"
 

@@ -138,8 +138,8 @@ def test_J4_counts_are_believed_again_for_each_producer_on_its_own() -> None:
 def test_J4_gap_is_remembered_as_long_as_the_count_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other producers push out what was not heard of for long; the gap of one that goes on is not among it."""
     rig = BrokerRig(is_audited=False)
-    monkeypatch.setattr(rig.broker.intake._repetitions, "_refresh_changes", 50)
-    for counts in (rig.store._last_counts, rig.broker.intake._repetitions._counts):
+    monkeypatch.setattr(rig.broker.sending._duplicates, "_refresh_changes", 50)
+    for counts in (rig.store._last_counts, rig.broker.sending._duplicates._counts):
         monkeypatch.setattr(counts, "_limit", 200)
     client, other = rig.connect("v"), rig.connect("other")
     send(client, HUGE)

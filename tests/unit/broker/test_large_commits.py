@@ -42,7 +42,7 @@ class Commit:
         self.answers = 0
         self.errors: list[BrokerError] = []
         how.setdefault("one_phase", True)
-        self.goes_on = rig.broker.transactor.commit(
+        self.goes_on = rig.broker.transaction_manager.commit(
             client.connection, transaction, self._done, self.errors.append, **how
         )
 
@@ -62,7 +62,7 @@ def _send_many(
 def _turns(rig: BrokerRig, most: int = 1000) -> Iterator[int]:
     """Turns until all slices are done."""
     for number in range(most):
-        if not len(rig.broker.slices) and not len(rig.broker.transactor.large):
+        if not len(rig.broker.slices) and not len(rig.broker.transaction_manager.large):
             return
         yield number
         rig.broker.slices._work()
@@ -246,26 +246,26 @@ def test_J4_commit_that_is_repeated_while_it_is_under_way_is_carried_out_once_an
 def test_nothing_else_can_be_done_in_a_transaction_that_is_being_committed(rig: BrokerRig) -> None:
     client, other = rig.connect(), rig.connect()
     transaction = commands.XATransactionId(1, b"x", b"b")
-    rig.broker.transactor.begin(client.connection, transaction, is_xa=True)
+    rig.broker.transaction_manager.begin(client.connection, transaction, is_xa=True)
     for n in range(SENDS):
         client.send("queue://q", f"{n}", transaction=transaction)
     commit = Commit(rig, client, transaction)
     with pytest.raises(TransactionError):
-        rig.broker.transactor.roll_back(other.connection, transaction)
+        rig.broker.transaction_manager.roll_back(other.connection, transaction)
     with pytest.raises(TransactionError):
-        rig.broker.transactor.forget(other.connection, transaction)
+        rig.broker.transaction_manager.forget(other.connection, transaction)
     with pytest.raises(TransactionError):
-        rig.broker.transactor.prepare(other.connection, transaction, lambda _: None)
+        rig.broker.transaction_manager.prepare(other.connection, transaction, lambda _: None)
     with pytest.raises(TransactionError):
         other.send("queue://q", "late", transaction=transaction)
-    assert rig.broker.transactor.prepared(other.connection) == []
+    assert rig.broker.transaction_manager.prepared(other.connection) == []
     _finish(rig)
     assert (commit.answers, _texts(rig)) == (1, NUMBERS)
 
 
 def _xa(rig: BrokerRig, client: RigClient) -> commands.TransactionId:
     transaction = commands.XATransactionId(1, b"x", b"b")
-    rig.broker.transactor.begin(client.connection, transaction, is_xa=True)
+    rig.broker.transaction_manager.begin(client.connection, transaction, is_xa=True)
     for n in range(SENDS):
         client.send("queue://q", f"{n}", transaction=transaction)
     return transaction
@@ -277,13 +277,13 @@ def test_G3_large_transaction_is_prepared_in_slices_and_commits_after_a_restart(
     client = rig.connect()
     transaction = _xa(rig, client)
     results: list[int] = []
-    assert rig.broker.transactor.prepare(client.connection, transaction, results.append)
+    assert rig.broker.transaction_manager.prepare(client.connection, transaction, results.append)
     assert results == []
     _finish(rig)
     assert (results, _texts(rig)) == ([XA_OK], [])
     again = rig.restarted()
     client = again.connect()
-    assert again.broker.transactor.prepared(client.connection) == [transaction]
+    assert again.broker.transaction_manager.prepared(client.connection) == [transaction]
     audit(again.broker, again.store)
     commit = Commit(again, client, transaction, one_phase=False)
     _finish(again)
@@ -296,11 +296,11 @@ def test_G3_prepared_transaction_that_is_large_no_more_after_a_restart_leaves_no
     rig = BrokerRig(store=_paging_store(), slice_units=UNITS)
     client = rig.connect()
     transaction = commands.XATransactionId(1, b"x", b"b")
-    rig.broker.transactor.begin(client.connection, transaction, is_xa=True)
+    rig.broker.transaction_manager.begin(client.connection, transaction, is_xa=True)
     for n in range(UNITS):
         client.send("queue://q", f"{n}", transaction=transaction)
     client.send("queue://q", "gone", persistent=False, transaction=transaction)
-    rig.broker.transactor.prepare(client.connection, transaction, lambda _: None)
+    rig.broker.transaction_manager.prepare(client.connection, transaction, lambda _: None)
     _finish(rig)
     again = rig.restarted()
     commit = Commit(again, again.connect(), transaction, one_phase=False)
@@ -313,9 +313,9 @@ def test_G3_prepared_transaction_that_is_large_no_more_after_a_restart_leaves_no
 def test_G3_large_prepared_transaction_that_is_rolled_back_leaves_nothing(rig: BrokerRig) -> None:
     client = rig.connect()
     transaction = _xa(rig, client)
-    rig.broker.transactor.prepare(client.connection, transaction, lambda _: None)
+    rig.broker.transaction_manager.prepare(client.connection, transaction, lambda _: None)
     _finish(rig)
-    rig.broker.transactor.roll_back(client.connection, transaction)
+    rig.broker.transaction_manager.roll_back(client.connection, transaction)
     _finish(rig)
     assert (list(rig.store.state_records()), list(rig.store.prepared())) == ([], [])
     assert list(rig.store.waiting(SET_ASIDE)) == []
@@ -351,7 +351,7 @@ def test_K7_transaction_that_the_store_failed_ends_with_its_client() -> None:
     Commit(rig, client, _send_many(client))
     _finish(rig)
     client.disconnect()
-    assert list(rig.broker.transactor.transactions) == []
+    assert list(rig.broker.transaction_manager.transactions) == []
 
 
 def _on_journal(factory: JournalFactory) -> BrokerRig:
@@ -453,7 +453,7 @@ def test_G1_commit_of_many_acks_takes_several_turns_and_is_answered_at_its_end(
     assert rig.broker.flow.used_bytes == 0
     assert list(rig.store.waiting(named("queue://in"))) == []
     assert list(rig.store.state_records()) == []
-    assert list(rig.broker.transactor.transactions) == []
+    assert list(rig.broker.transaction_manager.transactions) == []
     audit(rig.broker, rig.store)
 
 
@@ -534,10 +534,10 @@ def test_G3_prepared_transaction_with_many_acks_commits_after_a_restart(rig: Bro
     client = rig.connect()
     consumer = client.consumer("queue://in")
     transaction = commands.XATransactionId(1, b"x", b"b")
-    rig.broker.transactor.begin(client.connection, transaction, is_xa=True)
+    rig.broker.transaction_manager.begin(client.connection, transaction, is_xa=True)
     for n in range(SENDS):
         consumer.ack(client.send("queue://in", f"{n}"), transaction=transaction)
-    rig.broker.transactor.prepare(client.connection, transaction, lambda _: None)
+    rig.broker.transaction_manager.prepare(client.connection, transaction, lambda _: None)
     _finish(rig)
     again = rig.restarted()
     commit = Commit(again, again.connect(), transaction, one_phase=False)
@@ -607,7 +607,7 @@ def test_K7_store_that_fails_while_many_acks_are_carried_out_is_not_answered_for
     _finish(rig)
     assert (commit.answers, [type(it) for it in commit.errors]) == (0, [StoreFailed])
     client.disconnect()
-    assert list(rig.broker.transactor.transactions) == []
+    assert list(rig.broker.transaction_manager.transactions) == []
 
 
 class FailingRemovals(PagingStore):

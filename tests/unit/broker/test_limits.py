@@ -193,7 +193,7 @@ def test_B6_a_transaction_is_not_held_up_by_itself() -> None:
     with pytest.raises(ResourceLimit, match="commit more often"):
         _send_many(client, 20, transaction=transaction)
     assert not client.port.is_held
-    rig.broker.transactor.fail(client.connection, transaction, "a send was refused")
+    rig.broker.transaction_manager.fail(client.connection, transaction, "a send was refused")
     with pytest.raises(TransactionError):
         client.commit(transaction)
     assert rig.broker.flow.used_bytes == 0

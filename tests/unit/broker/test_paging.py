@@ -485,7 +485,7 @@ def test_a_message_comes_back_from_its_bytes_as_it_was(headers: dict[str, object
     rig = BrokerRig()
     message = rig.connect().send("queue://q", "text", **headers)
     again = OpenWireEditor("ID:x", "x", rig.clock).restored(message.frame)
-    for name in set(attributes_of(Message)) - {"origin"}:
+    for name in set(attributes_of(Message)) - {"origin", "departure"}:  # the latter is about its way, not in its bytes
         assert getattr(again, name) == getattr(message, name), name
     for name in attributes_of(Origin):
         assert getattr(again.origin, name) == getattr(message.origin, name), name

@@ -27,12 +27,12 @@ def test_G3_a_prepared_commit_is_not_undone_by_a_destination_that_went() -> None
     rig = BrokerRig()
     asker, client = rig.connect("asker"), rig.connect("client")
     gone = asker.temporary_queue()
-    rig.broker.transactor.begin(client.connection, XID, is_xa=True)
+    rig.broker.transaction_manager.begin(client.connection, XID, is_xa=True)
     client.send("queue://pay", "paid", transaction=XID)
     client.send(gone, "reply", transaction=XID)
     assert client.prepare(XID) == XA_OK
     asker.disconnect()
-    rig.broker.transactor.commit(client.connection, XID, lambda: None, one_phase=False)
+    rig.broker.transaction_manager.commit(client.connection, XID, lambda: None, one_phase=False)
     assert rig.consumer("queue://pay").texts == ["paid"]
     assert rig.consumer("queue://ActiveMQ.DLQ").texts == ["reply"]
 

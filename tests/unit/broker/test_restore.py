@@ -39,7 +39,7 @@ def test_G3_what_a_prepared_transaction_sends_is_visible_only_after_the_commit(r
     again = _restarted_with_prepared(rig)
     consumer = again.consumer("queue://out")
     assert consumer.texts == []
-    again.broker.transactor.commit(again.connect().connection, XID, lambda: None, one_phase=False)
+    again.broker.transaction_manager.commit(again.connect().connection, XID, lambda: None, one_phase=False)
     assert consumer.texts == ["sent"]
 
 
@@ -49,15 +49,15 @@ def test_G3_what_a_prepared_transaction_acknowledged_waits_for_its_end(
 ) -> None:
     again = _restarted_with_prepared(rig)
     consumer = again.consumer("queue://in")
-    assert again.broker.transactor.prepared(again.connect().connection) == [XID]
+    assert again.broker.transaction_manager.prepared(again.connect().connection) == [XID]
     assert consumer.texts == []
     if commit:
-        again.broker.transactor.commit(again.connect().connection, XID, lambda: None, one_phase=False)
+        again.broker.transaction_manager.commit(again.connect().connection, XID, lambda: None, one_phase=False)
     else:
-        again.broker.transactor.roll_back(again.connect().connection, XID)
+        again.broker.transaction_manager.roll_back(again.connect().connection, XID)
     assert consumer.texts == left
     third = again.restarted()
-    assert third.broker.transactor.prepared(third.connect().connection) == []
+    assert third.broker.transaction_manager.prepared(third.connect().connection) == []
 
 
 def _restarted_with_prepared(rig: BrokerRig) -> BrokerRig:
@@ -65,7 +65,7 @@ def _restarted_with_prepared(rig: BrokerRig) -> BrokerRig:
     client = rig.connect()
     client.send("queue://in", "taken")
     consumer = client.consumer("queue://in")
-    rig.broker.transactor.begin(client.connection, XID, is_xa=True)
+    rig.broker.transaction_manager.begin(client.connection, XID, is_xa=True)
     [message] = consumer.delivered
     rig.broker.acknowledge(consumer.subscription, AckKind.STANDARD, None, message.key, 1, transaction_id=XID)
     client.send("queue://out", "sent", transaction=XID)

@@ -22,12 +22,12 @@ def _xa(name: str = "x") -> commands.XATransactionId:
 
 def _begin_xa(rig: BrokerRig, client: RigClient, name: str = "x") -> commands.XATransactionId:
     transaction = _xa(name)
-    rig.broker.transactor.begin(client.connection, transaction, is_xa=True)
+    rig.broker.transaction_manager.begin(client.connection, transaction, is_xa=True)
     return transaction
 
 
 def _commit_prepared(rig: BrokerRig, transaction: commands.TransactionId) -> None:
-    rig.broker.transactor.commit(rig.connect().connection, transaction, lambda: None, one_phase=False)
+    rig.broker.transaction_manager.commit(rig.connect().connection, transaction, lambda: None, one_phase=False)
 
 
 def test_G1_sends_are_visible_at_the_commit_in_order(rig: BrokerRig) -> None:
@@ -88,7 +88,7 @@ def test_G1_a_lost_connection_rolls_back(rig: BrokerRig) -> None:
     client.disconnect()
     assert other.delivered == []
     assert rig.pending("queue://in") == 1
-    assert list(rig.broker.transactor.transactions) == []
+    assert list(rig.broker.transaction_manager.transactions) == []
     audit(rig.broker, rig.store)
 
 
@@ -113,7 +113,7 @@ def test_G1_what_failed_unheard_fails_the_commit(rig: BrokerRig) -> None:
     client = rig.connect()
     transaction = client.begin()
     client.send("queue://q", transaction=transaction)
-    rig.broker.transactor.fail(client.connection, transaction, "something went wrong")
+    rig.broker.transaction_manager.fail(client.connection, transaction, "something went wrong")
     with pytest.raises(TransactionError, match="something went wrong"):
         client.commit(transaction)
     assert rig.pending("queue://q") == 0
@@ -128,7 +128,7 @@ def test_J4_a_repeated_local_commit_is_answered_and_applied_once(rig: BrokerRig)
     client.connection.is_reconnect = True
     client.begin()  # the same id: a client that came back repeats everything
     client.send("queue://q", transaction=transaction)
-    rig.broker.transactor.commit(client.connection, transaction, lambda: answers.append(True), one_phase=True)
+    rig.broker.transaction_manager.commit(client.connection, transaction, lambda: answers.append(True), one_phase=True)
     assert answers == [True]
     assert rig.pending("queue://q") == 1
     assert rig.broker.flow.uncommitted_bytes == 0
@@ -144,9 +144,13 @@ def test_G1_a_repeated_rollback_is_harmless(rig: BrokerRig) -> None:
 @pytest.mark.parametrize(
     "verb",
     [
-        lambda rig, xid: rig.broker.transactor.commit(rig.connect().connection, xid, lambda: None, one_phase=True),
-        lambda rig, xid: rig.broker.transactor.commit(rig.connect().connection, xid, lambda: None, one_phase=False),
-        lambda rig, xid: rig.broker.transactor.roll_back(rig.connect().connection, xid),
+        lambda rig, xid: rig.broker.transaction_manager.commit(
+            rig.connect().connection, xid, lambda: None, one_phase=True
+        ),
+        lambda rig, xid: rig.broker.transaction_manager.commit(
+            rig.connect().connection, xid, lambda: None, one_phase=False
+        ),
+        lambda rig, xid: rig.broker.transaction_manager.roll_back(rig.connect().connection, xid),
         lambda rig, xid: rig.connect().prepare(xid),
     ],
 )
@@ -181,7 +185,7 @@ def test_G3_two_phases(rig: BrokerRig) -> None:
 def test_G3_nothing_to_commit_is_read_only(rig: BrokerRig) -> None:
     client = rig.connect()
     assert rig.connect().prepare(_begin_xa(rig, client)) == XA_READ_ONLY
-    assert rig.broker.transactor.prepared(rig.connect().connection) == []
+    assert rig.broker.transaction_manager.prepared(rig.connect().connection) == []
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -194,15 +198,15 @@ def test_G3_a_prepared_transaction_outlives_its_connection(rig: BrokerRig, commi
     client.send("queue://out", transaction=transaction)
     rig.connect().prepare(transaction)
     client.disconnect()
-    assert rig.broker.transactor.prepared(rig.connect().connection) == [transaction]
+    assert rig.broker.transaction_manager.prepared(rig.connect().connection) == [transaction]
     assert (rig.pending("queue://in"), rig.pending("queue://out")) == (0, 0)
     audit(rig.broker, rig.store)
     if commits:
         _commit_prepared(rig, transaction)
     else:
-        rig.broker.transactor.roll_back(rig.connect().connection, transaction)
+        rig.broker.transaction_manager.roll_back(rig.connect().connection, transaction)
     assert (rig.pending("queue://in"), rig.pending("queue://out")) == ((0, 1) if commits else (1, 0))
-    assert rig.broker.transactor.prepared(rig.connect().connection) == []
+    assert rig.broker.transaction_manager.prepared(rig.connect().connection) == []
     audit(rig.broker, rig.store)
 
 
@@ -224,8 +228,8 @@ def test_G3_two_transactions_of_one_consumer_are_decided_apart(rig: BrokerRig) -
     first, second = _begin_xa(rig, client, "1"), _begin_xa(rig, client, "2")
     consumer.ack(messages[0], transaction=first)
     consumer.ack(messages[1], transaction=second)
-    rig.broker.transactor.commit(client.connection, second, lambda: None, one_phase=True)
-    rig.broker.transactor.roll_back(client.connection, first)
+    rig.broker.transaction_manager.commit(client.connection, second, lambda: None, one_phase=True)
+    rig.broker.transaction_manager.roll_back(client.connection, first)
     client.disconnect()
     assert rig.consumer("queue://q").texts == ["0", "2"]
     audit(rig.broker, rig.store)

@@ -21,7 +21,7 @@ def rig() -> BrokerRig:
 def begin(rig: BrokerRig, user: str | None = "alice") -> RigClient:
     """A client that has sent one message in a branch of its own."""
     client = rig.connect(user=user)
-    rig.broker.transactor.begin(client.connection, XID, is_xa=True)
+    rig.broker.transaction_manager.begin(client.connection, XID, is_xa=True)
     client.send(Q, transaction=XID)
     return client
 
@@ -29,12 +29,14 @@ def begin(rig: BrokerRig, user: str | None = "alice") -> RigClient:
 Verb = Callable[[BrokerRig, RigClient], object]
 
 VERBS: dict[str, Verb] = {
-    "begin": lambda rig, client: rig.broker.transactor.begin(client.connection, XID, is_xa=True),
+    "begin": lambda rig, client: rig.broker.transaction_manager.begin(client.connection, XID, is_xa=True),
     "send": lambda _, client: client.send(Q, transaction=XID),
     "prepare": lambda _, client: client.prepare(XID),
-    "commit": lambda rig, client: rig.broker.transactor.commit(client.connection, XID, lambda: None, one_phase=True),
+    "commit": lambda rig, client: rig.broker.transaction_manager.commit(
+        client.connection, XID, lambda: None, one_phase=True
+    ),
     "roll back": lambda _, client: client.roll_back(XID),
-    "forget": lambda rig, client: rig.broker.transactor.forget(client.connection, XID),
+    "forget": lambda rig, client: rig.broker.transaction_manager.forget(client.connection, XID),
 }
 
 
@@ -50,7 +52,7 @@ def test_G3_another_user_does_nothing_to_a_branch(
     for user in ("mallory", None if owner else "ops2"):
         with pytest.raises(TransactionError, match="was begun by"):
             VERBS[verb](rig, rig.connect(user=user))
-    rig.broker.transactor.commit(client.connection, XID, lambda: None, one_phase=not is_prepared)
+    rig.broker.transaction_manager.commit(client.connection, XID, lambda: None, one_phase=not is_prepared)
     assert rig.pending(Q) == 1
 
 
@@ -60,13 +62,13 @@ def test_G3_its_user_and_the_operator_decide_a_branch_on_any_connection_over_a_r
 ) -> None:
     begin(rig).prepare(XID)
     again = BrokerRig(settings={"broker": {"operator": "ops"}}, store=rig.store)
-    assert again.broker.transactor.prepared(again.connect(user="mallory").connection) == []
-    assert again.broker.transactor.prepared(again.connect().connection) == []
+    assert again.broker.transaction_manager.prepared(again.connect(user="mallory").connection) == []
+    assert again.broker.transaction_manager.prepared(again.connect().connection) == []
     with pytest.raises(TransactionError):
         again.connect(user="mallory").roll_back(XID)
     client = again.connect(user=user)
-    assert again.broker.transactor.prepared(client.connection) == [XID]
-    again.broker.transactor.commit(client.connection, XID, lambda: None, one_phase=False)
+    assert again.broker.transaction_manager.prepared(client.connection) == [XID]
+    again.broker.transaction_manager.commit(client.connection, XID, lambda: None, one_phase=False)
     assert again.pending(Q) == 1
 
 
@@ -78,4 +80,4 @@ def test_G3_why_names_the_user(rig: BrokerRig) -> None:
 def test_G3_nobody_is_operator_by_default() -> None:
     rig = BrokerRig()
     begin(rig).prepare(XID)
-    assert rig.broker.transactor.prepared(rig.connect().connection) == []
+    assert rig.broker.transaction_manager.prepared(rig.connect().connection) == []

@@ -190,7 +190,7 @@ def test_a_peer_knows_what_its_client_has_got(place: Place) -> None:
     client, known = Client(place, "a"), list[tuple[str, bool]]()
 
     def note(when: str) -> None:
-        known.append((when, client.peer.has_heard))
+        known.append((when, client.peer.has_received_all))
 
     client.hear()
     note("all is read")

@@ -3,6 +3,7 @@
 import pytest
 
 from ackwire.errors import StoreFailed
+from ackwire.store.contract import Sync
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
 from ackwire.util.clock import ManualClock
@@ -54,7 +55,7 @@ def test_one_who_can_only_be_answered_by_a_sync_is_enough_for_the_loop_to_do_it(
     factory.settle()
     for is_cancellable in order:
         store.append(Messages().make(), [Q])
-        store.when_durable(lambda: answered.append(True), is_cancellable=is_cancellable)
+        store.when_durable(lambda: answered.append(True), sync=Sync.BESIDE if is_cancellable else Sync.NOW)
     factory.clock.advance(0)
     assert (answered, factory.writing.is_idle) == ([True, True], True)
 
@@ -65,7 +66,7 @@ def test_who_forgoes_leaves_those_waiting_for_whom_the_thread_syncs() -> None:
     factory.settle()
     messages = Messages()
     store.append(messages.make(), [Q])
-    store.when_durable(lambda: answered.append("first"), is_cancellable=True)
+    store.when_durable(lambda: answered.append("first"), sync=Sync.BESIDE)
     factory.clock.advance(0)
     assert not factory.writing.is_idle
 
@@ -73,11 +74,11 @@ def test_who_forgoes_leaves_those_waiting_for_whom_the_thread_syncs() -> None:
         answered.append("second")
 
     store.append(messages.make(), [Q])
-    store.when_durable(second, is_cancellable=True)
+    store.when_durable(second, sync=Sync.BESIDE)
     assert store.cancel(second)
-    assert store.is_awaited
+    assert store.durability.has_waiters
     factory.settle()
-    assert (answered, store.is_awaited) == (["first"], False)
+    assert (answered, store.durability.has_waiters) == (["first"], False)
 
 
 class Patient:
@@ -89,7 +90,7 @@ class Patient:
         self.message = Messages().make()
         store.append(self.message, [Q])
         self._callback = self._answer  # one object for both calls
-        store.when_durable(self._callback, is_cancellable=True, can_wait=True)
+        store.when_durable(self._callback, sync=Sync.DELAYED)
 
     def _answer(self) -> None:
         self.is_answered = True
@@ -130,7 +131,7 @@ def test_the_moment_of_one_who_forgoes_says_nothing_of_the_next(factory: Journal
     assert store._writer.last_number == before
     second.cancel()
     factory.clock.advance(0.001)
-    assert (store._writer.last_number, store.is_awaited) == (before, False)
+    assert (store._writer.last_number, store.durability.has_waiters) == (before, False)
     third = Patient(store)
     factory.clock.advance(0.001)
     factory.settle()
@@ -157,7 +158,7 @@ def test_a_store_that_is_closed_within_the_moment_has_written_everything(factory
 def test_a_store_that_fails_within_the_moment_says_so(factory: JournalFactory) -> None:
     store, failed = open_store(factory), list[StoreFailed]()
     store.append(Messages().make(), [Q])
-    store.when_durable(lambda: None, failed.append, is_cancellable=True, can_wait=True)
+    store.when_durable(lambda: None, failed.append, Sync.DELAYED)
     factory.break_disk()
     factory.clock.advance(0.001)
     factory.settle()
@@ -187,5 +188,5 @@ def test_the_sync_of_a_checkpoint_is_one_that_others_wait_for() -> None:
     seen = []
     for step in (factory.settle, lambda: factory.clock.advance(1), factory.settle):
         step()
-        seen.append(store.is_syncing)
+        seen.append(store.durability.is_syncing)
     assert seen == [False, True, False]

@@ -70,11 +70,11 @@ def test_K1_no_sender_is_answered_before_the_quorum_confirms() -> None:
     play = Replicated()
     play.send(1)
     assert play.disk.calls[-1].operation in ("sync", "identity", "inodes"), "the local disk has it"
-    assert (play.answered, play.store.is_awaited) == ([], True)
-    assert play.store.durable_sequence == 0
+    assert (play.answered, play.store.durability.has_waiters) == ([], True)
+    assert play.store.durability.durable_sequence == 0
     play.followers.answer()
-    assert (play.answered, play.store.is_awaited) == ([1], False)
-    assert play.store.durable_sequence == 1
+    assert (play.answered, play.store.durability.has_waiters) == ([1], False)
+    assert play.store.durability.durable_sequence == 1
 
 
 def test_the_quorum_is_told_how_far_the_journal_goes() -> None:
@@ -119,7 +119,7 @@ def test_one_that_waits_for_the_quorum_can_be_cancelled() -> None:
     play.store.when_durable(callback)
     play.clock.advance(0)
     assert play.store.cancel(callback)
-    assert not play.store.is_awaited
+    assert not play.store.durability.has_waiters
     play.followers.answer()
     assert play.answered == []
 

@@ -71,7 +71,7 @@ class OpenWireClient(AdaptedClient):
     def fail_transaction(self, transaction_id: Hashable, error: BrokerError) -> None:
         """Something in a transaction was refused: it can only be rolled back."""
         if self.connection is not None:
-            self.broker.transactor.fail(self.connection, transaction_id, str(error))
+            self.broker.transaction_manager.fail(self.connection, transaction_id, str(error))
 
     # ---- what this client owns ---------------------------------------------------------------------------------
 

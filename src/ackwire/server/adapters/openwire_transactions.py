@@ -23,10 +23,12 @@ class Transactions:
 
     def transaction_info(self, info: commands.TransactionInfo) -> bool | None:
         client = self._client
-        transactor = client.broker.transactor
+        transactions = client.broker.transaction_manager
         if info.type == commands.TransactionType.RECOVER:
             prepared = tuple(
-                xid for xid in transactor.prepared(client.open_connection) if isinstance(xid, commands.XATransactionId)
+                xid
+                for xid in transactions.prepared(client.open_connection)
+                if isinstance(xid, commands.XATransactionId)
             )
             answer = commands.DataArrayResponse(correlation_id=info.command_id, data=prepared)
             on_failed = partial(client.refuse, command_id=info.command_id, response_required=True)
@@ -53,29 +55,29 @@ class Transactions:
 
     def _carry_out(self, info: commands.TransactionInfo, transaction_id: commands.TransactionId) -> bool | None:
         client = self._client
-        transactor = client.broker.transactor
+        transactions = client.broker.transaction_manager
         on_failed = partial(self._failed, info)
         match info.type:
             case commands.TransactionType.BEGIN:
                 is_xa = isinstance(transaction_id, commands.XATransactionId)
-                transactor.begin(client.open_connection, transaction_id, is_xa=is_xa)
+                transactions.begin(client.open_connection, transaction_id, is_xa=is_xa)
             case commands.TransactionType.END:
                 pass
             case commands.TransactionType.PREPARE:
                 answer = partial(self._answer_prepare, info.command_id)
-                if transactor.prepare(client.open_connection, transaction_id, answer, on_failed):
+                if transactions.prepare(client.open_connection, transaction_id, answer, on_failed):
                     client.wait(info.command_id)
                 return True
             case commands.TransactionType.COMMIT_ONE_PHASE | commands.TransactionType.COMMIT_TWO_PHASE:
                 one_phase = info.type == commands.TransactionType.COMMIT_ONE_PHASE
                 respond = partial(self._answer_commit, info.response_required, info.command_id)
-                if transactor.commit(client.open_connection, transaction_id, respond, on_failed, one_phase=one_phase):
+                if transactions.commit(client.open_connection, transaction_id, respond, on_failed, one_phase=one_phase):
                     client.wait(info.command_id)
                 return True
             case commands.TransactionType.ROLLBACK:
-                transactor.roll_back(client.open_connection, transaction_id)
+                transactions.roll_back(client.open_connection, transaction_id)
             case commands.TransactionType.FORGET:
-                transactor.forget(client.open_connection, transaction_id)
+                transactions.forget(client.open_connection, transaction_id)
             case _:
                 raise Unsupported(f"transaction operation {info.type} is unknown")
         return None

@@ -8,12 +8,14 @@ A store that fails to write or to sync is *failed*: from then on it promises not
 raises `StoreFailed` (K7). Only a new start, which reads what is really there, makes it good again.
 
 `store.py` has the protocols: `Recorder`, `Durability`, `Restore`, `Reader`; `values.py` what they exchange;
+`durability.py` the state of syncs;
 `administration.py` what operators may ask; `spill.py` the room beside memory.
 """
 
 from ackwire.store.contract.administration import Administration, FileInfo
+from ackwire.store.contract.durability import DurabilityState, Sync
 from ackwire.store.contract.spill import Spill, SpillDamaged
-from ackwire.store.contract.store import Durability, EarlyDispatch, Reader, Recorder, Restore, Store
+from ackwire.store.contract.store import Durability, Reader, Recorder, Restore, Store
 from ackwire.store.contract.stored_form import StoredForm
 from ackwire.store.contract.values import (
     BatchRecord,
@@ -36,9 +38,9 @@ __all__ = [
     "BatchRecord",
     "CursorRecord",
     "Durability",
+    "DurabilityState",
     "DurableKey",
     "DurableRecord",
-    "EarlyDispatch",
     "FileInfo",
     "Kept",
     "Place",
@@ -54,6 +56,7 @@ __all__ = [
     "Store",
     "StoredForm",
     "StoredFrame",
+    "Sync",
     "WaitingMessage",
     "WaitingMessages",
 ]

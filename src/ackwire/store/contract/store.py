@@ -11,6 +11,7 @@ from ackwire.errors import StoreFailed
 from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
 from ackwire.store.contract.administration import Administration
+from ackwire.store.contract.durability import DurabilityState, Sync
 from ackwire.store.contract.values import (
     DurableRecord,
     Place,
@@ -118,6 +119,11 @@ class Durability(Protocol):
     """When what was recorded is safe, and whether it can be at all."""
 
     @property
+    def durability(self) -> DurabilityState:
+        """How far the store is: the same object as long as the store is open."""
+        ...
+
+    @property
     def failure(self) -> StoreFailed | None:
         """Why nothing is promised any more, if the store has failed (K7)."""
         ...
@@ -126,14 +132,10 @@ class Durability(Protocol):
         self,
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,
-        *,
-        is_cancellable: bool = False,
-        can_wait: bool = False,
+        sync: Sync = Sync.NOW,
     ) -> None:
         """Call *callback* as soon as everything recorded so far is durable, at once if it already is; or *on_failed*
-        if that will never be known. One that *is_cancellable* is synced for beside the loop, so that what makes it
-        needless is heard meanwhile. If it also *can_wait*, nothing is done for it for a moment, because it probably
-        will be cancelled by then."""
+        if that will never be known. *sync* says when the store begins to sync for it."""
         ...
 
     def cancel(self, callback: Callable[[], None]) -> bool:
@@ -148,29 +150,6 @@ class Durability(Protocol):
 
     def close(self) -> None:
         """Make everything recorded so far durable and release all resources. Raises `StoreFailed` if that failed."""
-        ...
-
-
-class EarlyDispatch(Protocol):
-    """What only early dispatch asks: whether a message may leave before it is durable (`broker/handover.py`)."""
-
-    def expect(self) -> None:
-        """Say that what is recorded from now on to the next `when_durable` is waited for."""
-        ...
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether a caller waits for `when_durable`, or is about to."""
-        ...
-
-    @property
-    def is_syncing(self) -> bool:
-        """Whether a sync is under way that was not begun for what is recorded now: that takes this one and another."""
-        ...
-
-    @property
-    def durable_sequence(self) -> int:
-        """Every message that was recorded with a sequence up to this one is durable, if it is there at all."""
         ...
 
 
@@ -251,5 +230,5 @@ class Reader(Protocol):
         ...
 
 
-class Store(Recorder, Durability, EarlyDispatch, Restore, Reader, Administration, Protocol):
+class Store(Recorder, Durability, Restore, Reader, Administration, Protocol):
     """One contract for every store (SEMANTICS K1)."""

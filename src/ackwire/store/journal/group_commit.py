@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol, final
 from ackwire.errors import StoreFailed
 from ackwire.store.background import Background
 from ackwire.store.catalog import Catalog
+from ackwire.store.contract import DurabilityState, Sync
 from ackwire.store.files import DataFile
 from ackwire.store.journal.failure import FailureState
 from ackwire.store.journal.options import SyncPolicy
@@ -105,8 +106,7 @@ class GroupCommit:
         """Last record and waiters of each sync that the quorum has not confirmed."""
         self._is_urgent = False
         """Whether some of the waiters can only be answered by a sync."""
-        self.is_awaited = False
-        self.durable_sequence = catalog.last_sequence
+        self.durability = DurabilityState(catalog.last_sequence)
         self.appended_sequence = catalog.last_sequence
         self._written_sequence = 0
         """The highest of a message appended before the last write."""
@@ -137,25 +137,23 @@ class GroupCommit:
         self,
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,
-        *,
-        is_cancellable: bool = False,
-        can_wait: bool = False,
+        sync: Sync = Sync.NOW,
     ) -> None:
         """See `Durability`."""
         failure = self._state.failure
         if failure is not None:
             if on_failed is not None:
                 on_failed(failure)
-        elif self._is_durable:
-            self.is_awaited = False
+        elif not self._buffer.records and self._is_durable:
             callback()
         else:
             self._waiters.append((callback, on_failed))
-            self._is_urgent = self._is_urgent or not is_cancellable
-            self.is_awaited = True
-            if can_wait:
+            self.durability.has_waiters = True
+            if sync is Sync.DELAYED:
                 self._flush_in_a_moment()
-            else:
+                return
+            self._is_urgent = self._is_urgent or sync is Sync.NOW
+            if not self._flush_is_urgent:
                 self._flush_now()
 
     def cancel(self, callback: Callable[[], None]) -> bool:
@@ -164,7 +162,7 @@ class GroupCommit:
             for waiter in waiters:
                 if waiter[0] is callback:
                     waiters.remove(waiter)
-                    self.is_awaited = self._has_waiters
+                    self.durability.has_waiters = self._has_waiters
                     return True
         return False
 
@@ -172,9 +170,9 @@ class GroupCommit:
     def _has_waiters(self) -> bool:
         return bool(self._waiters or self._syncing or any(waiters for _, waiters in self._unconfirmed))
 
-    @property
-    def is_syncing(self) -> bool:
-        return self._is_syncing or self._is_checkpoint_syncing
+    def _set_syncing(self, *, for_callers: bool, for_checkpoint: bool) -> None:
+        self._is_syncing, self._is_checkpoint_syncing = for_callers, for_checkpoint
+        self.durability.is_syncing = for_callers or for_checkpoint
 
     @property
     def _is_durable(self) -> bool:
@@ -318,7 +316,7 @@ class GroupCommit:
 
     def _sync_beside(self, waiters: list[Waiter]) -> None:
         """Have the thread sync all that is written, for *waiters*."""
-        self._is_syncing = True
+        self._set_syncing(for_callers=True, for_checkpoint=self._is_checkpoint_syncing)
         work = partial(self._timed_sync, self._writer.unsynced())
         self._background.submit(work, partial(self._synced, waiters, self._writer.last_number))
 
@@ -329,7 +327,7 @@ class GroupCommit:
         self._sync_seconds += (self._clock.monotonic() - before - self._sync_seconds) / 8
 
     def _synced(self, waiters: list[Waiter], number: int, error: Exception | None) -> None:
-        self._is_syncing = False
+        self._set_syncing(for_callers=False, for_checkpoint=self._is_checkpoint_syncing)
         self._syncing = []
         self.close_idle_files()
         later, self._waiters = self._waiters, waiters + self._waiters  # a failure is told to all of them
@@ -363,10 +361,10 @@ class GroupCommit:
                 file.sync()
 
         def synced(error: Exception | None) -> None:
-            self._is_checkpoint_syncing = False
+            self._set_syncing(for_callers=self._is_syncing, for_checkpoint=False)
             done(error)
 
-        self._is_checkpoint_syncing = True
+        self._set_syncing(for_callers=self._is_syncing, for_checkpoint=True)
         self._background.submit(sync, synced)
 
     def sync_on_the_spot(self) -> None:
@@ -385,14 +383,14 @@ class GroupCommit:
             waiters = self._take_waiters()
             if self._quorum is None:
                 self._is_durable_up_to(number)
-                self.is_awaited = False
+                self.durability.has_waiters = False
                 _call_all([callback for callback, _ in waiters])
             else:
                 self._medium_has(number, waiters)
 
     def close_idle_files(self) -> None:
         """Let go of files that are synced for good, unless a sync is under way."""
-        if not self.is_syncing:
+        if not self.durability.is_syncing:
             self._writer.close_idle()
 
     def is_in_place(self) -> bool:
@@ -425,10 +423,11 @@ class GroupCommit:
             self._answer(waiters)
 
     def _is_durable_up_to(self, number: int) -> None:
+        durability = self.durability
         durable_mark = None
         while self._writes and self._writes[0][0] <= number:
             _, sequence, mark = self._writes.popleft()
-            self.durable_sequence = max(self.durable_sequence, sequence)
+            durability.durable_sequence = max(durability.durable_sequence, sequence)
             durable_mark = durable_mark if mark is None else mark
         if durable_mark is not None and self.on_durable is not None:
             self.on_durable(durable_mark)
@@ -436,7 +435,7 @@ class GroupCommit:
     def _answer(self, waiters: list[Waiter]) -> None:
         """Those first who would be told of a failure: clients that do nothing until they are answered. The others at
         the end of the turn, behind what is written to those."""
-        self.is_awaited = bool(self._waiters or self._unconfirmed)
+        self.durability.has_waiters = bool(self._waiters or self._unconfirmed)
         _call_all([callback for callback, on_failed in waiters if on_failed is not None])
         others = [callback for callback, on_failed in waiters if on_failed is None]
         if others:

@@ -16,6 +16,7 @@ from ackwire.store.background import Background, OnTheSpot
 from ackwire.store.catalog import CRASH_KEY
 from ackwire.store.catalog_restore import CatalogRestore
 from ackwire.store.contract import (
+    DurabilityState,
     DurableRecord,
     FileInfo,
     Place,
@@ -24,6 +25,7 @@ from ackwire.store.contract import (
     StateRecord,
     StoredForm,
     StoredFrame,
+    Sync,
     WaitingMessage,
     WaitingMessages,
 )
@@ -229,6 +231,10 @@ class JournalStore(JournalRecorder):
     # ---- durability --------------------------------------------------------------------------------------------
 
     @property
+    def durability(self) -> DurabilityState:
+        return self._commit.durability
+
+    @property
     def failure(self) -> StoreFailed | None:
         return self._state.failure
 
@@ -240,32 +246,15 @@ class JournalStore(JournalRecorder):
         self,
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,
-        *,
-        is_cancellable: bool = False,
-        can_wait: bool = False,
+        sync: Sync = Sync.NOW,
     ) -> None:
-        self._commit.when_durable(callback, on_failed, is_cancellable=is_cancellable, can_wait=can_wait)
+        self._commit.when_durable(callback, on_failed, sync)
 
     def cancel(self, callback: Callable[[], None]) -> bool:
         return self._commit.cancel(callback)
 
     def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None:
         self._commit.before_write, self._commit.on_durable = before_write, on_durable
-
-    def expect(self) -> None:
-        self._commit.is_awaited = True
-
-    @property
-    def is_awaited(self) -> bool:
-        return self._commit.is_awaited
-
-    @property
-    def is_syncing(self) -> bool:
-        return self._commit.is_syncing
-
-    @property
-    def durable_sequence(self) -> int:
-        return self._commit.durable_sequence
 
     # ---- space, files ------------------------------------------------------------------------------------------
 

@@ -378,7 +378,7 @@ def test_G1_open_transactions_tell_what_they_hold(rig: BrokerRig, producer: RigC
     rig.clock.advance(5)
     newer = producer.begin(7)
     sent = producer.send("queue://other", transaction=newer)
-    rig.broker.transactor.fail(producer.connection, newer, "no such thing")
+    rig.broker.transaction_manager.fail(producer.connection, newer, "no such thing")
     rig.clock.advance(3700)
     first, second = why_transaction(rig.broker.view)
     assert first.startswith(f"transaction {older} of connection ID:client-1 (client client-1) is active for 1 h 1 min")
@@ -391,7 +391,7 @@ def test_G1_open_transactions_tell_what_they_hold(rig: BrokerRig, producer: RigC
 
 def test_G3_a_prepared_transaction_says_so(rig: BrokerRig, producer: RigClient) -> None:
     transaction = commands.XATransactionId(1, b"g", b"b")
-    rig.broker.transactor.begin(producer.connection, transaction, is_xa=True)
+    rig.broker.transaction_manager.begin(producer.connection, transaction, is_xa=True)
     producer.send("queue://orders", transaction=transaction)
     producer.prepare(transaction)
     rig.clock.advance(86_400 * 2)

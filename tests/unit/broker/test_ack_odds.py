@@ -1,10 +1,11 @@
-"""A quick consumer spares its senders the disk: when that is tried, and when it is given up (ADR 14)."""
+"""A quick consumer spares its senders the disk: when that is tried, and when it is given up (ADR 16)."""
 
 from typing import Any, cast
 
 import pytest
 
-from ackwire.broker.bets import Bets
+from ackwire.broker.early_dispatch import AckOdds
+from ackwire.store.contract import Sync
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
 from tests.helpers.journal import JournalFactory
 from tests.helpers.slow_store import SlowStore
@@ -17,62 +18,62 @@ SURE_AFTER = 20
 """Then the disk is left alone."""
 
 
-def tries(bets: Bets) -> int:
+def tries(odds: AckOdds) -> int:
     """How many messages it takes until one is tried."""
-    return next(number for number in range(1, 10_000) if bets.may_try())
+    return next(number for number in range(1, 10_000) if odds.may_try())
 
 
-def winning(times: int) -> Bets:
-    bets = Bets()
+def winning(times: int) -> AckOdds:
+    odds = AckOdds()
     for _ in range(times):
-        bets.won()
-    return bets
+        odds.won()
+    return odds
 
 
 # ---- the odds --------------------------------------------------------------------------------------------------------
 
 
 def test_one_is_tried_after_a_while() -> None:
-    bets = Bets()
-    assert tries(bets) == FIRST_TRY
-    assert bets.may_try(), "until it is known how one went"
-    assert not bets.is_sure
+    odds = AckOdds()
+    assert tries(odds) == FIRST_TRY
+    assert odds.may_try(), "until it is known how one went"
+    assert not odds.are_good
 
 
 def test_who_loses_sits_out_for_longer_each_time() -> None:
-    bets = Bets()
+    odds = AckOdds()
     seen = []
     for _ in range(11):
-        bets.lost()
-        seen.append(tries(bets))
+        odds.lost()
+        seen.append(tries(odds))
     assert seen == [16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096, 4096]
 
 
 def test_who_wins_goes_on_and_is_sure_in_the_end() -> None:
     seen = []
     for times in (1, SURE_AFTER - 1, SURE_AFTER):
-        bets = winning(times)
-        seen.append((tries(bets), bets.is_sure))
+        odds = winning(times)
+        seen.append((tries(odds), odds.are_good))
     assert seen == [(1, False), (1, False), (1, True)]
 
 
 def test_one_loss_among_many_wins_changes_nothing_and_two_end_it() -> None:
-    bets = winning(100)
-    bets.lost()
-    assert (bets.may_try(), bets.is_sure) == (True, True)
-    bets.lost()
-    assert (tries(bets), bets.is_sure) == (FIRST_TRY, False)
+    odds = winning(100)
+    odds.lost()
+    assert (odds.may_try(), odds.are_good) == (True, True)
+    odds.lost()
+    assert (tries(odds), odds.are_good) == (FIRST_TRY, False)
 
 
 def test_a_long_row_of_wins_makes_up_for_old_losses() -> None:
-    bets = Bets()
+    odds = AckOdds()
     for _ in range(5):
-        bets.lost()
+        odds.lost()
     for _ in range(2 * SURE_AFTER):
-        bets.won()
-    bets.lost()
-    bets.lost()
-    assert tries(bets) == FIRST_TRY
+        odds.won()
+    odds.lost()
+    odds.lost()
+    assert tries(odds) == FIRST_TRY
 
 
 # ---- between a sender in a hurry and its consumer --------------------------------------------------------------------
@@ -94,7 +95,7 @@ Ends = tuple[RigClient, RigConsumer]
 @pytest.fixture
 def ends(rig: BrokerRig) -> Ends:
     producer, consumer = rig.connect(), rig.consumer(Q)
-    producer.port.has_heard = True
+    producer.port.has_received_all = True
     return producer, consumer
 
 
@@ -132,7 +133,7 @@ def test_B1_messages_of_one_in_a_hurry_leave_first_if_their_consumer_is_quick(en
 def test_the_disk_is_left_alone_for_those_who_win_on_and_on(ends: Ends, store: SlowStore) -> None:
     pass_on(ends, store, FIRST_TRY - 1)
     be_quick(ends, SURE_AFTER + 1)
-    assert store.could_wait[-SURE_AFTER - 1 :] == [False] * SURE_AFTER + [True]
+    assert store.syncs[-SURE_AFTER - 1 :] == [Sync.BESIDE] * SURE_AFTER + [Sync.DELAYED]
 
 
 def test_two_slow_acks_end_it(ends: Ends, store: SlowStore) -> None:
@@ -154,7 +155,7 @@ def test_where_acks_do_not_answer_nothing_is_tried(store: SlowStore, is_audited:
     """With an audit, and for a connection that does not only send and wait."""
     rig = BrokerRig(store=store, is_audited=is_audited)
     ends = producer, consumer = rig.connect(), rig.consumer(Q)
-    producer.port.has_heard = True
+    producer.port.has_received_all = True
     if not is_audited:
         producer.consumer("queue://other")
     pass_on(ends, store, FIRST_TRY + 1)
@@ -169,14 +170,14 @@ def test_what_leaves_for_another_reason_and_is_slow_is_no_lost_bet(
     producer, consumer = ends
     pass_on(ends, store, FIRST_TRY - 1)
     rig.broker.turns.after_pause = reason == "after a pause"
-    store.is_syncing = reason != "after a pause"
+    store.durability.is_syncing = reason != "after a pause"
     for number in range(3):
         producer.send(Q, f"slow {number}")
         assert consumer.texts[-1] == f"slow {number}"
         store.sync()
         consumer.ack()
         store.sync()
-    rig.broker.turns.after_pause = store.is_syncing = False
+    rig.broker.turns.after_pause = store.durability.is_syncing = False
     be_quick(ends, 1)
 
 
@@ -197,7 +198,7 @@ def test_one_that_is_sure_can_be_lost_after_a_pause_too(ends: Ends, rig: BrokerR
 def test_an_ack_that_answers_lets_the_next_message_go_without_a_sync(rig: BrokerRig, store: SlowStore) -> None:
     """It waits for the consumer, and not for the disk, although it is not there yet."""
     ends = producer, consumer = rig.connect(), rig.consumer(Q, prefetch=1)
-    producer.port.has_heard = True
+    producer.port.has_received_all = True
     pass_on(ends, store, FIRST_TRY - 1)
     producer.send(Q, "quick")
     other = rig.connect()
@@ -206,11 +207,11 @@ def test_an_ack_that_answers_lets_the_next_message_go_without_a_sync(rig: Broker
     assert (producer.stored, consumer.texts[-1]) == (FIRST_TRY, "not awaited")
 
 
-def test_with_store_first_nothing_leaves_ahead_after_a_pause_or_later(store: SlowStore) -> None:
-    rig = BrokerRig(store=store, is_audited=False, settings={"store": {"store_first": True}})
+def test_with_early_dispatch_off_nothing_leaves_ahead_after_a_pause_or_later(store: SlowStore) -> None:
+    rig = BrokerRig(store=store, is_audited=False, settings={"store": {"early_dispatch": "off"}})
     rig.broker.turns.after_pause = True
     ends = producer, consumer = rig.connect(), rig.consumer(Q)
-    producer.port.has_heard = True
+    producer.port.has_received_all = True
     pass_on(ends, store, FIRST_TRY + 1)
     producer.send(Q, "last")
     assert consumer.texts[-1] != "last"
@@ -234,7 +235,7 @@ def make_sure(rig: BrokerRig, factory: JournalFactory) -> Ends:
     """A sender whose consumer has been quick for long."""
     factory.settle()
     ends = producer, consumer = rig.connect("sender"), rig.consumer(Q)
-    producer.port.has_heard = True
+    producer.port.has_received_all = True
     for number in range(FIRST_TRY - 1):
         producer.send(Q, f"stored {number}")
         factory.settle()
@@ -295,13 +296,13 @@ def test_a_checkpoint_beside_its_sync_does_not_make_a_sender_look_hasty() -> Non
     assert store is not None
     producer.send(Q, "slow")
     factory.clock.advance(0.001)
-    assert store.is_syncing
+    assert store.durability.is_syncing
     rig.connect().send("queue://other", "written by the checkpoint")
     store.checkpoint()
     while producer.stored == before:
         factory.step()
     producer.send(Q, "next")
-    assert not producer.connection.has_loose_ends
+    assert producer.connection.sender.only_sends
 
 
 def test_K1_what_is_not_is_stored_after_it() -> None:

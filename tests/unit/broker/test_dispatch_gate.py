@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from ackwire.broker.acks import AckKind
-from ackwire.broker.handover import BLOCK_SEQUENCES
+from ackwire.broker.dispatch_gate import BLOCK_SEQUENCES
 from ackwire.errors import StoreFailed
 from ackwire.store.contract import Place
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named
