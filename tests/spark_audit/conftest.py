@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.helpers.quick_java import QUICK_JAVA
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -22,8 +24,8 @@ def spark() -> "Iterator[SparkSession]":
     from ackwire.spark.session import session
 
     with pytest.MonkeyPatch.context() as patched:
-        # Half of the processor time of these tests would go into optimising code that runs for milliseconds.
-        patched.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        for name, value in QUICK_JAVA.items():
+            patched.setenv(name, value)
         running = session("tests", master="local[2]", **{"spark.sql.shuffle.partitions": 2})
     yield running
     running.stop()

@@ -1,6 +1,7 @@
 """`ackwire audit run`, as a user runs it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ackwire.cli.main import main
+from tests.helpers.quick_java import QUICK_JAVA
 from tests.spark_audit.events import Scribe, write_all
 
 
@@ -21,7 +23,8 @@ def test_the_command_prints_the_sums_and_the_first_ids_that_do_not_add_up_and_ex
     scribe.dispatch(twice, "c2")
     write_all(tmp_path / "events", scribe.events)
     command = [sys.executable, "-m", "ackwire", "audit", "run", str(tmp_path), "--out", str(tmp_path / "tables")]
-    done = subprocess.run([*command, "--master", "local[2]"], capture_output=True, text=True)
+    environment = {**os.environ, **QUICK_JAVA}
+    done = subprocess.run([*command, "--master", "local[2]"], capture_output=True, text=True, env=environment)
     lines = done.stdout.splitlines()
     assert done.returncode == 1, done.stderr
     assert lines[0] == "2026-03-01: 10 events, 2 places"
@@ -31,7 +34,7 @@ def test_the_command_prints_the_sums_and_the_first_ids_that_do_not_add_up_and_ex
     assert lines[-1] == "2026-03-01: DOES NOT ADD UP"
     assert "following each message" in done.stderr
 
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, env=environment)
     assert done.returncode == 1
     assert json.loads(done.stdout) == {"adds_up": False, "days": []}
 
