@@ -355,3 +355,18 @@ def test_J4_after_a_clean_stop_its_repetition_is_recognised() -> None:
     again = rig.consumer(Q)
     factory.settle()
     assert (back.stored, again.texts) == (1, [])
+
+
+def test_with_early_dispatch_idle_messages_leave_after_a_pause_only(store: SlowStore) -> None:
+    rig = BrokerRig(store=store, is_audited=False, settings={"store": {"early_dispatch": "idle"}})
+    ends = producer, consumer = rig.connect(), rig.consumer(Q)
+    producer.port.has_received_all = True
+    pass_on(ends, store, FIRST_TRY + 1)
+    producer.send(Q, "in a hurry")
+    assert consumer.texts[-1] != "in a hurry"
+    store.sync()
+    consumer.ack()
+    store.sync()
+    rig.broker.turns.after_pause = True
+    be_quick(ends, 2 * SURE_AFTER)
+    assert Sync.DELAYED not in store.syncs, "the disk is never left alone"
