@@ -100,7 +100,7 @@ class Staging:
         self._last = dict(sorted(self._last.items(), key=lambda it: it[1].committed_ms))  # the longest silent first
         for part in list(self._parts.values()):
             if part.is_committed:
-                self._show(part)
+                self._show(part, at_start=True)
             elif part.producer == _TRANSACTIONS and not part.is_prepared:
                 with self._store.atomically():
                     self.finish(part, part.count)
@@ -256,8 +256,9 @@ class Staging:
             self._show(part)
         on_done(True)
 
-    def _show(self, part: Part) -> None:
-        """Make the messages of *part* visible: in queues at once, to topics some in each iteration."""
+    def _show(self, part: Part, *, at_start: bool = False) -> None:
+        """Make the messages of *part* visible: in queues at once, to topics some in each iteration; the first ones at
+        once, or after the start, which must cause no event such as the expiry of a message."""
         for place in list(part.messages):
             queue = self._queue(place)
             if queue is not None:
@@ -265,7 +266,9 @@ class Staging:
                 self.count -= len(messages)
                 del queue.reservations.holders[part]
                 queue.reservations.show(messages)
-        if part.messages:
+        if part.messages and at_start:
+            self._clock.call_later(0, partial(self._publish_on, part))
+        elif part.messages:
             self._publish_on(part)
         else:
             del self._parts[part.producer, part.name]

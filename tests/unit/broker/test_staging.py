@@ -15,6 +15,8 @@ def rig(request: pytest.FixtureRequest) -> BrokerRig:
 
 
 def _restarted(rig: BrokerRig) -> BrokerRig:
+    """A new broker on the same store and clock; the old one does nothing more."""
+    rig.broker.staging.stop()
     return BrokerRig(clock=rig.clock, store=rig.store)
 
 
