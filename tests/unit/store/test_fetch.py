@@ -96,3 +96,22 @@ def test_B6_small_messages_out_of_the_cache_are_read_beside_the_loop() -> None:
     assert results == []
     factory.settle()
     assert [it and facts(it) for it in results[0]] == [facts(message)]
+
+
+def test_K7_damage_in_a_large_message_is_found() -> None:
+    factory, messages = JournalFactory(options=JournalOptions(free_bytes_min=0)), Messages()
+    store = factory.open()
+    large = [messages.make(Q, "x" * 300_000) for _ in range(2)]
+    for message in large:
+        store.append(message, [Q, R])
+    factory.settle()
+    assert factory.store is not None
+    info = factory.store.journal.catalog.places[Q]
+    entry = factory.store.journal.catalog.find(info, large[0].sequence)
+    assert entry is not None
+    factory.store.journal.writer.file(entry.segment).write(b"?", entry.offset + 200_000)
+    results: list[list[Message | None]] = []
+    store.fetch(R, [it.sequence for it in large], results.append)
+    factory.settle()
+    assert [it and facts(it) for it in results[0]] == [None, facts(large[1])]
+    assert len(factory.damages()) == 1

@@ -10,11 +10,12 @@ from ackwire.store.background import Background
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import PlaceInfo
 from ackwire.store.contract import Place, StoredFrame
+from ackwire.store.files import DataFile
 from ackwire.store.index import IndexTrouble
 from ackwire.store.journal.failure import FailureState
 from ackwire.store.journal.opening import OpenJournal
 from ackwire.store.journal.pending_records import PendingMessage
-from ackwire.store.journal.record import Damaged, message_at
+from ackwire.store.journal.record import Damaged, message_at, read_message_at
 from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.store.journal.state import read_message
 from ackwire.store.journal.writer import JournalWriter
@@ -186,10 +187,20 @@ class _ReadBeside:
         first, last = run[0][0], run[-1][0]
         file = self._writer.open_to_scan(first.segment)
         try:
+            if first.record_bytes > _INLINE_BYTES_MAX:
+                self._read_large(file, run)
+                return
             data = memoryview(file.read(first.offset, last.offset + last.record_bytes - first.offset))
         finally:
             file.close()
         self._cut(run, data)
+
+    def _read_large(self, file: DataFile, run: list[Located]) -> None:
+        for entry, sequence in run:
+            with suppress(Damaged):
+                self.found[sequence] = read_message_at(
+                    file.read, entry.offset, entry.record_bytes, sequence, self._writer.seed
+                )
 
     def _cut(self, run: list[Located], data: memoryview) -> None:
         base, seed = run[0][0].offset, self._writer.seed
