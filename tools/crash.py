@@ -26,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="decides when to strike, and what the clients do")
-    parser.add_argument("--broker", default="journal", help="a store of ours, or activemq")
+    parser.add_argument("--broker", default="journal", help="memory, journal, journal+leveldb or activemq")
     options = parser.parse_args()
     if problem := missing_requirements(ACTIVEMQ_JARS if options.broker == "activemq" else CLIENT_JARS):
         print(problem)

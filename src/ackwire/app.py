@@ -29,11 +29,12 @@ from ackwire.server.tls import server_context
 from ackwire.server.turn import Turn
 from ackwire.store.contract import Store
 from ackwire.store.files import OsFiles
+from ackwire.store.index_files import IndexKind
+from ackwire.store.indexes import open_index
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions, SyncPolicy
 from ackwire.store.journal.recovery_report import UnusableStore
 from ackwire.store.leftovers import Leftovers
-from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.memory import MemoryStore
 from ackwire.store.temp import TempStore
 from ackwire.util.clock import Clock, SystemClock
@@ -305,7 +306,7 @@ def _open_journal(
             data,
             form=OpenWireStoredForm(wire_limits(settings)),
             clock=clock,
-            open_index=lambda fresh: LmdbIndex(data / "index", fresh=fresh),
+            open_index=lambda fresh: open_index(IndexKind(settings.store.index), data / "index", fresh=fresh),
             options=JournalOptions(
                 sync=SyncPolicy(settings.store.sync),
                 sync_interval_seconds=settings.store.sync_interval_seconds,

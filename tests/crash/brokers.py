@@ -16,6 +16,7 @@ _PORTS = range(20000, 32000)  # below those that the system gives to clients, on
 _SETTINGS = """
 [store]
 segment_bytes = "128 KiB"
+index = "{index}"
 """
 
 StartBroker = Callable[[], ManagedProcess]
@@ -36,10 +37,12 @@ def free_port(rng: random.Random) -> int:
 
 
 def ackwire(store: str, port: int, folder: Path) -> StartBroker:
-    """`ackwire serve` with the *store* of that name; its files and its log are below *folder*."""
+    """`ackwire serve` with the *store* of that name, "journal+leveldb" for a journal with that index; its files and its
+    log are below *folder*."""
     config = folder / "ackwire.toml"
-    config.write_text(_SETTINGS)
-    argv = [str(ackwire_program()), "serve", "--config", str(config), "--store", store]
+    kind, _, index = store.partition("+")
+    config.write_text(_SETTINGS.format(index=index or "lmdb"))
+    argv = [str(ackwire_program()), "serve", "--config", str(config), "--store", kind]
     argv += ["--data", str(folder / "data"), "--listen", f"tcp://127.0.0.1:{port}"]
     return lambda: ManagedProcess(argv, log_path=folder / "broker.log")
 

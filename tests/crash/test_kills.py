@@ -20,8 +20,11 @@ def java_cache(pytestconfig: pytest.Config) -> Path:
     return java_cache_or_skip(pytestconfig, CLIENT_JARS)
 
 
-def test_nothing_that_was_promised_is_lost_in_twenty_kills(java_cache: Path, tmp_path: Path) -> None:
-    report = run(kills=20, seed=random.randrange(10**6), broker="journal", folder=tmp_path, java_cache=java_cache)
+@pytest.mark.parametrize(("broker", "kills"), [("journal", 20), ("journal+leveldb", 8)])
+def test_nothing_that_was_promised_is_lost_in_many_kills(
+    java_cache: Path, tmp_path: Path, broker: str, kills: int
+) -> None:
+    report = run(kills=kills, seed=random.randrange(10**6), broker=broker, folder=tmp_path, java_cache=java_cache)
     print(*report.lines(), sep="\n")
     assert report.violations == ()
     assert report.sends_acknowledged > 0

@@ -11,6 +11,8 @@ from ackwire.errors import StoreFailed
 from ackwire.store.journal.options import JournalOptions, SyncPolicy
 from tests.helpers.store_on_disk import StoreOnDisk, where
 
+pytestmark = pytest.mark.usefixtures("every_index")
+
 
 def replace_segment(data: Path) -> None:
     segment = max((data / "journal").glob("*.log"))
@@ -32,7 +34,7 @@ AT_ONCE: dict[str, tuple[Callable[[Path], object], str]] = {
     "first segment deleted": (lambda data: min((data / "journal").glob("*.log")).unlink(), "0000000001.log is gone"),
     "segment replaced": (replace_segment, ".log is gone, or was renamed or replaced"),
     "lock deleted": (lambda data: (data / "lock").unlink(), "lock is gone"),
-    "index deleted": (lambda data: shutil.rmtree(data / "index"), "data.mdb is gone, or was replaced"),
+    "index deleted": (lambda data: shutil.rmtree(data / "index"), " is gone, or was replaced"),
     "taken over": (replace_lock, "lock is gone, or was replaced: another broker may use the store"),
 }
 

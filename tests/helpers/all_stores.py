@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from ackwire.store.index_files import IndexKind
 from tests.helpers.journal import JournalFactory, JournalOnFilesFactory
 from tests.helpers.sqlite_factories import SqliteFactory, SqliteOnFilesFactory
 from tests.helpers.stores import MemoryFactory, StoreFactory, toy_factory
@@ -13,20 +14,23 @@ STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
     "toy": lambda _: toy_factory(),  # shows that a red test is the fault of the store that it is red for
     "journal": lambda _: JournalFactory(),
     "journal, slow disk": lambda _: JournalFactory(1),  # odd seeds are slow: a thread does the syncs
-    "journal, real index": lambda folder: JournalFactory(index_folder=folder / "index"),
+    "journal, LMDB": lambda _: JournalFactory(index=IndexKind.LMDB),
+    "journal, LevelDB": lambda _: JournalFactory(index=IndexKind.LEVELDB),
     "journal, real files": JournalOnFilesFactory,
+    "journal, real files, LevelDB": lambda folder: JournalOnFilesFactory(folder, index=IndexKind.LEVELDB),
     "sqlite": lambda _: SqliteFactory(),
     "sqlite, real files": SqliteOnFilesFactory,
 }
 """By name; each is given a folder of its own."""
 
-DURABLE_STORES: Final = ("toy", "journal", "journal, slow disk", "journal, real index", "sqlite")
+DURABLE_STORES: Final = ("toy", "journal", "journal, slow disk", "journal, LMDB", "journal, LevelDB", "sqlite")
 """Those whose disk can fail and lose power."""
 
 SIMULATED_STORES: Final[dict[str, Callable[[int], StoreFactory]]] = {
     "toy": lambda seed: toy_factory(seed=seed),
     "journal": lambda seed: JournalFactory(2 * seed),
     "journal, slow disk": lambda seed: JournalFactory(2 * seed + 1),
+    "journal, LevelDB": lambda seed: JournalFactory(seed, index=IndexKind.LEVELDB),
     "sqlite": SqliteFactory,
 }
 """Those in which everything, also time and chance, comes from one seed."""

@@ -9,13 +9,15 @@ from ackwire.store.background import Background, OnTheSpot
 from ackwire.store.contract import Store
 from ackwire.store.files import Files, OsFiles
 from ackwire.store.index import Index, Table
+from ackwire.store.index_files import IndexKind
+from ackwire.store.indexes import open_index
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
-from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.background import ControlledBackground
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
+from tests.helpers.real_indexes import RealIndexes
 from tests.helpers.simulated_disk import SimulatedDisk
 from tests.helpers.stores import Crash, StoreFactory
 
@@ -38,7 +40,8 @@ class DriftingClock(ManualClock):
 
 
 class JournalFactory(StoreFactory):
-    """A journal store on a simulated disk. *index_folder* is for a real LMDB; without it the index is simulated too.
+    """A journal store on a simulated disk. *index* makes the index a real one, of that kind, in a folder of its own;
+    its commits are calls of the simulated disk. Without it the index is simulated, too.
 
     Whatever waits, timers and background work, goes on in an order that the seed decides.
     """
@@ -50,17 +53,16 @@ class JournalFactory(StoreFactory):
         seed: int = 0,
         *,
         options: JournalOptions = SMALL,
-        index_folder: Path | None = None,
+        index: IndexKind | None = None,
         capacity_bytes: int = 1 << 40,
     ) -> None:
         self._disk = SimulatedDisk(seed, capacity_bytes=capacity_bytes)
         self._random = Random(seed)
         self._options = options
-        self._index_folder = index_folder
+        self._real_index = None if index is None else RealIndexes(self._disk, index)
         self.medium = IndexMedium()
         self._is_slow = seed % 2 == 1
         """Whether syncs seem slow, so that the thread does them."""
-        self._index: Index | None = None
         self.store: JournalStore | None = None
         self.failures: list[StoreFailed] = []
         """What `on_failed` of the store itself was told."""
@@ -77,11 +79,9 @@ class JournalFactory(StoreFactory):
         return self._disk
 
     def _open_index(self, fresh: bool) -> Index:
-        if self._index_folder is None:
-            self._index = MemoryIndex(self._disk, self.medium, fresh=fresh)
-        else:
-            self._index = LmdbIndex(self._index_folder, fresh=fresh)
-        return self._index
+        if self._real_index is None:
+            return MemoryIndex(self._disk, self.medium, fresh=fresh)
+        return self._real_index.open(fresh=fresh)
 
     def open(self) -> Store:
         self.store = make_journal(
@@ -99,7 +99,7 @@ class JournalFactory(StoreFactory):
         return self.store
 
     def close(self) -> None:
-        store, self.store, self._index = self.store, None, None
+        store, self.store = self.store, None
         if store is not None:
             store.close()
         self._begin_process()  # timers of the old one must not disturb the new one
@@ -107,9 +107,9 @@ class JournalFactory(StoreFactory):
         assert not self._disk.locked_paths, f"still locked after close: {self._disk.locked_paths}"
 
     def stop(self, crash: Crash) -> None:
-        if self._index_folder is not None and self._index is not None:
-            self._index.abandon()
-        self.store = self._index = None
+        if self._real_index is not None:
+            self._real_index.crash()
+        self.store = None
         match crash:
             case Crash.POWER_CUT:
                 self._disk.power_cut()
@@ -147,7 +147,9 @@ class JournalFactory(StoreFactory):
             self.settle()
 
     def lose_index(self) -> None:
-        """The index is gone: the next start makes it anew. For an index that is simulated."""
+        """The index is gone: the next start makes it anew."""
+        if self._real_index is not None:
+            self._real_index.lose()
         self.medium.tables = {table: {} for table in Table}
 
     def damages(self) -> list[str]:
@@ -164,8 +166,9 @@ class JournalOnFilesFactory(StoreFactory):
 
     is_durable = False
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, index: IndexKind = IndexKind.LMDB) -> None:
         self._folder = folder / "data"
+        self._index_kind = index
         self._clock = ManualClock()
         self._store: JournalStore | None = None
 
@@ -175,7 +178,7 @@ class JournalOnFilesFactory(StoreFactory):
             OsFiles(),
             self._folder,
             clock=self._clock,
-            open_index=lambda fresh: LmdbIndex(self._folder / "index", fresh=fresh),
+            open_index=lambda fresh: open_index(self._index_kind, self._folder / "index", fresh=fresh),
             options=SMALL,
             writing=OnTheSpot(),
             indexing=OnTheSpot(),

@@ -10,11 +10,14 @@
 Messages are made as clients make them. Time is a `ManualClock`, and nothing happens beside the test.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Final, Self
+
+import pytest
 
 from ackwire.jms.destinations import parse_destination
 from ackwire.jms.message import Message
@@ -29,10 +32,11 @@ from ackwire.store.contract import (
     ScheduledJob,
 )
 from ackwire.store.files import OsFiles
+from ackwire.store.index_files import IndexKind, content_files
+from ackwire.store.indexes import open_index
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.record import HEADER, MARKER, record_bytes
-from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.offline import OfflineStore
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire import commands
@@ -55,11 +59,22 @@ def where(text: str) -> Place:
     return DurableKey(client_id, name)
 
 
+@pytest.fixture(params=IndexKind, ids=lambda kind: kind.value)
+def every_index(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> IndexKind:
+    """A test that uses this runs once with each kind of index."""
+    kind: IndexKind = request.param
+    monkeypatch.setattr(StoreOnDisk, "default_index", kind)
+    return kind
+
+
 class StoreOnDisk:
     """A store that is open inside a `with`, and can be opened again."""
 
-    def __init__(self, data: Path, *, segment_bytes: int = SMALL_SEGMENT_BYTES) -> None:
+    default_index = IndexKind.LMDB
+
+    def __init__(self, data: Path, *, segment_bytes: int = SMALL_SEGMENT_BYTES, index: IndexKind | None = None) -> None:
         self.data = data
+        self.index_kind = index or self.default_index
         self.clock = ManualClock(START_MS)
         self.options = JournalOptions(segment_bytes=segment_bytes, free_bytes_min=0)
         self._producer = commands.ProducerId("ID:tests-1", 1, 1)
@@ -77,7 +92,7 @@ class StoreOnDisk:
             self.data,
             form=OpenWireStoredForm(),
             clock=self.clock,
-            open_index=lambda fresh: LmdbIndex(self.data / "index", fresh=fresh),
+            open_index=lambda fresh: open_index(self.index_kind, self.data / "index", fresh=fresh),
             options=self.options,
             writing=OnTheSpot(),
             indexing=OnTheSpot(),
@@ -185,6 +200,14 @@ class StoreOnDisk:
         return found
 
     # ---- damage ------------------------------------------------------------------------------------------------
+
+    def lose_index(self) -> None:
+        shutil.rmtree(self.data / "index")
+        (self.data / "index.sum").unlink()
+
+    def index_file(self) -> Path:
+        """The largest file of the index: of LMDB the only one, of LevelDB one with rows in it."""
+        return max(content_files(self.data / "index"), key=lambda it: (it.stat().st_size, it.name))
 
     def segment_path(self, number: int) -> Path:
         return self.data / "journal" / f"{number:010}.log"

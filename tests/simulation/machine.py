@@ -10,6 +10,7 @@ from random import Random
 from ackwire.errors import StoreFailed
 from ackwire.store.contract import Store
 from ackwire.store.index import Index
+from ackwire.store.index_files import IndexKind
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
 from ackwire.util.clock import ManualClock, Timer
@@ -17,6 +18,7 @@ from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
+from tests.helpers.real_indexes import RealIndexes
 from tests.helpers.simulated_disk import EIO, ENOSPC, Effect, Operation, SimulatedDisk
 from tests.helpers.sqlite_factories import SqliteMedium
 from tests.helpers.stores import Crash
@@ -24,6 +26,10 @@ from tests.simulation.audit import Violation
 
 _MAY_FAIL: tuple[Operation, ...] = ("write", "write", "sync", "sync", "commit", "create", "rename", "remove", "replace")
 """What a disk in trouble refuses. Not reading: what cannot be read is reported lost, and that is another test."""
+
+
+_LEVELDB_EVERY = 7
+"""Every so many seeds have a real LevelDB as the journal's index; no other choice goes by sevens."""
 
 
 class ProcessClock:
@@ -66,6 +72,7 @@ class Machine:
         self._random = random
         self._world_clock = clock
         self._medium = IndexMedium()
+        self._real_index = RealIndexes(self.disk, IndexKind.LEVELDB) if seed % _LEVELDB_EVERY == 0 else None
         self._options = JournalOptions(
             segment_bytes=random.choice((4096, 8192, 32_768)),
             free_bytes_min=0,
@@ -104,6 +111,8 @@ class Machine:
         return store
 
     def _open_index(self, fresh: bool) -> Index:
+        if self._real_index is not None:
+            return self._real_index.open(fresh=fresh)
         return MemoryIndex(self.disk, self._medium, fresh=fresh)
 
     # ---- work beside the loop ----------------------------------------------------------------------------------
@@ -161,6 +170,8 @@ class Machine:
     def lose_index(self) -> None:
         """Somebody deletes the index: the journal has everything."""
         self._medium = IndexMedium()
+        if self._real_index is not None:
+            self._real_index.lose()
 
     def stopped_cleanly(self) -> None:
         """The process has closed its store and ends: has it let go of everything?"""
@@ -170,6 +181,8 @@ class Machine:
         self._end_process()
 
     def _end_process(self) -> None:
+        if self._real_index is not None:
+            self._real_index.crash()
         self.clock.has_ended = True
         self._begin_process()
 

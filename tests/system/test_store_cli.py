@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.openwire_client import OpenWireClient, queue
 from tests.helpers.processes import running_broker
-from tests.helpers.store_on_disk import StoreOnDisk, flip, snapshot
+from tests.helpers.store_on_disk import StoreOnDisk, every_index, flip, snapshot  # noqa: F401 - one is a fixture
 
 pytestmark = pytest.mark.system
 ACKWIRE = Path(sys.executable).with_name("ackwire")
@@ -90,6 +90,16 @@ def test_K7_repair_says_when_nobody_can_know_what_was_lost(damaged: StoreOnDisk)
         )
 
 
+@pytest.mark.usefixtures("every_index")
+def test_K2_a_damaged_index_is_rebuilt_by_repair(disk: StoreOnDisk) -> None:
+    path = disk.index_file()
+    flip(path, path.stat().st_size // 2)
+    assert "has changed since the last stop" in ackwire("store", "check", disk.data).out
+    assert ackwire("store", "repair", disk.data, "--yes").code == 0
+    assert ackwire("store", "check", disk.data).code == 0
+    assert json.loads(ackwire("store", "stats", disk.data, "--json").out)["index_kind"] == disk.index_kind.value
+
+
 def test_K2_a_missing_index_is_rebuilt_by_repair(disk: StoreOnDisk) -> None:
     shutil.rmtree(disk.data / "index")
     assert ackwire("store", "check", disk.data).code == 1
@@ -97,6 +107,7 @@ def test_K2_a_missing_index_is_rebuilt_by_repair(disk: StoreOnDisk) -> None:
     assert ackwire("store", "check", disk.data).code == 0
 
 
+@pytest.mark.usefixtures("every_index")
 def test_K2_explain_and_stats_read_only(disk: StoreOnDisk) -> None:
     before = snapshot(disk.data)
     code, out, _ = ackwire("store", "explain", disk.data)
@@ -105,7 +116,9 @@ def test_K2_explain_and_stats_read_only(disk: StoreOnDisk) -> None:
     (one,) = json.loads(ackwire("store", "explain", disk.data, "1", "--json").out)
     assert (one["number"], one["places"][0]["destination"]) == (1, "queue://orders")
     assert ackwire("store", "explain", disk.data, "77").code == 2
-    assert "messages  20" in ackwire("store", "stats", disk.data).out
+    said = ackwire("store", "stats", disk.data).out
+    assert "messages  20" in said
+    assert f"index     {disk.index_kind.title}, " in said
     totals = json.loads(ackwire("store", "stats", disk.data, "--json").out)
     assert (totals["messages"], totals["durables"], totals["epoch"]) == (20, 2, 1)
     assert snapshot(disk.data) == before
@@ -208,3 +221,21 @@ def test_K2_a_store_in_use_is_left_alone_and_the_running_broker_explains_its_fil
         assert ackwire("why", "file", "0000000001.log", "--url", url).out == out
         assert "has no file 9" in ackwire("why", "file", "9", "--url", url).out
     assert ackwire("store", "check", data).code == 0
+
+
+def test_K5_a_broker_changes_its_index_and_keeps_its_messages(tmp_path: Path) -> None:
+    """There and back: each time the index is made anew, and it is the only one."""
+    data, config = tmp_path / "data", tmp_path / "ackwire.toml"
+    for number, index in enumerate(("leveldb", "lmdb", "leveldb")):
+        config.write_text(f'[store]\nindex = "{index}"\n')
+        options = ("--data", str(data), "--config", str(config))
+        log = tmp_path / f"broker-{number}.log"
+        with (
+            running_broker(["tcp://127.0.0.1:0"], log_path=log, options=options) as broker,
+            OpenWireClient.logged_in(broker.ports[0]) as client,
+        ):
+            client.send_text(queue("orders"), f"m{number}", persistent=True)
+        totals = json.loads(ackwire("store", "stats", data, "--json").out)
+        assert (totals["index_kind"], totals["messages"], totals["quarantined"]) == (index, number + 1, 0)
+        assert ackwire("store", "check", data).code == 0
+        assert "ERROR" not in log.read_text()

@@ -86,7 +86,10 @@ _log = logging.getLogger(__name__)
 
 @final
 class Broker:
-    """Connections, destinations, and what passes between them."""
+    """Connections, destinations, and what passes between them.
+
+    It is long because its constructor builds every part, so that one can see in one place which part uses which.
+    """
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ _DESCRIPTION: Final = "Ackwire, a message broker that ActiveMQ clients can use u
 
 _EXTRAS: Final = {
     **dict.fromkeys(("lark", "cronsim", "crc32c", "lmdb"), "broker"),
+    "plyvel": "leveldb",
     "h11": "http",
     "pyarrow": "export",
     "numpy": "audit",

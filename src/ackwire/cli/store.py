@@ -370,13 +370,14 @@ def _stats_json(found: "StoreStats") -> dict[str, Any]:
 
 def _stats_lines(found: "StoreStats") -> Iterator[str]:
     from ackwire.store.explain import size_text, time_text
+    from ackwire.store.index_files import IndexKind
 
     yield f"store     {found.store_id}, started {counted(found.epoch, 'time')}, last sequence {found.last_sequence}"
     yield (
         f"journal   {counted(found.segments, 'file')}, {size_text(found.journal_bytes)}, of which "
         f"{size_text(found.live_bytes)} ({found.live_share:.1%}) are alive; {counted(found.records, 'record')} ever"
     )
-    yield f"index     {size_text(found.index_bytes)}"
+    yield f"index     {IndexKind(found.index_kind).title}, {size_text(found.index_bytes)}"
     yield f"messages  {found.messages}"
     for it in found.places:
         yield f"          {it.messages} ({size_text(it.size_bytes)}) in {it.place!r}"

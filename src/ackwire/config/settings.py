@@ -71,6 +71,12 @@ class StoreSettings:
             "that spill out of memory go there too.",
         ),
     )
+    index: str = fields.choice(
+        "lmdb",
+        "leveldb",
+        reason="What the journal's index is written with; leveldb needs the extra of that name. After a change the "
+        "next start makes the index anew from the journal.",
+    )
     sync: str = fields.choice(
         "always",
         "periodic",

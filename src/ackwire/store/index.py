@@ -1,8 +1,8 @@
 """The journal's index: sorted tables that change only at checkpoints, each whole or not at all.
 
-`lmdb_index.py` is the real one. The journal is the truth, so an index that is lost or damaged is made anew; what must
-not happen is that a damaged one is believed (`docs/formats/journal.md`), or that a good one is thrown away because
-there is too little memory to open it.
+`lmdb_index.py` and `leveldb_index.py` implement it; `indexes.py` opens the one that `store.index` names. The journal is
+the truth, so an index that is lost or damaged is made anew; what must not happen is that a damaged one is believed
+(`docs/formats/journal.md`), or that a good one is thrown away because there is too little memory to open it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +20,10 @@ class IndexTrouble(Exception):
 
 class DamagedIndex(IndexTrouble):
     """The index holds something that it was never given: it is to be made anew."""
+
+
+class OtherIndex(IndexTrouble):
+    """The index is good as far as is known, and of another kind than the one asked for: it is to be made anew."""
 
 
 class UnavailableIndex(IndexTrouble):

@@ -8,7 +8,6 @@ store's lock.
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +20,13 @@ from ackwire.store.checkpoint import Checkpoint, Position
 from ackwire.store.contract import Kept, StoredForm
 from ackwire.store.files import DataFile, Directory, Files, Identity, Lock
 from ackwire.store.index import DamagedIndex, Index, UnavailableIndex
+from ackwire.store.index_files import IndexKind, copy_index, kind_of, seal_path
+from ackwire.store.indexes import open_index
 from ackwire.store.journal.record import Damaged, read_record, seed_of, unpack_message
 from ackwire.store.journal.recovery import Recovery
 from ackwire.store.journal.recovery_report import UnusableStore
 from ackwire.store.journal.segment import segment_numbers, segment_path
 from ackwire.store.journal.state import read_message
-from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.probe import probe
 
 QUARANTINE: Final = "quarantine"
@@ -200,12 +200,17 @@ class StoreInspection:
 
     @property
     def index_is_missing(self) -> bool:
-        return not self.files.exists(self.data / "index" / "data.mdb")
+        return kind_of(self.data / "index") is None
+
+    @property
+    def index_kind(self) -> IndexKind:
+        """The kind of the index that is there, or LMDB."""
+        return kind_of(self.data / "index") or IndexKind.LMDB
 
     @property
     def is_sealed(self) -> bool:
         """Whether the last stop was a clean one."""
-        return self.files.exists(self.data / "index.sum")
+        return self.files.exists(seal_path(self.data / "index"))
 
     def alone(self) -> Judgement:
         """What the journal says, without its index. Raises `UnusableStore`."""
@@ -240,24 +245,19 @@ class StoreInspection:
 
     def _copied_index(self) -> Index:
         """The index as it is, to be changed at will."""
-        copy = self.scratch / "started"
-        seal = self.data / "index.sum"
-        if not self.index_is_missing:
-            copy.mkdir()
-            shutil.copyfile(self.data / "index" / "data.mdb", copy / "data.mdb")
-        if self.files.exists(seal):
-            shutil.copyfile(seal, self.scratch / "started.sum")
+        copy, kind = self.scratch / "started", self.index_kind
+        copy_index(self.data / "index", copy)
         try:
             if not self.index_is_missing and not self.is_sealed:
-                probe(copy)
-            return self._keep(LmdbIndex(copy))
+                probe(kind, copy)
+            return self._keep(open_index(kind, copy))
         except DamagedIndex as error:
             self.index_damage = str(error)
-            return self._keep(LmdbIndex(copy, fresh=True))
+            return self._keep(open_index(kind, copy, fresh=True))
 
     def _fresh_index(self, name: str) -> Index:
         try:
-            return self._keep(LmdbIndex(self.scratch / name, fresh=True))
+            return self._keep(open_index(self.index_kind, self.scratch / name, fresh=True))
         except UnavailableIndex as error:
             raise UnusableStore(str(error)) from None
 

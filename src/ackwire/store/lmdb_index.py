@@ -1,15 +1,13 @@
-"""`Index` on LMDB, and the seal that shows at a start that its file is as the last stop left it."""
+"""`Index` on LMDB."""
 
-import re
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, final
 
 import lmdb
-from crc32c import crc32c
 
 from ackwire.store.index import Changes, DamagedIndex, Edit, IndexTrouble, Table, UnavailableIndex
+from ackwire.store.index_files import IndexKind, Seal, identity, remove_index, require_kind
 
 _MAP_BYTES: Final = 1 << 40
 """Address space for the index; only what is used takes memory or disk. A hundred million messages need 8 GB."""
@@ -44,29 +42,30 @@ def _trouble(what: str, error: lmdb.Error) -> IndexTrouble:
 class LmdbIndex:
     """Implements `Index` with LMDB.
 
-    LMDB's pages have no checksums. So `close` leaves the checksum of the whole file beside it, the seal, which the next
-    start compares. The first change takes it away, so that a start that fails has changed nothing. After a crash there
-    is none, and the checksums of the entries have to do; so also if the seal itself is damaged.
+    LMDB's pages have no checksums, so `close` seals the file (`index_files.Seal`). The first change removes the seal: a
+    start that fails has changed nothing. LMDB writes its file itself, not through `store/files.py`: a checkpoint is one
+    transaction, which LMDB syncs before it names it in the file's header.
     """
 
-    def __init__(self, directory: Path, *, fresh: bool = False, read_only: bool = False) -> None:
-        """Raises `DamagedIndex` if the files are not what was written, and `UnavailableIndex` if they cannot be opened;
-        *fresh* begins with none."""
-        self._seal = directory.with_name(directory.name + ".sum")
+    def __init__(self, directory: Path, *, fresh: bool = False) -> None:
+        """Raises `OtherIndex` if it is none of LMDB, `DamagedIndex` if the files are not what was written, and
+        `UnavailableIndex` if they cannot be opened; *fresh* begins with none."""
         self._data = directory / "data.mdb"
         if fresh:
-            shutil.rmtree(directory, ignore_errors=True)
-            self._seal.unlink(missing_ok=True)
-        self.seal_damage: str | None = None
-        self.is_vouched_for = self._check_seal()
-        self._is_sealed = self._seal.exists()
-        if not read_only:
-            directory.mkdir(exist_ok=True)
+            remove_index(directory)
+        require_kind(directory, IndexKind.LMDB)
+        self._seal = Seal(directory)
+        self.is_vouched_for: bool = self._seal.is_good
+        directory.mkdir(exist_ok=True)
         try:
-            self._open(directory, read_only=read_only)
+            self._open(directory)
         except lmdb.Error as error:
             raise _trouble("open", error) from None
-        self._identity = _identity(self._data)
+        self._identity = identity(self._data)
+
+    @property
+    def seal_damage(self) -> str | None:
+        return self._seal.damage
 
     def _check_size(self) -> None:
         """Whether the file is as long as its pages say: LMDB reads behind its end, and dies of it."""
@@ -82,39 +81,18 @@ class LmdbIndex:
                 if found != self._reading.stat(database)["entries"]:
                     raise DamagedIndex(f"it has {found} rows in {table.name}, and counted others")
 
-    def _check_seal(self) -> bool:
-        """Whether there is a seal that fits. Raises `DamagedIndex` if there is one that does not."""
-        if not self._seal.exists():
-            return False
-        seal = self._seal.read_bytes()
-        match = _SEAL.fullmatch(seal)
-        if match is None or match[2] not in (None, _check_of(match[1])):
-            self.seal_damage = f"{self._seal.name} is damaged ({seal[:40]!r}): every entry of the index is checked"
-            return False
-        if not self._data.exists() or match[1] != _checksum(self._data):
-            raise DamagedIndex("its file has changed since the last stop")
-        return True
-
-    def _break_seal(self) -> None:
-        """Remove the seal before the file changes."""
-        if self._is_sealed:
-            self._seal.unlink(missing_ok=True)
-            self._is_sealed = False
-
-    def _open(self, directory: Path, *, read_only: bool) -> None:
+    def _open(self, directory: Path) -> None:
         self._environment = lmdb.open(
             str(directory),
             map_size=_MAP_BYTES,
             max_dbs=len(Table),
             subdir=True,
-            readonly=read_only,
-            lock=not read_only,
             metasync=True,
             sync=True,
             readahead=False,
         )
         self._check_size()
-        self._tables = {table: self._environment.open_db(table.value, create=not read_only) for table in Table}
+        self._tables = {table: self._environment.open_db(table.value) for table in Table}
         self._reading = self._environment.begin()
         if not self.is_vouched_for:
             self._check_counts()
@@ -138,7 +116,7 @@ class LmdbIndex:
             raise _trouble("read", error) from None
 
     def commit(self, changes: Changes) -> None:
-        self._break_seal()
+        self._seal.remove()
         with self._environment.begin(write=True) as transaction:
             for table, first, last, kept in changes.ranges:
                 _delete_range(transaction, self._tables[table], first, last, kept)
@@ -157,7 +135,7 @@ class LmdbIndex:
         self._reading = self._environment.begin()
 
     def clear(self) -> None:
-        self._break_seal()
+        self._seal.remove()
         self._reading.abort()
         with self._environment.begin(write=True) as transaction:
             for table in self._tables.values():
@@ -175,40 +153,15 @@ class LmdbIndex:
 
     @property
     def misplaced(self) -> str | None:
-        return None if _identity(self._data) == self._identity else f"{self._data} is gone, or was replaced"
+        return None if identity(self._data) == self._identity else f"{self._data} is gone, or was replaced"
 
     def close(self) -> None:
         self.abandon()
-        checksum = _checksum(self._data)
-        self._seal.write_bytes(checksum + b" " + _check_of(checksum) + b"\n")
+        self._seal.write()
 
     def abandon(self) -> None:
         self._reading.abort()
         self._environment.close()
-
-
-_SEAL: Final = re.compile(rb"(crc32c [0-9a-f]{8})(?: ([0-9a-f]{8}))?\n")
-"""The checksum of the file, and the checksum of that; older versions left out the second."""
-
-
-def _check_of(checksum: bytes) -> bytes:
-    return b"%08x" % crc32c(checksum)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        info = path.stat()
-    except OSError:
-        return None
-    return info.st_dev, info.st_ino
-
-
-def _checksum(path: Path) -> bytes:
-    checksum = 0
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            checksum = crc32c(chunk, checksum)
-    return b"crc32c %08x" % checksum
 
 
 def _delete_range(

@@ -14,11 +14,12 @@ from ackwire.errors import StoreFailed
 from ackwire.store.background import OnTheSpot
 from ackwire.store.contract import StoredForm
 from ackwire.store.files import DataFile, Files, Lock, LockHeld
+from ackwire.store.index_files import IndexKind, kind_of
+from ackwire.store.indexes import open_index
 from ackwire.store.inspect import Progress, Rehearse, StoreInspection, no_progress
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.recovery_report import UnusableStore
-from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.util.clock import ManualClock
 
 FREE_BYTES_MIN: Final = 64 << 20
@@ -85,6 +86,11 @@ class OfflineStore:
         self._scratch = scratch
         self._numbers = count(1)
 
+    @property
+    def index_kind(self) -> IndexKind:
+        """The kind of the index that is there, so that a broker finds the one that it had; LMDB if there is none."""
+        return kind_of(self.data / "index") or IndexKind.LMDB
+
     @contextmanager
     def inspect(self) -> Iterator[StoreInspection]:
         """The store as it is; it does not change."""
@@ -99,16 +105,18 @@ class OfflineStore:
             inspection.close()
 
     @contextmanager
-    def opened(self, *, fresh_index: bool = False) -> Iterator["OpenedStore"]:
-        """The store, recovered as at a start; closed in good order at the end. Raises `UnusableStore`."""
+    def opened(self, *, fresh_index: IndexKind | None = None) -> Iterator["OpenedStore"]:
+        """The store, recovered as at a start; closed in good order at the end. *fresh_index* makes the index anew, of
+        that kind. Raises `UnusableStore`."""
         clock = ManualClock(self.now_ms())
         index = self.data / "index"
+        is_fresh, kind = fresh_index is not None, fresh_index or self.index_kind
         store = JournalStore.open(
             _LockedFiles(self.files),
             self.data,
             form=self.form,
             clock=clock,
-            open_index=lambda fresh: LmdbIndex(index, fresh=fresh or fresh_index),
+            open_index=lambda fresh: open_index(kind, index, fresh=fresh or is_fresh),
             options=JournalOptions(free_bytes_min=FREE_BYTES_MIN),
             writing=OnTheSpot(),
             indexing=OnTheSpot(),

@@ -1,8 +1,9 @@
 """Tests in another process whether an index can be read.
 
 LMDB believes its pages. One that was cut off or changed can lead it behind the end of the file, which ends the process
-with a signal and not with an error. The seal of a clean stop shows that the file is what it was; without one, `probe`
-reads it from one end to the other where nothing else can be harmed.
+with a signal and not with an error. LevelDB compares checksums, but it maps its files as LMDB does. The seal of a clean
+stop shows that the files are what they were; without one, `probe` reads them from one end to the other where nothing
+else can be harmed.
 """
 
 import signal
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from ackwire.store.index import Changes, DamagedIndex, Table, UnavailableIndex
-from ackwire.store.lmdb_index import LmdbIndex
+from ackwire.store.index_files import IndexKind
+from ackwire.store.indexes import open_index
 
 _UNAVAILABLE: Final = 75
 """Exit code: the index could not be tried, which says nothing about it."""
@@ -20,11 +22,11 @@ _SIGNALS_OF_DAMAGE: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, sign
 """Others come from outside: from a supervisor, or because memory ran out."""
 
 
-def probe(directory: Path) -> None:
+def probe(kind: IndexKind, directory: Path) -> None:
     """Raises `DamagedIndex` if a process that uses the index in *directory*, a copy, would not survive, and
     `UnavailableIndex` if it could not be tried."""
     # Our own interpreter, and a path that is an argument and not a command.
-    argv = [sys.executable, "-m", "ackwire.store.probe", str(directory)]
+    argv = [sys.executable, "-m", "ackwire.store.probe", kind.value, str(directory)]
     done = subprocess.run(argv, capture_output=True, check=False)  # noqa: S603
     last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
     if done.returncode < 0:
@@ -37,9 +39,9 @@ def probe(directory: Path) -> None:
         raise DamagedIndex(f"it cannot be used: {last}")
 
 
-def _use(directory: Path) -> None:
+def _use(kind: IndexKind, directory: Path) -> None:
     """Read every entry, and write one: the list of free pages is read for that."""
-    index = LmdbIndex(directory)
+    index = open_index(kind, directory)
     for table in Table:
         for _ in index.items(table):
             pass
@@ -49,7 +51,7 @@ def _use(directory: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        _use(Path(sys.argv[1]))
+        _use(IndexKind(sys.argv[1]), Path(sys.argv[2]))
     except (UnavailableIndex, MemoryError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(_UNAVAILABLE)

@@ -29,6 +29,7 @@ from ackwire.store.contract import (
     StagedRecord,
     StateRecord,
 )
+from ackwire.store.index_files import seal_path
 from ackwire.store.inspect import QUARANTINE, Judgement, MessageReader, StoreInspection
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.pending_records import PendingCounts, PendingPayload, PendingRemovals
@@ -80,8 +81,9 @@ def repair(offline: OfflineStore, before: CheckReport) -> RepairReport:
 
 
 def _start_with_new_index(offline: OfflineStore, report: RepairReport) -> None:
+    kind = offline.index_kind
     aside = _put_index_aside(offline)
-    with offline.opened(fresh_index=True):
+    with offline.opened(fresh_index=kind):
         report.done.append("made the index anew from the journal")
     if aside is not None:
         report.done.append(f"put the old index into quarantine/{aside}")
@@ -95,8 +97,8 @@ def _put_index_aside(offline: OfflineStore) -> str | None:
     offline.files.make_directory(quarantine)
     name = f"index-{offline.now_ms()}"
     offline.files.rename(index, quarantine / name)
-    if offline.files.exists(offline.data / "index.sum"):
-        offline.files.remove(offline.data / "index.sum")
+    if offline.files.exists(seal_path(index)):
+        offline.files.remove(seal_path(index))
     return name
 
 

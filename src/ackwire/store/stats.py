@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ackwire.store.catalog import Catalog
 from ackwire.store.contract import DurableRecord, Place, ScheduledJob
 from ackwire.store.explain import oldest_messages
+from ackwire.store.index_files import content_bytes
 from ackwire.store.inspect import QUARANTINE, StoreInspection, read_damages
 from ackwire.store.journal.state import PreparedRecord
 
@@ -30,6 +31,8 @@ class StoreStats:
     last_sequence: int
     segments: int
     journal_bytes: int
+    index_kind: str
+    """A value of the setting `store.index`."""
     index_bytes: int
     messages: int
     """A message counts once for each place where it waits."""
@@ -65,7 +68,8 @@ def stats(inspection: StoreInspection) -> StoreStats:
         last_sequence=catalog.last_sequence,
         segments=len(catalog.segments),
         journal_bytes=sum(it.size_bytes for it in catalog.segments.values()),
-        index_bytes=0 if inspection.index_is_missing else (inspection.data / "index" / "data.mdb").stat().st_size,
+        index_kind=inspection.index_kind.value,
+        index_bytes=content_bytes(inspection.data / "index"),
         messages=sum(it.messages for it in places),
         live_bytes=catalog.live_bytes,
         places=places,

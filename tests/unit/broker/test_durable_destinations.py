@@ -79,8 +79,7 @@ def test_K2_an_empty_queue_outlives_its_file_and_a_lost_index(tmp_path: Path) ->
         assert not first.exists()
     with disk:
         assert {named("queue://empty"), named("topic://empty")} <= set(disk.store.places())
-    (disk.data / "index" / "data.mdb").unlink()
-    (disk.data / "index.sum").unlink()
+    disk.lose_index()
     with disk:
         assert {named("queue://empty"), named("topic://empty")} <= set(disk.store.places())
     assert not checked(offline_store(disk.data, tmp_path / "scratch")).findings

@@ -1,26 +1,24 @@
 """Accidents to the files of a stopped store: it starts all the same, serves the rest, and says what is lost (K2)."""
 
 import os
-import shutil
 from pathlib import Path
+
+import pytest
 
 from ackwire.store.journal.record import RecordKind
 from tests.helpers.store_on_disk import StoreOnDisk, flip, where
 
-
-def lose_index(disk: StoreOnDisk) -> None:
-    shutil.rmtree(disk.data / "index")
-    (disk.data / "index.sum").unlink()
+pytestmark = pytest.mark.usefixtures("every_index")
 
 
 def test_an_index_that_was_cut_off_is_made_anew(tmp_path: Path) -> None:
-    """K2: after a crash, when no seal vouches for it; LMDB alone would die of it."""
+    """K2: after a crash, when no seal vouches for it; LMDB alone would die of it, LevelDB alone would go back."""
     disk = StoreOnDisk(tmp_path)
     with disk:
         for _ in range(30):
             disk.send("queue://a", "x" * 200)
     (disk.data / "index.sum").unlink()
-    os.truncate(disk.data / "index" / "data.mdb", 20_000)
+    os.truncate(disk.index_file(), disk.index_file().stat().st_size // 2)
     with disk:
         assert "the index is made anew" in disk.store.report.damages[0]
         assert len(list(disk.store.waiting(where("queue://a")))) == 30
@@ -53,7 +51,7 @@ def test_a_durable_subscription_whose_place_is_damaged_is_still_there(tmp_path: 
     data = segment.read_bytes()
     last_place = [offset for offset in disk.records(segment) if data[offset + 2] == RecordKind.PLACE][-1]
     flip(segment, last_place + 40)
-    lose_index(disk)
+    disk.lose_index()
     with disk:
         assert [record.key.name for record in disk.store.durables()] == ["s"]
         assert len(disk.store.report.damages) == 1
@@ -70,7 +68,7 @@ def test_a_message_that_cannot_be_read_in_a_place_that_is_damaged(tmp_path: Path
         disk.send("queue://b")
     path, offset = disk.record_with(b"orders")
     flip(path, offset + 33)
-    lose_index(disk)
+    disk.lose_index()
     with disk:
         assert len(disk.store.report.damages) == 2
         assert len(list(disk.store.waiting(where("queue://b")))) == 1

@@ -1,5 +1,6 @@
 """The checker finds whatever is damaged, says where, and changes nothing (SEMANTICS K2, K7)."""
 
+import os
 import random
 import shutil
 from dataclasses import replace
@@ -9,10 +10,13 @@ import pytest
 
 from ackwire.store.check import CheckReport, Finding, FindingKind
 from ackwire.store.index import Changes, Table
+from ackwire.store.index_files import content_files, copy_index, kind_of
+from ackwire.store.indexes import open_index
 from ackwire.store.journal.recovery_report import UnusableStore
-from ackwire.store.lmdb_index import LmdbIndex
 from ackwire.store.offline import OfflineStore
 from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, offline_store, snapshot, where
+
+pytestmark = pytest.mark.usefixtures("every_index")
 
 
 @pytest.fixture
@@ -250,26 +254,25 @@ def test_files_of_two_stores_in_one_directory_cannot_be_judged(tmp_path: Path, d
 
 
 def test_K2_a_missing_index_is_found(offline: OfflineStore, disk: StoreOnDisk) -> None:
-    shutil.rmtree(disk.data / "index")
-    (disk.data / "index.sum").unlink()
+    disk.lose_index()
     report = checked(offline)
     assert the_finding(report, FindingKind.INDEX).what == "the index is missing"
     assert len(report.findings) == 1
 
 
 def test_K2_a_changed_index_is_found(offline: OfflineStore, disk: StoreOnDisk) -> None:
-    flip(disk.data / "index" / "data.mdb", 9000)
+    flip(disk.index_file(), disk.index_file().stat().st_size // 2)
     report = checked(offline)
     assert "has changed since the last stop" in the_finding(report, FindingKind.INDEX).what
 
 
-@pytest.mark.parametrize("keep_bytes", [100, 5000, 9000, 30_000])
+@pytest.mark.parametrize("kept", [0.002, 0.1, 0.4, 0.9])
 def test_K2_an_index_that_was_cut_off_in_a_crash_is_found_and_ends_no_process(
-    offline: OfflineStore, disk: StoreOnDisk, keep_bytes: int
+    offline: OfflineStore, disk: StoreOnDisk, kept: float
 ) -> None:
     (disk.data / "index.sum").unlink()
-    with (disk.data / "index" / "data.mdb").open("r+b") as file:
-        file.truncate(keep_bytes)
+    path = disk.index_file()
+    os.truncate(path, int(path.stat().st_size * kept))
     assert kinds(checked(offline)) == {FindingKind.INDEX}
 
 
@@ -281,8 +284,11 @@ def test_K2_the_index_of_an_earlier_time_is_found(tmp_path: Path) -> None:
     with disk:
         disk.remove("queue://orders", message)
     # An index that is only old is brought up to date; one that claims to be new is not believed.
-    (disk.data / "index" / "data.mdb").write_bytes(early["index/data.mdb"])
-    (disk.data / "index.sum").write_bytes(early["index.sum"])
+    shutil.rmtree(disk.data / "index")
+    (disk.data / "index").mkdir()
+    for name, data in early.items():
+        if name.startswith("index"):
+            (disk.data / name).write_bytes(data)
     assert checked(offline_store(disk.data, tmp_path / "scratch")).findings == []
 
 
@@ -290,21 +296,21 @@ def test_K2_the_index_of_an_earlier_time_is_found(tmp_path: Path) -> None:
 def test_K2_no_change_of_an_unsealed_index_goes_unnoticed(disk: StoreOnDisk, tmp_path: Path, seed: int) -> None:
     """Nor does any end the checker: what it calls sound holds what it held."""
     rng = random.Random(seed)
-    before = index_content(disk.data)
+    before = index_content(disk.data, tmp_path / "before")
     (disk.data / "index.sum").unlink()
-    path = disk.data / "index" / "data.mdb"
+    path = rng.choice(content_files(disk.data / "index"))
     data = path.read_bytes()
     flip(path, rng.choice([at for at, byte in enumerate(data) if byte]), 1 << rng.randrange(8))
     report = checked(offline_store(disk.data, tmp_path / "scratch"))
     assert kinds(report) <= {FindingKind.INDEX}
     if report.is_sound:
-        assert index_content(disk.data) == before
+        assert index_content(disk.data, tmp_path / "after") == before
 
 
 @pytest.mark.parametrize("table", [Table.PLACES, Table.STATE, Table.COUNTS, Table.COMMITS, Table.REMOVALS])
 def test_K2_an_entry_under_a_wrong_key_is_found(disk: StoreOnDisk, tmp_path: Path, table: Table) -> None:
     """It would be read at each start, and never be deleted."""
-    index = LmdbIndex(disk.data / "index")
+    index = open_index(disk.index_kind, disk.data / "index")
     key, value = next(index.items(table))
     wrong = key[:-1] if table is Table.REMOVALS else key[:-1] + bytes((key[-1] ^ 0x40,))
     index.commit(Changes(puts={table: [(wrong, value)]}, deletes={table: [key]}))
@@ -312,8 +318,12 @@ def test_K2_an_entry_under_a_wrong_key_is_found(disk: StoreOnDisk, tmp_path: Pat
     assert kinds(checked(offline_store(disk.data, tmp_path / "scratch"))) == {FindingKind.INDEX}
 
 
-def index_content(data: Path) -> dict[Table, dict[bytes, bytes]]:
-    index = LmdbIndex(data / "index", read_only=True)
+def index_content(data: Path, copy: Path) -> dict[Table, dict[bytes, bytes]]:
+    """What the index holds, read from a *copy*."""
+    kind = kind_of(data / "index")
+    assert kind is not None
+    copy_index(data / "index", copy)
+    index = open_index(kind, copy)
     try:
         return {table: dict(index.items(table)) for table in Table}
     finally:

@@ -11,6 +11,8 @@ from ackwire.store.contract import Place
 from ackwire.store.repair import RepairReport, repair
 from tests.helpers.store_on_disk import StoreOnDisk, checked, flip, offline_store, snapshot, where
 
+pytestmark = pytest.mark.usefixtures("every_index")
+
 
 def repaired(disk: StoreOnDisk, tmp_path: Path) -> RepairReport:
     offline = offline_store(disk.data, tmp_path / "scratch")
@@ -19,9 +21,9 @@ def repaired(disk: StoreOnDisk, tmp_path: Path) -> RepairReport:
     return report
 
 
-def filled(tmp_path: Path, **options: int) -> tuple[StoreOnDisk, dict[str, list[str | None]]]:
+def filled(tmp_path: Path) -> tuple[StoreOnDisk, dict[str, list[str | None]]]:
     """A store with something of everything, closed, and what waits in it."""
-    disk = StoreOnDisk(tmp_path / "data", **options)
+    disk = StoreOnDisk(tmp_path / "data")
     with disk:
         disk.fill()
         texts = disk.texts()
@@ -66,8 +68,7 @@ def test_K7_what_was_removed_does_not_come_back_when_its_removal_is_damaged(tmp_
     path, offset = disk.record_with(b"behind it")
     flip(path, max(it for it in disk.records(path) if it < offset) + 33)
     repaired(disk, tmp_path)
-    shutil.rmtree(disk.data / "index")  # from now on the journal alone is asked
-    (disk.data / "index.sum").unlink()
+    disk.lose_index()  # from now on the journal alone is asked
     assert texts_of(disk) == {"queue://orders": ["behind it"]}
 
 
@@ -77,8 +78,7 @@ def test_K2_jobs_subscriptions_and_transactions_are_taken_from_the_index(tmp_pat
     path, offset = disk.record_with(what)
     flip(path, offset + 34)
     repaired(disk, tmp_path)
-    shutil.rmtree(disk.data / "index")
-    (disk.data / "index.sum").unlink()
+    disk.lose_index()
     with disk:
         assert [job.job_id for job in disk.store.jobs()] == ["job-1"]
         assert sorted((it.key.client_id, it.selector) for it in disk.store.durables()) == [("c", None), ("d", "n > 1")]
@@ -96,11 +96,12 @@ def test_K2_a_missing_index_is_made_anew(tmp_path: Path) -> None:
 
 def test_K2_a_damaged_index_is_put_aside(tmp_path: Path) -> None:
     disk, texts = filled(tmp_path)
-    flip(disk.data / "index" / "data.mdb", 9000)
-    damaged = (disk.data / "index" / "data.mdb").read_bytes()
+    path = disk.index_file()
+    flip(path, path.stat().st_size // 2)
+    damaged = path.read_bytes()
     repaired(disk, tmp_path)
     (aside,) = (disk.data / "quarantine").glob("index-*")
-    assert (aside / "data.mdb").read_bytes() == damaged
+    assert (aside / path.name).read_bytes() == damaged
     assert texts_of(disk) == texts
 
 
@@ -136,8 +137,7 @@ def test_K7_whatever_bits_change_the_repaired_store_is_sound(tmp_path: Path, see
     for path in rng.sample(disk.segments(), rng.randrange(1, 3)):
         flip(path, rng.randrange(len(path.read_bytes().rstrip(b"\0"))), 1 << rng.randrange(8))
     if not has_index:
-        shutil.rmtree(disk.data / "index")
-        (disk.data / "index.sum").unlink()
+        disk.lose_index()
     before = snapshot(disk.data)
     offline = offline_store(disk.data, tmp_path / "scratch")
     found = checked(offline)

@@ -9,7 +9,7 @@ from typing import Final
 from ackwire.store.catalog import Catalog
 from ackwire.store.contract import StoredForm
 from ackwire.store.files import Files, Lock, LockHeld
-from ackwire.store.index import DamagedIndex, Index, UnavailableIndex
+from ackwire.store.index import DamagedIndex, Index, OtherIndex, UnavailableIndex
 from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.presence import Presence
 from ackwire.store.journal.record import seed_of
@@ -159,9 +159,13 @@ def _recover(source: JournalSource) -> Recovery:
 def _opened_index(source: JournalSource) -> tuple[Index, str | None]:
     """The index, and what is wrong with the one that had to be replaced."""
     try:
-        return source.open_index(False), None
-    except DamagedIndex as damaged:
-        return source.open_index(True), str(damaged)
+        try:
+            return source.open_index(False), None
+        except OtherIndex as other:  # no damage: the setting has changed
+            _log.info("the index in %s is made anew: %s", source.data, other)
+            return source.open_index(True), None
+        except DamagedIndex as damaged:
+            return source.open_index(True), str(damaged)
     except UnavailableIndex as unavailable:  # it may be as good as ever: nothing is changed
         raise UnusableStore(f"{unavailable}. Nothing was changed in {source.data}") from None
 
