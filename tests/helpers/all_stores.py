@@ -5,7 +5,12 @@ from pathlib import Path
 from typing import Final
 
 from tests.helpers.journal import JournalFactory, JournalOnFilesFactory
-from tests.helpers.sqlite_factories import SqliteFactory, SqliteOnFilesFactory
+from tests.helpers.sql_factories import (
+    SqliteOnFilesFactory,
+    mariadb_factory,
+    postgresql_factory,
+    sqlite_factory,
+)
 from tests.helpers.stores import MemoryFactory, StoreFactory, toy_factory
 
 STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
@@ -15,18 +20,28 @@ STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
     "journal, slow disk": lambda _: JournalFactory(1),  # odd seeds are slow: a thread does the syncs
     "journal, real index": lambda folder: JournalFactory(index_folder=folder / "index"),
     "journal, real files": JournalOnFilesFactory,
-    "sqlite": lambda _: SqliteFactory(),
+    "sqlite": lambda _: sqlite_factory(),
     "sqlite, real files": SqliteOnFilesFactory,
+    "postgresql": postgresql_factory,
+    "mariadb": mariadb_factory,
 }
 """By name; each is given a folder of its own."""
 
-DURABLE_STORES: Final = ("toy", "journal", "journal, slow disk", "journal, real index", "sqlite")
+DURABLE_STORES: Final = (
+    "toy",
+    "journal",
+    "journal, slow disk",
+    "journal, real index",
+    "sqlite",
+    "postgresql",
+    "mariadb",
+)
 """Those whose disk can fail and lose power."""
 
 SIMULATED_STORES: Final[dict[str, Callable[[int], StoreFactory]]] = {
     "toy": lambda seed: toy_factory(seed=seed),
     "journal": lambda seed: JournalFactory(2 * seed),
     "journal, slow disk": lambda seed: JournalFactory(2 * seed + 1),
-    "sqlite": SqliteFactory,
+    "sqlite": sqlite_factory,
 }
 """Those in which everything, also time and chance, comes from one seed."""
