@@ -89,6 +89,15 @@ class DatabaseServer:
             else:
                 return
 
+    @property
+    def uri(self) -> str:
+        """The URI of a store on it."""
+        raise NotImplementedError
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         """End it as a crash would."""
         assert self._process is not None

@@ -23,6 +23,9 @@ _FRAME_BYTES_MAX: Final = 4 << 20
 _ROWS_MAX: Final = 10_000
 """Rows that do so."""
 
+_SILENT_SECONDS_MAX: Final = 2.0
+"""A transaction that takes longer holds producers up: what they send meanwhile would only fill memory."""
+
 _log = logging.getLogger(__name__)
 
 Waiter = tuple[int, Callable[[], None], Callable[[StoreFailed], None] | None]
@@ -70,6 +73,8 @@ class GroupCommit:
         self._recorded = self._durable = 0
         """How much was recorded, and how much of it is durable."""
         self._number = 0
+        self._began = 0.0
+        """When the transaction under way began."""
         self._waiters: list[Waiter] = []
         self._is_turn_noted = False
         self._idle_timer: Timer | None = None
@@ -130,7 +135,12 @@ class GroupCommit:
         return bool(self._waiters)
 
     def full(self) -> str | None:
+        """Why nothing more should be sent: the database is away, or does not answer."""
         trouble = self._writer.trouble
+        if trouble is None and self.in_flight is not None:
+            waited = self._clock.monotonic() - self._began
+            if waited > _SILENT_SECONDS_MAX:
+                trouble = f"the database has not answered for {waited:.0f} s"
         if trouble is not None:
             self._was_full = True
         return trouble
@@ -168,6 +178,7 @@ class GroupCommit:
             self._idle_timer = None
         changes, self.filling = self.filling, Changes()
         self.in_flight = changes
+        self._began = self._clock.monotonic()
         self._number += 1
         changes.number = self._number
         self._complete(changes)

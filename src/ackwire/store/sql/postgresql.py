@@ -13,6 +13,9 @@ from ackwire.store.sql.errors import Diagnosis, Locked, Trouble, first_line
 _CONNECT_SECONDS: Final = 10
 """How long one attempt to connect may take."""
 
+_KEEPALIVES: Final = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+"""Seconds and, the last one, milliseconds: a server whose machine is gone is noticed after 20 s, not after hours."""
+
 _LOCK_SPACE: Final = 0x61636B77
 """The first part of our advisory locks: "ackw"."""
 
@@ -87,7 +90,7 @@ class PostgresqlDriver:
             autocommit=True,
             connect_timeout=_CONNECT_SECONDS,
             application_name="ackwire",
-            **cast(dict[str, Any], self._parameters),
+            **cast(dict[str, Any], {**_KEEPALIVES, **self._parameters}),
         )
         try:
             if is_writer:

@@ -1,6 +1,6 @@
 """The tables: ActiveMQ's three, and those of Ackwire. Created in one step, versioned, never changed unasked.
 
-ActiveMQ's tables have its columns, keys and indexes (its `Statements.java`, after the last of its ALTER statements).
+ActiveMQ's tables have its columns, keys and indexes (its class Statements, after the last of its ALTER statements).
 `docs/adr/0017-messages-in-activemq-s-own-tables.md` says what is in them.
 """
 
