@@ -64,6 +64,10 @@ class DatabaseServer:
     def _argv(self) -> list[str]:
         raise NotImplementedError
 
+    def connect(self) -> Any:
+        """A connection of the driver, which commits each statement."""
+        raise NotImplementedError
+
     def ping(self) -> None:
         """Raise an error of the driver unless the server answers."""
         raise NotImplementedError

@@ -8,8 +8,9 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final, final
 
-from ackwire.errors import AckwireError
+from ackwire.errors import AckwireError, InvalidSelector
 from ackwire.jms.destinations import Destination, Kind, parse_destination
+from ackwire.selector import Selector, compile_selector
 from ackwire.store.contract import DurableKey, DurableRecord, Place
 from ackwire.store.journal.record import Reader, pack_durable, pack_place_name, unpack_durable
 from ackwire.store.journal.state import job_id_of, state_record_key_of
@@ -24,6 +25,9 @@ from ackwire.store.sql.statements import Statements
 
 PORTION: Final = 10_000
 """Rows that are read at once: about 1 MB of memory."""
+
+_SELECTED_AT_ONCE: Final = 500
+"""Messages that are read at once to ask a selector: their bodies may be large."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +51,7 @@ class Opening:
         self._read_places()
         self._read_containers()
         self._read_subscriptions()
+        self._clear_topics()
         self._read_records()
         self._read_sequence()
 
@@ -158,11 +163,45 @@ class Opening:
             progress.restore_range(first, last)
         for sequence in skipped:
             progress.skip(sequence)
+        if info.terms is not None and info.terms.selector:
+            self._select(container, progress, info.terms.selector, is_new=info.place_id in self.changes.places)
         if len(acked) > 1 and isinstance(info.place, DurableKey):
             self.changes.single_priorities.append((container, info.place.client_id, info.place.name))
             progress.is_changed = True
         if progress.is_changed or progress.changed_ranges:
             self.catalog.touched[info.place_id] = info
+
+    def _select(self, container: str, progress: Progress, selector: str, *, is_new: bool) -> None:
+        """Leave out messages of ActiveMQ that the selector does not match: it asks it only when it delivers, we ask it
+        when a message comes. All messages of a subscription that *is_new* to us are ActiveMQ's; of another, those whose
+        bytes have another sequence than their row."""
+        try:
+            wanted = compile_selector(selector)
+        except InvalidSelector as error:
+            _log.error("%s: a subscription gets all messages, because its selector is none: %s", container, error)
+            return
+        pending = list(progress.pending)
+        for start in range(0, len(pending), _SELECTED_AT_ONCE):
+            part = pending[start : start + _SELECTED_AT_ONCE]
+            for sql, values in self._statements.select_messages(container, part):
+                for sequence, data in self._session.select(sql, tuple(values)):
+                    if not self._is_wanted(wanted, bytes(data), None if is_new else sequence):
+                        progress.finish(sequence)
+
+    def _is_wanted(self, selector: Selector, data: bytes, sequence: int | None) -> bool:
+        """Whether the selector matches, or the message has that *sequence*, so that it was asked before."""
+        try:
+            message = self._form.unpack(data, None)
+        except AckwireError:
+            return True  # reported when it is delivered
+        return message.sequence == sequence or selector.matches(self._form.lookup(message))
+
+    def _clear_topics(self) -> None:
+        """Delete messages that no subscription needs: ActiveMQ does so once in a while."""
+        for container in self.catalog.topics:
+            floor = self.catalog.floor(container)
+            if floor:
+                self.changes.clear(container, floor)
 
     def _topic_rows(self, container: str, first: int) -> Iterator[Row]:
         """ID and priority of the messages of a topic behind *first*."""

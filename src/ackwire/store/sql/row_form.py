@@ -1,9 +1,10 @@
 """How messages and transaction ids stand in ActiveMQ's tables: only the wire knows these bytes."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from ackwire.jms.message import Message
+from ackwire.jms.types import Value
 from ackwire.store.contract import StoredForm
 
 
@@ -21,6 +22,10 @@ class RowForm(StoredForm, Protocol):
 
     def priority(self, head: bytes) -> int | None:
         """The priority of a message of which `MSG` begins with *head*; None if more bytes are needed."""
+        ...
+
+    def lookup(self, message: Message) -> Callable[[str], Value]:
+        """What a selector sees of a message."""
         ...
 
     def producer(self, message: Message) -> str:

@@ -4,7 +4,7 @@
 a canonical frame is in it as it is. Only the redelivery counter is written into its field, where ActiveMQ looks for it.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
@@ -13,8 +13,11 @@ from typing import Final, cast, final
 from ackwire.errors import RemoteProtocolError
 from ackwire.jms.destinations import derived_destination
 from ackwire.jms.message import Message
+from ackwire.jms.types import Value
+from ackwire.util.clock import SystemClock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.codec_fast import CANONICAL, FastDecoder
+from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.layout import COUNT_BYTES, INT, LONG, SIZE_BYTES, UINT
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import Codec, LooseReader
@@ -37,12 +40,15 @@ _FIELDS: Final = fields_of(commands.Message)
 class JdbcRows:
     """Implements `RowForm`. Used by one thread at a time."""
 
-    __slots__ = ("_decoder", "_limits", "_plain", "_producer")
+    __slots__ = ("_decoder", "_editor", "_limits", "_plain", "_producer")
 
     def __init__(self, limits: WireLimits = DEFAULT_LIMITS) -> None:
         self._limits = limits
         self._decoder = FastDecoder(limits, derived_destination)
         self._plain = Codec(CANONICAL, limits)
+        self._editor = OpenWireEditor(
+            "store", "store", SystemClock(), limits
+        )  # reads only, so neither id nor time matter
         self._producer = lru_cache(_PRODUCERS_REMEMBERED)(self._producer_text)
 
     # ---- StoredForm ------------------------------------------------------------------------------------------------
@@ -116,6 +122,9 @@ class JdbcRows:
 
     def _producer_text(self, producer_key: bytes) -> str:
         return str(self._plain.decode(producer_key[1:]))
+
+    def lookup(self, message: Message) -> Callable[[str], Value]:
+        return self._editor.lookup(message)
 
     # ---- transactions ----------------------------------------------------------------------------------------------
 
