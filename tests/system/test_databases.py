@@ -1,5 +1,6 @@
 """A broker whose messages are in a database: restarts of the broker, and a database that goes away (K3, K7)."""
 
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import ackwire
 from ackwire.cli.serve import EXIT_STORE_FAILED
 from ackwire.config.store_uri import parse_store_uri
+from ackwire.store.sql.driver import Statement
 from ackwire.store.sql.drivers import driver_for
 from tests.helpers.databases import DatabaseServer, mariadb, postgresql
 from tests.helpers.openwire_client import OpenWireClient, queue
@@ -215,3 +217,22 @@ def test_K3_missing_tables_are_named_where_they_must_not_be_created(tmp_path: Pa
     said = refusal(tmp_path, uri, *options)
     assert "missing tables: OTHER_ACTIVEMQ_MSGS" in said
     assert "ackwire store schema" in said
+
+
+def test_K3_the_printed_schema_is_the_one_that_a_start_needs(tmp_path: Path, uri: str) -> None:
+    """An administrator runs the statements; the broker may not create tables."""
+    kind, prefix = uri.partition(":")[0], "BYHAND_"
+    argv = [str(ackwire_program()), "store", "schema", kind, "--table-prefix", prefix]
+    printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    session = driver_for(parse_store_uri(uri), None).connect(is_writer=False)
+    for statement in printed.split(";\n")[:-1]:
+        session.transact([Statement(statement, [()])])
+    session.close()
+    options = settings(tmp_path, f'[sql]\ncreate_tables = false\ntable_prefix = "{prefix}"\n')
+    with (
+        broker_on(tmp_path, uri, *options) as broker,
+        ackwire.connect(broker.url) as connection,
+        connection.session() as client,
+    ):
+        client.send("queue://orders", "one")
+        assert bodies(received(client, "queue://orders", 1)) == ["one"]
