@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -106,6 +106,7 @@ async def serve(
     turn = Turn(asyncio.get_running_loop())
     progress = _Progress()
     with _opened_store(settings, SystemClock(), turn, progress) as (store, failure):
+        settings = _with_largest_message(settings, store)
         editor = OpenWireEditor(
             f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
         )
@@ -313,6 +314,20 @@ def _opened_database(
     finally:
         writing.stop()
         reading.stop()
+
+
+def _with_largest_message(settings: Settings, store: Store) -> Settings:
+    """*settings* that let in no message that the database would refuse."""
+    limit = store.message_bytes_max if isinstance(store, SqlStore) else None
+    if limit is None or limit >= settings.wire.frame_bytes_max:
+        return settings
+    _log.warning(
+        "the database takes messages up to %d bytes, so wire.frame_bytes_max is lowered from %d; raise its "
+        "max_allowed_packet to more than twice that",
+        limit,
+        settings.wire.frame_bytes_max,
+    )
+    return replace(settings, wire=replace(settings.wire, frame_bytes_max=limit))
 
 
 def _open_database(driver: Driver, surroundings: SqlSurroundings, options: SqlOptions) -> SqlStore:

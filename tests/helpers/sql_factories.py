@@ -48,6 +48,7 @@ class MemoryDriver:
 
     dialect: Dialect = SQLITE
     description = "simulated database"
+    message_bytes_max: int | None = None
 
     def __init__(self) -> None:
         self._connection = open_file(":memory:")
@@ -78,6 +79,7 @@ class FaultyDriver:
         self._sessions: list[Session] = []
         self.dialect = driver.dialect
         self.description = driver.description
+        self.message_bytes_max = driver.message_bytes_max
 
     def connect(self, *, is_writer: bool) -> Session:
         session = _FaultySession(self._driver.connect(is_writer=is_writer), self._disk)

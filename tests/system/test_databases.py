@@ -189,6 +189,32 @@ def test_K7_a_database_that_stays_away_ends_the_broker(tmp_path: Path, server: D
             assert bodies(received(session, "queue://orders", 1)) == ["kept"]
 
 
+def test_K3_K7_a_broker_that_was_replaced_writes_nothing_more(tmp_path: Path, server: DatabaseServer) -> None:
+    """Another broker has begun a run while this one was cut off: the guard of its next transaction fails."""
+    with broker_on(tmp_path, server.uri) as broker, OpenWireClient.logged_in(broker.port) as client:
+        client.request(client.text_message(queue("orders"), "mine", persistent=True))
+        driver = driver_for(parse_store_uri(server.uri), None)
+        session = driver.connect(is_writer=False)
+        session.transact([Statement("UPDATE ACKWIRE_STATE SET RUN_ID = 'another'", [()])])
+        refused = client.refused(client.text_message(queue("orders"), "too late", persistent=True))
+        assert "another broker has taken over" in str(refused)
+        assert broker.process.wait() == EXIT_STORE_FAILED
+        assert session.select("SELECT COUNT(*) FROM ACTIVEMQ_MSGS") == [(1,)]
+        session.close()
+
+
+def test_K3_a_message_that_the_database_cannot_take_is_not_let_in(tmp_path: Path) -> None:
+    """MariaDB's max_allowed_packet: without this, its connection would break again and again."""
+    uri = empty(mariadb())
+    with broker_on(tmp_path, uri) as broker:
+        assert "so wire.frame_bytes_max is lowered" in broker.process.output()
+        with ackwire.connect(broker.url) as connection, connection.session() as session:
+            body = bytes(20_000_000)  # each of them takes two bytes on its way
+            session.send("queue://large", body)
+            [message] = received(session, "queue://large", 1)
+            assert message.body == body
+
+
 # ---- starts that cannot be -------------------------------------------------------------------------------------
 
 

@@ -49,6 +49,11 @@ class Driver(Protocol):
         """The database as logs and messages name it, without credentials."""
         ...
 
+    @property
+    def message_bytes_max(self) -> int | None:
+        """The largest message that it takes, known once a session was opened; None if there is no such limit."""
+        ...
+
     def connect(self, *, is_writer: bool) -> Session:
         """Open a session. That of the writer excludes other brokers, where the database can do so by a lock that ends
         with the session. Raises the driver's errors, and `UnusableDatabase` if another broker has the lock."""

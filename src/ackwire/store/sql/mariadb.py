@@ -16,6 +16,9 @@ _CONNECT_SECONDS: Final = 10
 _SESSION: Final = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout = 10"
 """Strict: a value that does not fit is an error, and the guard of a transaction depends on it."""
 
+_PACKET_OVERHEAD_BYTES: Final = 16 * 1024
+"""Of a packet with one message, besides the message; that may double on its way, because bytes are escaped."""
+
 _LOST: Final = frozenset(
     (
         CR.CR_SERVER_GONE_ERROR,
@@ -87,6 +90,7 @@ class MariadbDriver:
     """Implements `Driver`."""
 
     dialect: Dialect = MARIADB
+    message_bytes_max: int | None = None
 
     def __init__(self, parameters: Mapping[str, Any], description: str, lock_name: str) -> None:
         self._parameters = dict(parameters)
@@ -107,6 +111,9 @@ class MariadbDriver:
             **self._parameters,
         )
         try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT @@max_allowed_packet")
+                self.message_bytes_max = (int(cursor.fetchall()[0][0]) - _PACKET_OVERHEAD_BYTES) // 2
             if is_writer:
                 self._lock(connection)
         except BaseException:

@@ -75,6 +75,7 @@ class PostgresqlDriver:
     """Implements `Driver`."""
 
     dialect: Dialect = POSTGRESQL
+    message_bytes_max: int | None = None
 
     def __init__(self, parameters: Mapping[str, str], description: str, lock_number: int) -> None:
         self._parameters = dict(parameters)

@@ -257,7 +257,7 @@ def _create(driver: Driver, session: Session, missing: list[Table], *, create_ta
         session.transact(statements)
     except Exception as error:
         diagnosis = driver.diagnose(error)
-        if diagnosis.trouble is Trouble.LOST:
+        if diagnosis.trouble is Trouble.LOST or diagnosis.is_unforeseen:
             raise
         session.rollback()
         raise UnusableDatabase(

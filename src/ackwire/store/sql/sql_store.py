@@ -127,6 +127,8 @@ class SqlStore(SqlEarlyDispatch, SqlRecorder):
         opening = Opening(session, statements, self._form)
         opening.read()
         opening.begin_run(options.run_id, surroundings.clock.now_ms())
+        self.message_bytes_max = driver.message_bytes_max
+        """The largest message that the database takes; None if there is no such limit."""
         self._clock = surroundings.clock
         self._crashed_ms = opening.crashed_ms
         self._catalog, self._memory = opening.catalog, opening.memory

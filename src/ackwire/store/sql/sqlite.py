@@ -65,6 +65,7 @@ class SqliteDriver:
     """Implements `Driver` on a file."""
 
     dialect: Dialect = SQLITE
+    message_bytes_max: int | None = None
 
     def __init__(self, path: Path) -> None:
         self._path = path
