@@ -7,6 +7,9 @@ from typing import Final
 _LIST_LENGTHS: Final = (1, 8, 64, 512)
 """Placeholders in a list of numbers: few lengths, so that the database sees few different statements."""
 
+_LIST_LENGTH_MAX: Final = 5000
+"""Numbers in one value that is a list."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
@@ -28,6 +31,8 @@ class Dialect:
     """Whether one value may be a list of numbers."""
     text_equals: str
     """How a column with a name is compared."""
+    text_checked: str
+    """The same beside a key that finds the row, written so that no index on the name is used: it may find thousands."""
     columns: str
     """A query for table and column names of the schema in use."""
     is_ddl_transactional: bool
@@ -51,7 +56,8 @@ class Dialect:
         if not numbers:
             return []
         if self.takes_lists:
-            return [(self.sql(f"{before} = ANY(?){after}"), [list(numbers)])]
+            parts = [numbers[at : at + _LIST_LENGTH_MAX] for at in range(0, len(numbers), _LIST_LENGTH_MAX)]
+            return [(self.sql(f"{before} = ANY(?){after}"), [list(part)]) for part in parts]
         made = []
         longest = _LIST_LENGTHS[-1]
         for start in range(0, len(numbers), longest):
@@ -72,6 +78,7 @@ SQLITE: Final = Dialect(
     has_on_conflict=True,
     takes_lists=False,
     text_equals="{} = ?",
+    text_checked="+{} = ?",
     columns="SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'",
     is_ddl_transactional=True,
 )
@@ -86,6 +93,7 @@ POSTGRESQL: Final = Dialect(
     has_on_conflict=True,
     takes_lists=True,
     text_equals="{} = ?",
+    text_checked="{} || '' = ?",
     columns="SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
     is_ddl_transactional=True,
 )
@@ -101,6 +109,7 @@ MARIADB: Final = Dialect(
     takes_lists=False,
     # A table that ActiveMQ has made compares without regard to case: there this is right, but without an index.
     text_equals="{} = ? COLLATE utf8mb4_bin",
+    text_checked="CONCAT({}, '') = ? COLLATE utf8mb4_bin",
     columns="SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = DATABASE()",
     is_ddl_transactional=False,
 )

@@ -35,7 +35,7 @@ class Statements:
         columns = ("MSGID_PROD", "MSGID_SEQ", "CONTAINER", "EXPIRATION", "PRIORITY", "MSG", "XID")
         self.insert_message = sql(f"INSERT INTO {msgs} (ID, {', '.join(columns)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
         self.put_message = dialect.upsert(msgs, ("ID",), columns)
-        self.set_xid = sql(f"UPDATE {msgs} SET XID = ? WHERE ID = ? AND {same('CONTAINER')}")
+        self.set_xid = sql(f"UPDATE {msgs} SET XID = ? WHERE ID = ? AND {dialect.text_checked.format('CONTAINER')}")
         self.clear_xid = sql(f"UPDATE {msgs} SET XID = NULL WHERE {same('XID')}")
         self.delete_xid = sql(f"DELETE FROM {msgs} WHERE {same('XID')}")
         self.put_extra = dialect.upsert(extra, ("PLACE_ID", "SEQUENCE"), ("EXPIRATION", "PRIORITY", "MSG"))
@@ -108,7 +108,7 @@ class Statements:
 
     def delete_messages(self, container: str, ids: Sequence[int]) -> list[Statement]:
         """Delete messages of *container*."""
-        same = self._dialect.text_equals.format("CONTAINER")
+        same = self._dialect.text_checked.format("CONTAINER")
         before = f"DELETE FROM {self._names.msgs} WHERE {same} AND ID"
         made = self._dialect.with_numbers(before, ids)
         return [Statement(sql, [(container, *values)]) for sql, values in made]
@@ -142,7 +142,7 @@ class Statements:
 
     def select_messages(self, container: str, ids: Sequence[int]) -> list[tuple[str, list[object]]]:
         """Queries for the bytes of messages of *container*."""
-        same = self._dialect.text_equals.format("CONTAINER")
+        same = self._dialect.text_checked.format("CONTAINER")
         query = f"SELECT ID, MSG FROM {self._names.msgs} WHERE {same} AND ID"
         return [(sql, [container, *values]) for sql, values in self._dialect.with_numbers(query, ids)]
 
