@@ -368,7 +368,7 @@ def test_rendered_file_gives_unit_default_range_and_reason_of_each_setting() -> 
         assert f"\n{key} = " in text or f"\n# {key} = " in text
 
 
-@hypothesis.settings(max_examples=30)
+@hypothesis.settings(max_examples=30, deadline=None)
 @given(
     name=st.text(st.sampled_from("aZ09 \"'\\#[]{}=é日😀"), min_size=1, max_size=30),
     data=st.sampled_from(["/srv/a b", 'C:\\x"y', "ünï"]),
