@@ -6,7 +6,9 @@ LOCK := requirements/dev.txt
 CODE := $(wildcard src tests bench fuzz tools examples)
 # For the Java client in tests and demo, and ActiveMQ itself to compare with.
 DEBIAN_DEMO := jdk libactivemq-java
-DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium
+# The databases that the SQL store is tested on, and their JDBC drivers, for ActiveMQ on the same tables.
+DEBIAN_DATABASES := postgresql mariadb-server-core mariadb-client-core libpostgresql-jdbc-java libmariadb-java libjaxb-api-java
+DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium $(DEBIAN_DATABASES)
 # The package as pip installs it, hot modules compiled, apart from the tree that is edited.
 COMPILED := build/compiled
 ON_COMPILED := PYTHONPATH=$(CURDIR)/$(COMPILED)

@@ -80,6 +80,7 @@ BEHAVIOURS = {
     "J4": "failover: everything is restored, what was unanswered is repeated, nothing is stored twice",
     "K1": "stored before the producer is answered; what is not acknowledged at a start is delivered again",
     "K2": "journal store: recovery, compaction, the tools for a stopped broker's store",
+    "K3": "SQL store in the tables of ActiveMQ's JDBC store, on PostgreSQL, MariaDB and SQLite",
     "K5": "LevelDB as the journal's index",
     "K6": "memory store",
     "K7": "a write or sync that fails: nothing is answered any more, nothing is reported stored that is not",

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +16,14 @@ from ackwire.broker.broker import Broker
 from ackwire.config import Reload, Settings, plan_reload
 from ackwire.config.listener_uri import ClientAuth, ListenerUri, parse_address, parse_listener_uri
 from ackwire.config.policy import Policies
+from ackwire.config.store_uri import (
+    MEMORY,
+    PASSWORD_VARIABLE,
+    StoreUri,
+    is_database,
+    parse_store_uri,
+    store_name,
+)
 from ackwire.errors import ConfigError, StoreFailed
 from ackwire.selector import prepare as prepare_selectors
 from ackwire.server.adapters.contract import ProtocolFactory
@@ -28,7 +36,7 @@ from ackwire.server.protocols import installed_protocols, served_by
 from ackwire.server.tls import server_context
 from ackwire.server.turn import Turn
 from ackwire.store.contract import Store
-from ackwire.store.files import OsFiles
+from ackwire.store.files import LockHeld, OsFiles
 from ackwire.store.index_files import IndexKind
 from ackwire.store.indexes import open_index
 from ackwire.store.journal.journal_store import JournalStore
@@ -36,10 +44,16 @@ from ackwire.store.journal.options import JournalOptions, SyncPolicy
 from ackwire.store.journal.recovery_report import UnusableStore
 from ackwire.store.leftovers import Leftovers
 from ackwire.store.memory import MemoryStore
+from ackwire.store.sql.driver import Driver
+from ackwire.store.sql.drivers import driver_for
+from ackwire.store.sql.errors import UnusableDatabase
+from ackwire.store.sql.schema import NAME_LENGTH_MAX
+from ackwire.store.sql.sql_store import SqlOptions, SqlStore, SqlSurroundings
 from ackwire.store.temp import TempStore
 from ackwire.util.clock import Clock, SystemClock
 from ackwire.util.plurals import counted
 from ackwire.wire.openwire.editor import OpenWireEditor, producer_text, transaction_text
+from ackwire.wire.openwire.jdbc_rows import JdbcRows
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 
 if TYPE_CHECKING:
@@ -93,6 +107,7 @@ async def serve(
     turn = Turn(asyncio.get_running_loop())
     progress = _Progress()
     with _opened_store(settings, SystemClock(), turn, progress) as (store, failure):
+        settings = _with_largest_message(settings, store)
         editor = OpenWireEditor(
             f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
         )
@@ -238,7 +253,7 @@ def _opened_store(
 ) -> Iterator[tuple[Store, asyncio.Future[StoreFailed]]]:
     """The store, and what its failure will be; closed at the end. A first start that fails leaves no files behind."""
     failure: asyncio.Future[StoreFailed] = asyncio.get_running_loop().create_future()
-    if settings.store.kind == "memory":
+    if settings.store.kind == MEMORY:
         yield MemoryStore(), failure
         return
 
@@ -246,6 +261,10 @@ def _opened_store(
         if not failure.done():
             failure.set_result(error)
 
+    if is_database(settings.store.kind):
+        with _opened_database(settings, clock, turn, on_failed) as database:
+            yield database, failure
+        return
     leftovers = Leftovers(Path(settings.store.data))
     writing, indexing, reading = ThreadBackground("journal"), ThreadBackground("index"), ThreadBackground("reads")
     try:
@@ -266,9 +285,100 @@ def _opened_store(
 
 
 @contextmanager
+def _opened_database(
+    settings: Settings, clock: Clock, turn: Turn, on_failed: Callable[[StoreFailed], None]
+) -> Iterator[SqlStore]:
+    uri = parse_store_uri(settings.store.kind)
+    driver = driver_for(uri, _database_password(settings), settings.sql.table_prefix)
+    holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
+    writing, reading = ThreadBackground("database writer"), ThreadBackground("database reader")
+    surroundings = SqlSurroundings(
+        make_form=lambda: JdbcRows(wire_limits(settings)),
+        clock=clock,
+        writing=writing,
+        reading=reading,
+        on_failed=on_failed,
+        at_turn_end=turn.at_end,
+    )
+    options = SqlOptions(
+        run_id=f"{os.urandom(16).hex()} {holder}"[:NAME_LENGTH_MAX],
+        table_prefix=settings.sql.table_prefix,
+        create_tables=settings.sql.create_tables,
+        reconnect_seconds_max=settings.sql.reconnect_seconds_max,
+    )
+    try:
+        with _locked_file(uri, holder):
+            store = _open_database(driver, surroundings, options)
+            try:
+                yield store
+            finally:
+                store.close()
+    finally:
+        writing.stop()
+        reading.stop()
+
+
+def _with_largest_message(settings: Settings, store: Store) -> Settings:
+    """*settings* that let in no message that the database would refuse."""
+    limit = store.message_bytes_max if isinstance(store, SqlStore) else None
+    if limit is None or limit >= settings.wire.frame_bytes_max:
+        return settings
+    _log.warning(
+        "the database takes messages up to %d bytes, so wire.frame_bytes_max is lowered from %d; raise its "
+        "max_allowed_packet to more than twice that",
+        limit,
+        settings.wire.frame_bytes_max,
+    )
+    return replace(settings, wire=replace(settings.wire, frame_bytes_max=limit))
+
+
+def _open_database(driver: Driver, surroundings: SqlSurroundings, options: SqlOptions) -> SqlStore:
+    clock = surroundings.clock
+    began = clock.monotonic()
+    try:
+        store = SqlStore.open(driver, surroundings, options)
+    except UnusableDatabase as error:
+        raise ConfigError(f"the store cannot be used: {error}") from None
+    _log.info("messages in %s; opened in %.1f s", driver.description, clock.monotonic() - began)
+    return store
+
+
+@contextmanager
+def _locked_file(uri: StoreUri, holder: str) -> Iterator[None]:
+    """Exclude other brokers from a SQLite file; servers have locks of their own."""
+    if uri.scheme != "sqlite":
+        yield
+        return
+    path = Path(f"{uri.path}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = OsFiles().lock(path, holder)
+    except LockHeld as held:
+        raise ConfigError(f"the store cannot be used: {uri.path} is in use by {held}") from None
+    except OSError as error:
+        raise ConfigError(f"the store cannot be used: {path}: {(error.strerror or str(error)).lower()}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _database_password(settings: Settings) -> str | None:
+    """The password of the database: from a file, or from the environment. Raises `ConfigError`."""
+    name = settings.sql.password_file
+    if not name:
+        return os.environ.get(PASSWORD_VARIABLE)
+    try:
+        return Path(name).read_text().partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(f"sql.password_file: {name} cannot be read: {reason.lower()}") from None
+
+
+@contextmanager
 def _temp_store(settings: Settings) -> Iterator[TempStore | None]:
     """Where non-persistent messages go that memory has no room for; a broker without files has none."""
-    if settings.store.kind == "memory" or settings.limits.temp_bytes_max == 0:
+    if settings.store.kind == MEMORY or settings.limits.temp_bytes_max == 0:
         yield None
         return
     temp = TempStore(OsFiles(), Path(settings.store.data) / "tmp", settings.limits.temp_bytes_max)
@@ -363,7 +473,7 @@ def _http(broker: Broker, settings: Settings, store: Store, failure: asyncio.Fut
         settings=settings.http,
         token=load_token(token_path(settings)),
         store=StoreInfo(
-            kind=settings.store.kind,
+            kind=store_name(settings.store.kind),
             used_bytes=lambda: store.used_bytes,
             bytes_max=store.bytes_max,
         ),

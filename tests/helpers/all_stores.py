@@ -6,7 +6,12 @@ from typing import Final
 
 from ackwire.store.index_files import IndexKind
 from tests.helpers.journal import JournalFactory, JournalOnFilesFactory
-from tests.helpers.sqlite_factories import SqliteFactory, SqliteOnFilesFactory
+from tests.helpers.sql_factories import (
+    SqliteOnFilesFactory,
+    mariadb_factory,
+    postgresql_factory,
+    sqlite_factory,
+)
 from tests.helpers.stores import MemoryFactory, StoreFactory, toy_factory
 
 STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
@@ -18,12 +23,23 @@ STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
     "journal, LevelDB": lambda _: JournalFactory(index=IndexKind.LEVELDB),
     "journal, real files": JournalOnFilesFactory,
     "journal, real files, LevelDB": lambda folder: JournalOnFilesFactory(folder, index=IndexKind.LEVELDB),
-    "sqlite": lambda _: SqliteFactory(),
+    "sqlite": lambda _: sqlite_factory(),
     "sqlite, real files": SqliteOnFilesFactory,
+    "postgresql": postgresql_factory,
+    "mariadb": mariadb_factory,
 }
 """By name; each is given a folder of its own."""
 
-DURABLE_STORES: Final = ("toy", "journal", "journal, slow disk", "journal, LMDB", "journal, LevelDB", "sqlite")
+DURABLE_STORES: Final = (
+    "toy",
+    "journal",
+    "journal, slow disk",
+    "journal, LMDB",
+    "journal, LevelDB",
+    "sqlite",
+    "postgresql",
+    "mariadb",
+)
 """Those whose disk can fail and lose power."""
 
 SIMULATED_STORES: Final[dict[str, Callable[[int], StoreFactory]]] = {
@@ -31,6 +47,6 @@ SIMULATED_STORES: Final[dict[str, Callable[[int], StoreFactory]]] = {
     "journal": lambda seed: JournalFactory(2 * seed),
     "journal, slow disk": lambda seed: JournalFactory(2 * seed + 1),
     "journal, LevelDB": lambda seed: JournalFactory(seed, index=IndexKind.LEVELDB),
-    "sqlite": SqliteFactory,
+    "sqlite": sqlite_factory,
 }
 """Those in which everything, also time and chance, comes from one seed."""

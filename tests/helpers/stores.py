@@ -46,6 +46,10 @@ class StoreFactory(ABC):
     def break_disk(self) -> None:
         """From now on nothing can be written or synced."""
 
+    def dispose(self) -> None:
+        """Let go of what outlives the test: sessions of a database."""
+        return
+
     def step(self) -> None:
         """Let the background do one step of what waits, if it is under control."""
         self.settle()

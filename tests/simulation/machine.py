@@ -20,7 +20,7 @@ from tests.helpers.journal import DATA
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
 from tests.helpers.real_indexes import RealIndexes
 from tests.helpers.simulated_disk import EIO, ENOSPC, Effect, Operation, SimulatedDisk
-from tests.helpers.sqlite_factories import SqliteMedium
+from tests.helpers.sql_factories import MemoryDriver, SqlMedium
 from tests.helpers.stores import Crash
 from tests.simulation.audit import Violation
 
@@ -192,7 +192,7 @@ class SqliteMachine(Machine):
 
     def __init__(self, seed: int, random: Random, clock: ManualClock) -> None:
         super().__init__(seed, random, clock)
-        self._database = SqliteMedium(self.disk)
+        self._database = SqlMedium(MemoryDriver(), self.disk)
 
     def open(self) -> Store:
         return self._database.open(self.clock, self._writing)

@@ -245,7 +245,11 @@ def test_unknown_names_get_a_suggestion(text: str, message: str) -> None:
         ("handshake.login_timeout_seconds = '50 ms'", 'must be from 100 ms to 1 h, and is "50 ms"'),
         ("log.level = 'loud'", 'must be "debug" or "info" or "warning" or "error", and is "loud"'),
         ("log.format = 1", 'must be "text" or "json", and is 1'),
-        ("store.kind = 'kahadb'", 'must be "journal" or "memory", and is "kahadb"'),
+        ("store.kind = 'kahadb'", 'must be "journal", "memory" or the URI of a database, and is "kahadb"'),
+        ("store.kind = 'postgres://a@b/c'", 'did you mean "postgresql"?'),
+        ("store.kind = 'postgresql://a:secret@b/c'", "must not contain the password"),
+        ("store.kind = 'postgresql://a@b'", "a URI like postgresql://user@host/database is needed"),
+        ("sql.table_prefix = 'a b'", 'must begin with a letter and have letters, digits and "_" only'),
         ("store.data = ''", "must be printable text"),
         ('broker.name = "a\\nb"', 'must be printable text, and is "a\\nb"'),
         pytest.param(f"broker.name = '{'x' * 256}'", "must have at most 255 characters, and has 256", id="long name"),
@@ -364,7 +368,7 @@ def test_rendered_file_gives_unit_default_range_and_reason_of_each_setting() -> 
         assert f"\n{key} = " in text or f"\n# {key} = " in text
 
 
-@hypothesis.settings(max_examples=30)
+@hypothesis.settings(max_examples=30, deadline=None)
 @given(
     name=st.text(st.sampled_from("aZ09 \"'\\#[]{}=é日😀"), min_size=1, max_size=30),
     data=st.sampled_from(["/srv/a b", 'C:\\x"y', "ünï"]),

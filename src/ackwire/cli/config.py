@@ -45,7 +45,12 @@ def add_settings_options(parser: argparse.ArgumentParser) -> None:
         "takes any free port; default: tcp://127.0.0.1:61616",
     )
     parser.add_argument("--data", metavar="DIR", help="directory of the journal; default: ackwire-data")
-    parser.add_argument("--store", metavar="KIND", help="where messages are kept: journal (the default) or memory")
+    parser.add_argument(
+        "--store",
+        metavar="KIND",
+        help="where messages are kept: journal (the default), memory, or a database: sqlite:///file, "
+        "postgresql://user@host/database, mariadb://user@host/database",
+    )
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",

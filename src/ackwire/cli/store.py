@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ackwire.cli.progress import ProgressLine
+from ackwire.config.store_uri import DATABASES, check_table_prefix
 from ackwire.errors import ConfigError, StoreFailed
 from ackwire.util.clock import SystemClock
 from ackwire.util.logs import escape
@@ -65,6 +66,27 @@ def add_command(commands: "Commands") -> None:
         transfer.add_argument("file", metavar="FILE", help="the file; - is standard output or input")
         transfer.add_argument("--format", choices=("jsonl", "parquet"), help="default: by the name, else JSON lines")
     import_.add_argument("--append", action="store_true", help="add to what the store holds; nothing is overwritten")
+    _add_schema(below)
+
+
+def _add_schema(commands: "Commands") -> None:
+    summary = "print the statements that create the tables of a database"
+    parser = commands.add_parser("schema", help=summary, description=f"P{summary[1:]}.", allow_abbrev=False)
+    parser.add_argument("database", choices=DATABASES, help="the kind of database")
+    parser.add_argument("--table-prefix", metavar="TEXT", default="", help="in front of all names (sql.table_prefix)")
+    parser.set_defaults(run=_run_schema)
+
+
+def _run_schema(args: argparse.Namespace) -> int:
+    from ackwire.store.sql.dialect import MARIADB, POSTGRESQL, SQLITE
+    from ackwire.store.sql.schema import Tables, ddl
+
+    if args.table_prefix:
+        check_table_prefix(args.table_prefix)
+    dialect = {"sqlite": SQLITE, "postgresql": POSTGRESQL, "mariadb": MARIADB}[args.database]
+    for statement in ddl(dialect, Tables(args.table_prefix)):
+        print(f"{statement};")
+    return 0
 
 
 def _add(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         LogSettings,
         Settings,
         ShutdownSettings,
+        SqlSettings,
         StoreSettings,
         WireSettings,
     )
@@ -48,6 +49,7 @@ __all__ = [
     "Reload",
     "Settings",
     "ShutdownSettings",
+    "SqlSettings",
     "StoreSettings",
     "WireSettings",
     "load",

@@ -14,6 +14,7 @@ from ackwire.config.fields import Option
 from ackwire.config.listener_uri import FRAME_BYTES_HIGHEST, INACTIVITY_MS_HIGHEST, parse_address, parse_listener_uri
 from ackwire.config.memory import memory_bytes
 from ackwire.config.policy import DestinationPolicy
+from ackwire.config.store_uri import JOURNAL, check_store, check_table_prefix
 from ackwire.config.types import GIB, KIB, MIB, Bytes, Share, Text, Uris, Whole
 from ackwire.config.wholes import DEFAULT_DATA, disk_bytes
 
@@ -57,11 +58,14 @@ class ListenSettings:
 class StoreSettings:
     """Where messages are kept."""
 
-    kind: str = fields.choice(
-        "journal",
-        "memory",
-        reason="journal: in files, kept over a restart and a crash. memory: everything is forgotten when the broker "
-        "stops.",
+    kind: str = fields.option(
+        JOURNAL,
+        Option(
+            Text(1024, check=check_store, what='"journal", "memory", or the URI of a database'),
+            "journal: in files, kept over a restart and a crash. memory: everything is forgotten when the broker "
+            "stops. sqlite:///file, postgresql://user@host/database, mariadb://user@host/database: in the tables of "
+            "ActiveMQ's JDBC store, so that a database can change hands.",
+        ),
     )
     data: str = fields.option(
         DEFAULT_DATA,
@@ -108,6 +112,37 @@ class StoreSettings:
         highest=1024 * GIB,
         reason="Producers of persistent messages wait when the disk has less than this left, so that consumers can go "
         "on and make space.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSettings:
+    """How a database is used, if store.kind names one."""
+
+    password_file: str = fields.option(
+        "",
+        Option(
+            Text(may_be_empty=True, what="file"),
+            "The file whose first line is the password of the database. Empty: that of the environment variable "
+            "ACKWIRE_STORE_PASSWORD, or none.",
+        ),
+    )
+    table_prefix: str = fields.option(
+        "",
+        Option(
+            Text(32, may_be_empty=True, check=check_table_prefix, what="prefix"),
+            "In front of the names of all tables: ActiveMQ's tablePrefix.",
+        ),
+    )
+    create_tables: bool = fields.switch(
+        True, reason="false: missing tables are an error, for databases where only an administrator creates tables."
+    )
+    reconnect_seconds_max: float = fields.seconds(
+        60,
+        lowest=0,
+        highest=86_400,
+        reason="How long the database may be away. Meanwhile producers of persistent messages wait, and all else goes "
+        "on; after that the broker ends, so that a supervisor notices.",
     )
 
 
@@ -566,6 +601,7 @@ class Settings:
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     listen: ListenSettings = field(default_factory=ListenSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
+    sql: SqlSettings = field(default_factory=SqlSettings)
     handshake: HandshakeSettings = field(default_factory=HandshakeSettings)
     wire: WireSettings = field(default_factory=WireSettings)
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)

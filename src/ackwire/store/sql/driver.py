@@ -1,0 +1,64 @@
+"""What the store asks of a database driver: sessions that read, and transactions that are written at once."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from ackwire.store.sql.dialect import Dialect
+from ackwire.store.sql.errors import Diagnosis
+
+Row: TypeAlias = tuple[Any, ...]
+"""Values of columns: integers, text, bytes, None."""
+
+
+class Statement(NamedTuple):
+    """One statement, executed once for each row of values."""
+
+    sql: str
+    rows: Sequence[Row]
+
+
+class Session(Protocol):
+    """One connection to a database, used by one thread at a time. Every method raises the driver's own errors."""
+
+    def select(self, sql: str, values: Row = ()) -> list[Row]:
+        """The rows that a query finds."""
+        ...
+
+    def transact(self, statements: Sequence[Statement]) -> None:
+        """Execute all *statements* in one transaction, and commit it. After an error nothing of it has happened, unless
+        `Driver.diagnose` calls the connection lost."""
+        ...
+
+    def rollback(self) -> None:
+        """End what an error has left of a transaction."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; harmless if it is lost."""
+        ...
+
+
+class Driver(Protocol):
+    """One database: how it is reached, and what its errors mean."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def description(self) -> str:
+        """The database as logs and messages name it, without credentials."""
+        ...
+
+    @property
+    def message_bytes_max(self) -> int | None:
+        """The largest message that it takes, known once a session was opened; None if there is no such limit."""
+        ...
+
+    def connect(self, *, is_writer: bool) -> Session:
+        """Open a session. That of the writer excludes other brokers, where the database can do so by a lock that ends
+        with the session. Raises the driver's errors, and `UnusableDatabase` if another broker has the lock."""
+        ...
+
+    def diagnose(self, error: Exception) -> Diagnosis:
+        """What *error*, which a session raised, means."""
+        ...

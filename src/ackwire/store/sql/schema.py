@@ -1,0 +1,266 @@
+"""The tables: ActiveMQ's three, and those of Ackwire. Created in one step, versioned, never changed unasked.
+
+ActiveMQ's tables have its columns, keys and indexes (its class Statements, after the last of its ALTER statements).
+`docs/adr/0017-messages-in-activemq-s-own-tables.md` says what is in them.
+"""
+
+# ruff: noqa: S608 - all parts of a statement are constants and table names
+
+from dataclasses import dataclass
+from typing import Final
+
+from ackwire.store.sql.dialect import Dialect
+from ackwire.store.sql.driver import Driver, Session, Statement
+from ackwire.store.sql.errors import Trouble, UnusableDatabase
+
+SCHEMA_VERSION: Final = 1
+"""Of the tables of Ackwire; one that is higher was made by a later version."""
+
+NAME_LENGTH_MAX: Final = 250
+"""Characters of a name in a column: ActiveMQ's figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The names of all tables, with their prefix."""
+
+    prefix: str = ""
+
+    @property
+    def msgs(self) -> str:
+        return f"{self.prefix}ACTIVEMQ_MSGS"
+
+    @property
+    def acks(self) -> str:
+        return f"{self.prefix}ACTIVEMQ_ACKS"
+
+    @property
+    def lock(self) -> str:
+        return f"{self.prefix}ACTIVEMQ_LOCK"
+
+    @property
+    def state(self) -> str:
+        return f"{self.prefix}ACKWIRE_STATE"
+
+    @property
+    def places(self) -> str:
+        return f"{self.prefix}ACKWIRE_PLACES"
+
+    @property
+    def extra(self) -> str:
+        return f"{self.prefix}ACKWIRE_MSGS"
+
+    @property
+    def done(self) -> str:
+        return f"{self.prefix}ACKWIRE_DONE"
+
+    @property
+    def records(self) -> str:
+        return f"{self.prefix}ACKWIRE_RECORDS"
+
+    @property
+    def counts(self) -> str:
+        return f"{self.prefix}ACKWIRE_COUNTS"
+
+    @property
+    def commits(self) -> str:
+        return f"{self.prefix}ACKWIRE_COMMITS"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: its columns with their types, its key, and what follows its creation."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    key: tuple[str, ...]
+    then: tuple[str, ...] = ()
+
+    def ddl(self, dialect: Dialect) -> list[str]:
+        columns = ", ".join(f"{name} {type_}" for name, type_ in self.columns)
+        create = f"CREATE TABLE {self.name} ({columns}, PRIMARY KEY ({', '.join(self.key)})){dialect.table_options}"
+        return [create, *self.then]
+
+
+def tables_of(dialect: Dialect, names: Tables) -> list[Table]:
+    """Every table of the schema."""
+    return [*_tables_of_activemq(dialect, names), *_tables_of_ackwire(dialect, names)]
+
+
+def _tables_of_activemq(dialect: Dialect, names: Tables) -> list[Table]:
+    text, blob, key = dialect.text, dialect.blob, dialect.key
+
+    def index(table: str, suffix: str, columns: str) -> str:
+        return f"CREATE INDEX {table}_{suffix} ON {table} ({columns})"
+
+    msgs, acks = names.msgs, names.acks
+    return [
+        Table(
+            msgs,
+            (
+                ("ID", f"{key} NOT NULL"),
+                ("CONTAINER", f"{text} NOT NULL"),
+                ("MSGID_PROD", text),
+                ("MSGID_SEQ", "BIGINT"),
+                ("EXPIRATION", "BIGINT"),
+                ("MSG", blob),
+                ("PRIORITY", "BIGINT"),
+                ("XID", text),
+            ),
+            ("ID",),
+            (
+                index(msgs, "MIDX", "MSGID_PROD, MSGID_SEQ"),
+                index(msgs, "CIDX", "CONTAINER"),
+                index(msgs, "EIDX", "EXPIRATION"),
+                index(msgs, "PIDX", "PRIORITY"),
+                index(msgs, "XIDX", "XID"),
+                index(msgs, "IIDX", "ID ASC, XID, CONTAINER"),
+            ),
+        ),
+        Table(
+            acks,
+            (
+                ("CONTAINER", f"{text} NOT NULL"),
+                ("SUB_DEST", text),
+                ("CLIENT_ID", f"{text} NOT NULL"),
+                ("SUB_NAME", f"{text} NOT NULL"),
+                ("SELECTOR", text),
+                ("LAST_ACKED_ID", "BIGINT"),
+                ("PRIORITY", "BIGINT DEFAULT 5 NOT NULL"),
+                ("XID", text),
+            ),
+            ("CONTAINER", "CLIENT_ID", "SUB_NAME", "PRIORITY"),
+            (index(acks, "XIDX", "XID"),),
+        ),
+        Table(
+            names.lock,
+            (("ID", "BIGINT NOT NULL"), ("TIME", "BIGINT"), ("BROKER_NAME", text)),
+            ("ID",),
+            (f"INSERT INTO {names.lock} (ID) VALUES (1)",),
+        ),
+    ]
+
+
+def _tables_of_ackwire(dialect: Dialect, names: Tables) -> list[Table]:
+    number, blob = "BIGINT NOT NULL", f"{dialect.blob} NOT NULL"
+    return [
+        Table(
+            names.places,
+            (("PLACE_ID", number), ("NAME", blob), ("DISPATCHED", number), ("TERMS", dialect.blob)),
+            ("PLACE_ID",),
+        ),
+        Table(
+            names.extra,
+            (
+                ("PLACE_ID", number),
+                ("SEQUENCE", number),
+                ("EXPIRATION", number),
+                ("PRIORITY", number),
+                ("MSG", blob),
+            ),
+            ("PLACE_ID", "SEQUENCE"),
+        ),
+        Table(
+            names.done,
+            (
+                ("PLACE_ID", number),
+                ("CONTAINER", f"{dialect.text} NOT NULL"),
+                ("FIRST_ID", number),
+                ("LAST_ID", number),
+            ),
+            ("PLACE_ID", "CONTAINER", "FIRST_ID"),
+        ),
+        Table(names.records, (("RECORD_ID", number), ("KIND", number), ("DATA", blob)), ("RECORD_ID",)),
+        Table(
+            names.counts,
+            (("SLOT", number), ("PRODUCER", blob), ("LAST_COUNT", number), ("HEARD", number)),
+            ("SLOT",),
+        ),
+        Table(names.commits, (("HEARD", number), ("TRANSACTION_ID", blob)), ("HEARD",)),
+        Table(  # the last one: where it is, all are
+            names.state,
+            (
+                ("ID", number),
+                ("SCHEMA_VERSION", number),
+                ("RUN_ID", f"{dialect.text} NOT NULL"),
+                ("TRANSACTION_NUMBER", number),
+                ("LAST_SEQUENCE", number),
+                ("IS_OPEN", number),
+                ("CRASHED_MS", "BIGINT"),
+            ),
+            ("ID",),
+            (f"INSERT INTO {names.state} VALUES (1, {SCHEMA_VERSION}, '', 0, 0, 0, NULL)",),
+        ),
+    ]
+
+
+def ddl(dialect: Dialect, names: Tables) -> list[str]:
+    """All statements that create the schema, for those who run them by hand."""
+    return [statement for table in tables_of(dialect, names) for statement in table.ddl(dialect)]
+
+
+def prepare_schema(driver: Driver, session: Session, names: Tables, *, create_tables: bool) -> None:
+    """See that the schema is there and can be used; create what is missing. Raises `UnusableDatabase`."""
+    found = _found_columns(driver, session)
+    missing = []
+    for table in tables_of(driver.dialect, names):
+        columns = found.get(table.name.upper())
+        if columns is None:
+            missing.append(table)
+        else:
+            _check_columns(driver, table, columns)
+    if names.state.upper() in found:
+        _check_version(driver, session, names)
+    if missing:
+        _create(driver, session, missing, create_tables=create_tables)
+
+
+def _found_columns(driver: Driver, session: Session) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for table, column in session.select(driver.dialect.columns):
+        found.setdefault(str(table).upper(), set()).add(str(column).upper())
+    return found
+
+
+def _check_columns(driver: Driver, table: Table, columns: set[str]) -> None:
+    lacking = [name for name, _ in table.columns if name not in columns]
+    if lacking:
+        raise UnusableDatabase(
+            f"{driver.description}: table {table.name} has no column {lacking[0]}, so it is neither that of "
+            "ActiveMQ 5.6 or later nor ours; choose another database or sql.table_prefix"
+        )
+
+
+def _check_version(driver: Driver, session: Session, names: Tables) -> None:
+    rows = session.select(f"SELECT SCHEMA_VERSION FROM {names.state} WHERE ID = 1")
+    if not rows:
+        raise UnusableDatabase(
+            f"{driver.description}: table {names.state} is empty; it was changed by hand, or a backup is incomplete"
+        )
+    version = rows[0][0]
+    if version > SCHEMA_VERSION:
+        raise UnusableDatabase(
+            f"{driver.description}: the schema has version {version}, and this is a broker for version "
+            f"{SCHEMA_VERSION}; use the later version of Ackwire that has written it"
+        )
+
+
+def _create(driver: Driver, session: Session, missing: list[Table], *, create_tables: bool) -> None:
+    names = ", ".join(table.name for table in missing)
+    if not create_tables:
+        raise UnusableDatabase(
+            f"{driver.description}: missing tables: {names}; sql.create_tables is false, so create them "
+            'yourself: "ackwire store schema" prints the statements'
+        )
+    statements = [Statement(text, [()]) for table in missing for text in table.ddl(driver.dialect)]
+    try:
+        session.transact(statements)
+    except Exception as error:
+        diagnosis = driver.diagnose(error)
+        if diagnosis.trouble is Trouble.LOST or diagnosis.is_unforeseen:
+            raise
+        session.rollback()
+        raise UnusableDatabase(
+            f"{driver.description}: the tables {names} cannot be created: {diagnosis.sentence}; grant the right to "
+            f'create tables and indexes, or have them created: "ackwire store schema" prints the statements'
+        ) from None

@@ -1,0 +1,150 @@
+"""The writer: executes transactions one after the other, and again after a database was away.
+
+Called beside the loop, in one thread. Nothing is reported written before its commit has returned, or was found to have
+happened: after a lost connection the state row tells, whose transaction number grows with each commit. Its guard also
+ends this run as soon as another broker has begun one on the same database.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeVar, final
+
+from ackwire.store.sql.changes import Changes
+from ackwire.store.sql.driver import Driver, Session
+from ackwire.store.sql.errors import DatabaseAway, Diagnosis, Locked, Superseded, Trouble, UnusableDatabase
+from ackwire.store.sql.execution import Execution
+from ackwire.store.sql.statements import Statements
+from ackwire.util.clock import Clock
+
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_PAUSE_SECONDS_MAX: Final = 2.0
+"""Pauses between attempts double from the first to the longest: a fail-over takes seconds, a deadlock no time."""
+
+_CLOSING_SECONDS_MAX: Final = 5.0
+"""How long a broker that stops waits for a database that is away."""
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+@final
+class Attempts:
+    """Repeats what a database refuses for a while: with pauses, until the time is up. One for each thread."""
+
+    def __init__(self, driver: Driver, clock: Clock, seconds_max: float, closing: threading.Event) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._seconds_max = seconds_max
+        self._closing = closing
+        self.trouble: str | None = None
+        """Why the database does nothing at the moment; read by the loop."""
+        self.count = 0
+        """How often something was repeated."""
+
+    def run(self, attempt: Callable[[], _T], on_error: Callable[[Diagnosis], None]) -> _T:
+        """What *attempt* returns, as soon as it does not fail; *on_error* is called after each failure. Raises
+        `DatabaseAway`, `Superseded`, and errors that repeating does not cure."""
+        began: float | None = None
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                result = attempt()
+            except (Superseded, DatabaseAway):
+                raise
+            except Exception as error:
+                if isinstance(error, UnusableDatabase) and not isinstance(error, Locked):
+                    raise
+                diagnosis = self._driver.diagnose(error)
+                on_error(diagnosis)
+                if diagnosis.trouble is Trouble.SUPERSEDED:
+                    raise Superseded from error
+                if diagnosis.trouble is Trouble.FATAL:
+                    raise
+                began = began or self._clock.monotonic()
+                self._wait(began, pause, diagnosis)
+                pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+            else:
+                if self.trouble is not None:
+                    _log.info("%s: the database answers again", self._driver.description)
+                    self.trouble = None
+                return result
+
+    def _wait(self, began: float, pause: float, diagnosis: Diagnosis) -> None:
+        passed = self._clock.monotonic() - began
+        limit = min(self._seconds_max, _CLOSING_SECONDS_MAX) if self._closing.is_set() else self._seconds_max
+        if passed + pause > limit:
+            raise DatabaseAway(
+                f"{self._driver.description} has not taken anything for {passed:.0f} s "
+                f"(sql.reconnect_seconds_max is {self._seconds_max:g}): {diagnosis.sentence}"
+            )
+        self.count += 1
+        if self.trouble is None:
+            _log.warning("%s: %s; trying again", self._driver.description, diagnosis.sentence)
+        self.trouble = f"the database {self._driver.description} takes nothing at the moment: {diagnosis.sentence}"
+        self._closing.wait(pause)
+
+
+@final
+class Writer:
+    """Implements `TransactionWriter` on a session of its own."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        session: Session,
+        statements: Statements,
+        execution: Execution,
+        run_id: str,
+        attempts: Attempts,
+    ) -> None:
+        self._driver = driver
+        self._session: Session | None = session
+        self._statements = statements
+        self._execution = execution
+        self._run_id = run_id
+        self._attempts = attempts
+
+    @property
+    def trouble(self) -> str | None:
+        return self._attempts.trouble
+
+    def write(self, changes: Changes) -> None:
+        """See `TransactionWriter`."""
+        made = self._execution.statements_of(changes)
+
+        def attempt() -> None:
+            session = self._session
+            if session is None:
+                session = self._session = self._driver.connect(is_writer=True)
+                if self._has_committed(session, changes.number):
+                    return
+            session.transact(made)
+
+        self._attempts.run(attempt, self._on_error)
+
+    def _has_committed(self, session: Session, number: int) -> bool:
+        """Whether the transaction of that number had committed before the connection was lost."""
+        run_id, last, *_ = session.select(self._statements.state)[0]
+        if run_id != self._run_id:
+            raise Superseded
+        return bool(last == number)
+
+    def _on_error(self, diagnosis: Diagnosis) -> None:
+        session = self._session
+        if session is None:
+            return
+        if diagnosis.trouble is Trouble.LOST:
+            self._session = None
+            with suppress(Exception):
+                session.close()
+        else:
+            with suppress(Exception):
+                session.rollback()
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(Exception):  # it may be lost, and nothing depends on it any more
+                session.close()

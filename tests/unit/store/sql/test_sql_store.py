@@ -1,0 +1,307 @@
+"""The SQL store on SQLite: rows as ActiveMQ has them, schemas that cannot be used, and a database that goes away."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ackwire.errors import StoreFailed
+from ackwire.jms.destinations import parse_destination
+from ackwire.store.background import OnTheSpot
+from ackwire.store.contract import PreparedTransaction
+from ackwire.store.sql.dialect import MARIADB, POSTGRESQL, SQLITE, Dialect
+from ackwire.store.sql.driver import Row, Session, Statement
+from ackwire.store.sql.errors import Diagnosis, Trouble, UnusableDatabase
+from ackwire.store.sql.schema import Tables, ddl
+from ackwire.store.sql.sql_store import SqlOptions, SqlStore, SqlSurroundings
+from ackwire.store.sql.sqlite import SqliteDriver
+from ackwire.util.clock import ManualClock
+from ackwire.wire.openwire.jdbc_rows import JdbcRows
+from tests.helpers.sql_factories import MemoryDriver
+from tests.helpers.stored import D, E, Messages, Q, T, durable, xa_id
+
+
+def opened(driver: "SqliteDriver | MemoryDriver | FlakyDriver", run_id: str = "run", **options: object) -> SqlStore:
+    surroundings = SqlSurroundings(JdbcRows, ManualClock(), writing=OnTheSpot(), reading=OnTheSpot())
+    return SqlStore.open(driver, surroundings, SqlOptions(run_id, **options))  # type: ignore[arg-type]
+
+
+def rows(driver: "MemoryDriver | FlakyDriver", query: str) -> list[Row]:
+    return driver.connect(is_writer=False).select(query)
+
+
+def sync(store: SqlStore) -> None:
+    told: list[str] = []
+    store.when_durable(lambda: told.append("durable"))
+    assert told == ["durable"]
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------
+
+
+def test_K3_a_queue_message_is_a_row_as_activemq_writes_it() -> None:
+    driver, messages = MemoryDriver(), Messages()
+    store = opened(driver)
+    message = messages.make(Q, "hello", priority=7, expiration=1_900_000_000_000)
+    message.redelivery_counter = 2
+    store.append(message, [Q])
+    sync(store)
+    [row] = rows(driver, "SELECT ID, CONTAINER, MSGID_PROD, MSGID_SEQ, EXPIRATION, PRIORITY, XID FROM ACTIVEMQ_MSGS")
+    producer = JdbcRows().producer(message)
+    assert row == (message.sequence, repr(Q), producer, message.producer_count, 1_900_000_000_000, 7, None)
+    [(data,)] = rows(driver, "SELECT MSG FROM ACTIVEMQ_MSGS")
+    assert int.from_bytes(data[:4]) == len(data) - 4 == len(message.frame)
+    assert data[4:] != message.frame, "the redelivery counter stands in it"
+    [loaded] = opened(driver, "again").load(Q, [message.sequence])
+    assert loaded is not None
+    assert (loaded.frame, loaded.redelivery_counter) == (message.frame, 2)
+
+
+def test_K3_a_topic_message_is_one_row_for_all_subscribers() -> None:
+    driver, messages = MemoryDriver(), Messages()
+    store = opened(driver)
+    store.add_durable(durable(D))
+    store.add_durable(durable(E))
+    made = [messages.make(T) for _ in range(4)]
+    for message in made:
+        store.append(message, [D, E])
+    store.remove(D, made[0])
+    store.remove(D, made[2])
+    sync(store)
+    acked = (
+        "SELECT CLIENT_ID, SUB_NAME, LAST_ACKED_ID, CONTAINER, SUB_DEST, PRIORITY FROM ACTIVEMQ_ACKS ORDER BY SUB_NAME"
+    )
+    assert rows(driver, acked) == [
+        (D.client_id, D.name, 1, repr(T), repr(T), 0),
+        (E.client_id, E.name, 0, repr(T), repr(T), 0),
+    ]
+    assert rows(driver, "SELECT ID, PRIORITY FROM ACTIVEMQ_MSGS") == [(it.sequence, 0) for it in made]
+    assert rows(driver, "SELECT FIRST_ID, LAST_ID FROM ACKWIRE_DONE") == [(3, 3)]
+    for message in made:
+        store.remove(D, message)
+        store.remove(E, message)
+    sync(store)
+    assert rows(driver, "SELECT COUNT(*) FROM ACTIVEMQ_MSGS") == [(0,)]
+    assert rows(driver, "SELECT LAST_ACKED_ID FROM ACTIVEMQ_ACKS") == [(4,), (4,)]
+    assert rows(driver, "SELECT COUNT(*) FROM ACKWIRE_DONE") == [(0,)]
+
+
+def test_K3_what_is_consumed_before_the_transaction_is_never_written() -> None:
+    driver, messages = MemoryDriver(), Messages()
+    store = opened(driver)
+    short, long = messages.make(Q), messages.make(Q)
+    store.append(short, [Q])
+    store.append(long, [Q])
+    store.remove(Q, short)
+    sync(store)
+    assert rows(driver, "SELECT ID FROM ACTIVEMQ_MSGS") == [(long.sequence,)]
+
+
+def test_K3_a_prepared_branch_stands_where_activemq_looks_for_it() -> None:
+    driver, messages = MemoryDriver(), Messages()
+    store = opened(driver)
+    acked = messages.make(Q)
+    store.append(acked, [Q])
+    store.prepare(PreparedTransaction(xa_id(1), (messages.unstamped(Q),), ((Q, acked),)))
+    sync(store)
+    found = rows(driver, "SELECT ID, SUBSTR(XID, 1, 2) FROM ACTIVEMQ_MSGS ORDER BY ID")
+    assert found == [(-1, "Kw"), (acked.sequence, "LQ")]
+    store.decide(xa_id(1))
+    sync(store)
+    assert rows(driver, "SELECT ID, XID FROM ACTIVEMQ_MSGS") == [(acked.sequence, None)]
+
+
+def test_K3_a_row_of_activemq_is_delivered_in_the_order_of_its_id() -> None:
+    """Its messages have a sequence of their own."""
+    driver, messages = MemoryDriver(), Messages()
+    store = opened(driver)
+    message = messages.make(Q, "from activemq")
+    store.append(message, [Q])
+    sync(store)
+    session = driver.connect(is_writer=True)
+    session.transact([Statement("UPDATE ACTIVEMQ_MSGS SET ID = 4711, PRIORITY = 0", [()])])
+    store = opened(driver, "again")
+    [waiting] = store.waiting(Q)
+    assert (waiting.sequence, waiting.priority) == (4711, message.priority)
+    [loaded] = store.load(Q, [4711])
+    assert loaded is not None
+    assert (loaded.sequence, store.last_sequence()) == (4711, 4711)
+
+
+def test_K3_a_subscription_that_activemq_has_ended_is_gone() -> None:
+    driver = MemoryDriver()
+    store = opened(driver)
+    store.add_durable(durable(D))
+    store.add_durable(durable(E))
+    store.close()
+    driver.connect(is_writer=True).transact([Statement("DELETE FROM ACTIVEMQ_ACKS WHERE SUB_NAME = ?", [(D.name,)])])
+    assert [it.key for it in opened(driver, "again").durables()] == [E]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "ends in a space ", "nul \0"])
+def test_K3_what_fits_no_column_is_kept_all_the_same(name: str) -> None:
+    driver, messages = MemoryDriver(), Messages()
+    store = opened(driver)
+    where = parse_destination(f"queue://{name}")
+    message = messages.make(f"queue://{name}")
+    store.append(message, [where])
+    store.close()
+    assert [it.sequence for it in opened(driver, "again").waiting(where)] == [message.sequence]
+    assert rows(driver, "SELECT COUNT(*) FROM ACTIVEMQ_MSGS") == [(0,)]
+
+
+# ---- schemas ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", [SQLITE, POSTGRESQL, MARIADB], ids=lambda it: it.name)
+def test_K3_the_schema_has_the_tables_of_activemq(dialect: Dialect) -> None:
+    text = "\n".join(ddl(dialect, Tables("P_")))
+    for name in ("ACTIVEMQ_MSGS", "ACTIVEMQ_ACKS", "ACTIVEMQ_LOCK", "ACKWIRE_STATE"):
+        assert f"CREATE TABLE P_{name} (" in text
+    for index in ("MSGS_MIDX", "MSGS_CIDX", "MSGS_EIDX", "MSGS_PIDX", "MSGS_XIDX", "MSGS_IIDX", "ACKS_XIDX"):
+        assert f"CREATE INDEX P_ACTIVEMQ_{index} ON" in text
+    assert "PRIMARY KEY (CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY)" in text
+
+
+def test_K3_a_foreign_table_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    path = tmp_path / "foreign"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE ACTIVEMQ_MSGS (ID INTEGER)")
+    connection.close()
+    with pytest.raises(UnusableDatabase, match="table ACTIVEMQ_MSGS has no column CONTAINER"):
+        opened(SqliteDriver(path))
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("ACTIVEMQ_MSGS",)]
+    connection.close()
+
+
+def test_K3_a_newer_schema_is_refused() -> None:
+    driver = MemoryDriver()
+    opened(driver).close()
+    driver.connect(is_writer=True).transact([Statement("UPDATE ACKWIRE_STATE SET SCHEMA_VERSION = 99", [()])])
+    with pytest.raises(UnusableDatabase, match="the schema has version 99"):
+        opened(driver)
+
+
+def test_K3_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("no database at all, but text of some length " * 100)
+    with pytest.raises(UnusableDatabase, match="must be a SQLite database"):
+        opened(SqliteDriver(path))
+
+
+# ---- a database that goes away ---------------------------------------------------------------------------------
+
+
+class FlakyDriver(MemoryDriver):
+    """A driver whose sessions do what *script* says before and after each commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Callable[[], None] = lambda: None
+        self.after: Callable[[], None] = lambda: None
+        self.commits = 0
+
+    def connect(self, *, is_writer: bool) -> Session:
+        return FlakySession(super().connect(is_writer=is_writer), self)
+
+    def diagnose(self, error: Exception) -> Diagnosis:
+        if isinstance(error, ConnectionError):
+            return Diagnosis(Trouble.LOST, str(error))
+        return super().diagnose(error)
+
+
+class FlakySession:
+    def __init__(self, session: Session, driver: FlakyDriver) -> None:
+        self._session = session
+        self._driver = driver
+
+    def select(self, sql: str, values: Row = ()) -> list[Row]:
+        return self._session.select(sql, values)
+
+    def transact(self, statements: Sequence[Statement]) -> None:
+        self._driver.before()
+        self._session.transact(statements)
+        self._driver.commits += 1
+        self._driver.after()
+
+    def rollback(self) -> None:
+        self._session.rollback()
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def lose_once(driver: FlakyDriver) -> Callable[[], None]:
+    def lose() -> None:
+        driver.before = driver.after = lambda: None
+        raise ConnectionError("the connection is cut")
+
+    return lose
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_K7_a_transaction_is_committed_once_wherever_the_connection_is_lost(when: str) -> None:
+    driver, messages = FlakyDriver(), Messages()
+    store = opened(driver)
+    commits = driver.commits
+    setattr(driver, when, lose_once(driver))
+    message = messages.make(Q)
+    store.append(message, [Q])
+    sync(store)
+    assert driver.commits == commits + 1
+    assert rows(driver, "SELECT ID FROM ACTIVEMQ_MSGS") == [(message.sequence,)]
+    assert store.full() is None
+
+
+def test_K7_a_database_that_stays_away_fails_the_store() -> None:
+    driver, messages = FlakyDriver(), Messages()
+    store = opened(driver, reconnect_seconds_max=0)
+
+    def lose() -> None:
+        raise ConnectionError("the connection is cut")
+
+    driver.before = lose
+    store.append(messages.make(Q), [Q])
+    failures: list[StoreFailed] = []
+    store.when_durable(lambda: pytest.fail("answered"), failures.append)
+    assert "sql.reconnect_seconds_max is 0): the connection is cut" in str(failures[0])
+    with pytest.raises(StoreFailed):
+        store.append(messages.make(Q), [Q])
+
+
+def test_K7_a_run_ends_when_another_broker_has_begun_one() -> None:
+    driver, messages = MemoryDriver(), Messages()
+    first, message = opened(driver, "first"), messages.make(Q)
+    opened(driver, "second")
+    first.append(message, [Q])
+    failures: list[StoreFailed] = []
+    first.when_durable(lambda: pytest.fail("answered"), failures.append)
+    assert "another broker has taken over" in str(failures[0])
+    assert rows(driver, "SELECT COUNT(*) FROM ACTIVEMQ_MSGS") == [(0,)]
+
+
+def test_K7_producers_are_told_why_they_wait() -> None:
+    """The writer is in a thread of its own: the loop asks while it tries again."""
+    driver, messages = FlakyDriver(), Messages()
+    store = opened(driver)
+    has_asked, said, rooms = threading.Event(), list[str | None](), list[str]()
+    store.on_room(lambda: rooms.append("room"))
+
+    def lose() -> None:
+        said.append(store.full())
+        if len(said) == 3:
+            driver.before = lambda: None
+            has_asked.set()
+        else:
+            raise ConnectionError("the connection is cut")
+
+    driver.before = lose
+    store.append(messages.make(Q), [Q])
+    sync(store)
+    assert has_asked.is_set()
+    assert said[0] is None
+    assert "takes nothing at the moment: the connection is cut" in str(said[1])
+    assert (store.full(), rooms) == (None, ["room"])
