@@ -267,6 +267,7 @@ class Staging:
                 del queue.reservations.holders[part]
                 queue.reservations.show(messages)
         if part.messages and at_start:
+            self._store.put_state_record(part.note())  # what is in queues may be reserved from now on
             self._clock.call_later(0, partial(self._publish_on, part))
         elif part.messages:
             self._publish_on(part)
