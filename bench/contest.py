@@ -75,8 +75,9 @@ def contender(name: str, folder: Path, store: str, *, stores_first: bool = False
     own = folder / name.lower().replace(" ", "-")
     own.mkdir(parents=True)
     if name == OURS:
-        policy = "off" if stores_first else "adaptive"
-        config = f'[limits]\nmemory_bytes_max = {MEMORY_BYTES_MAX}\n[store]\nearly_dispatch = "{policy}"\n'
+        config = f"[limits]\nmemory_bytes_max = {MEMORY_BYTES_MAX}\n"
+        if stores_first:
+            config += "[store]\nstore_first = true\n"  # the old name, which earlier commits know, too
         return ackwire(own, store, config)
     if name == RABBITMQ:
         return RabbitMq(own)
