@@ -22,7 +22,8 @@ from ackwire.store.contract import Store
 from ackwire.util.lru import PRODUCERS_REMEMBERED, Recent
 
 REFUSED_MAX: Final = 1024
-"""Of one producer, while it sends nothing else: the oldest are forgotten first, and then pass for stored."""
+"""Refused messages of one producer since its last stored one. Older ones are left to the gap that its next message
+marks: they are new, too, when they come again."""
 _PRODUCERS_REFUSED_MAX: Final = 1000
 _REFUSED: Final = b"refused "
 _GAP: Final = b"gap "
