@@ -33,7 +33,7 @@ from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.redelivery import CAUSE_PROPERTY, ORIGINAL_DELIVERY_MODE_PROPERTY, ORIGINAL_EXPIRATION_PROPERTY
 from ackwire.broker.registry import Registry
-from ackwire.broker.reserved import is_reserved, refuse_reserved
+from ackwire.broker.reserved_names import is_reserved, refuse_reserved
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, NotHere, ResourceLimit
 from ackwire.jms.destinations import Destination, matches_pattern, parse_destination
 from ackwire.jms.message import Message

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias, final
 
 from ackwire.broker.acknowledgement import Acknowledgement
-from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import is_advisory
 from ackwire.broker.connections import Connections
 from ackwire.broker.fetching import Fetch, job_of
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.permissions import UNKNOWN, Principal
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
-from ackwire.broker.reserved import is_reserved
+from ackwire.broker.reserved_names import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection, Login, SubscriptionRequest
 from ackwire.broker.subscriptions import Subscriptions
-from ackwire.broker.view import BrokerView
+from ackwire.broker.why_view import BrokerView
 from ackwire.errors import AckwireError
 from ackwire.jms.destinations import Destination, Kind, parse_destination
 from ackwire.jms.message import Message

@@ -7,9 +7,9 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from typing import Final, final
 
-from ackwire.broker.acks import InFlight
 from ackwire.broker.auditing import Audit, Copy
 from ackwire.broker.fetching import Fetch
+from ackwire.broker.in_flight import InFlight
 from ackwire.broker.pending import PagedOut
 from ackwire.broker.session import Connection, ConsumerPort, Subscription, SubscriptionRequest
 from ackwire.broker.slices import Budget
@@ -115,7 +115,7 @@ class TopicSubscription(Subscription):
         self._dispatched = 0
         self._fell_behind = False
         self.replay: Iterator[Message | None] | None = None
-        """What it is to be shown of the time before it came, as far as it has not seen it (`replay.py`)."""
+        """What it is to be shown of the time before it came, as far as it has not seen it (`advisory_replay.py`)."""
 
     @property
     def dispatched(self) -> int:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.operations import Counting, Selection
 from ackwire.broker.permissions import Action, Principal, Proof
 from ackwire.broker.queue import Queue

@@ -1,6 +1,6 @@
 """The broker goes on while messages are read back, and copes with what happens meanwhile (SEMANTICS A2, B6, H1)."""
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.operations import Selection
 from ackwire.broker.permissions import BROKER
 from ackwire.broker.queue import Queue

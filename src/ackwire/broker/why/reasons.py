@@ -10,14 +10,14 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from ackwire.broker.cursors import Cursor
-from ackwire.broker.parts import Part
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
+from ackwire.broker.staged_part import Part
 from ackwire.broker.subscription import BrowserSubscription, QueueSubscription, Subscription, TopicSubscription
 from ackwire.broker.topic import Topic
 from ackwire.broker.transactions import Transaction
-from ackwire.broker.view import BrokerView
-from ackwire.broker.why.limits import connection_use
+from ackwire.broker.why.limit_usage import connection_use
+from ackwire.broker.why_view import BrokerView
 from ackwire.errors import NotHere
 from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message

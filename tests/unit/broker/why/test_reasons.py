@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.why.reasons import why_consumer, why_file, why_message, why_producer, why_queue, why_transaction
 from ackwire.errors import NotHere
 from ackwire.jms.destinations import Kind, destination
