@@ -1,7 +1,7 @@
 """The queues that the broker itself reads: questions and operators' requests, each answered at its JMSReplyTo.
 
-The broker reads them like any consumer would, so asking costs the path of other messages nothing. Answers are made a
-slice of the loop at a time.
+The broker reads them as a consumer, so sending and dispatch have no special case for them. Answers are made a slice of
+the loop at a time.
 """
 
 import logging

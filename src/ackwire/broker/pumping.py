@@ -1,4 +1,4 @@
-"""Sends consumers what there is for them when they have room again, and answers pulls (SEMANTICS C3–C5)."""
+"""Resumes dispatch to a consumer that has room again, and answers pulls (SEMANTICS C3–C5)."""
 
 from functools import partial
 from typing import Final, final

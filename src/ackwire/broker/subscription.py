@@ -129,7 +129,7 @@ class TopicSubscription(Subscription):
         return True
 
     def publish(self, message: Message) -> Sequence[Message]:
-        """Send *message* now or as soon as there is room; the answer is what it lost to the limit."""
+        """Send *message* now or as soon as there is room. Returns the messages that were dropped at the limit."""
         if not self.pending and self.has_room:
             self._hand_over(message)
             return ()
@@ -158,7 +158,7 @@ class TopicSubscription(Subscription):
         return victim
 
     def pump(self, now_ms: int) -> list[Message]:
-        """Send what waits, as far as there is room; the answer is what waited too long and has expired."""
+        """Send what waits, as far as there is room. Returns the messages that have expired meanwhile."""
         expired: list[Message] = []
         while self.pending and self.has_room:
             message = self.pending.popleft()
