@@ -207,7 +207,7 @@ class Broker:
             editor=editor,
             settings=live,
             flow=flow,
-            registry=registry,
+            dead_letters=dead_letters,
             publisher=publisher,
             gate=gate,
             audit=audit,

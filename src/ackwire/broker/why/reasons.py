@@ -402,15 +402,12 @@ def _blocked(broker: BrokerView, connection: Connection, producer_id: str | None
     who = f"{connection!r}" if producer_id is None else f"producer {producer_id} of {connection!r}"
     of_connection = [send for held_by, send in broker.flow.held() if held_by is connection]
     sends = [s for s in of_connection if producer_id is None or _producer_of(broker, s.message) == producer_id]
-    limits = broker.settings.limits
     if not sends:
         return f"{who} is not blocked: no send of it waits, {_space(broker)}"
     first = sends[0]
     size_bytes = sum(send.message.size_bytes for send in sends)
     reason = first.reason() or "earlier sends of the same connection wait"
-    flow = broker.flow
-    is_read = sum(s.message.size_bytes for s in of_connection) <= limits.held_bytes_max
-    unread = "" if is_read and flow.blocked_bytes <= flow.blocked_bytes_max else ", no more is read"
+    unread = "" if broker.flow.is_read(connection) else ", no more is read"
     return (
         f"{who} is blocked for {_since(broker, first.since_ms)}: {reason}; {_largest_holder(broker)}; "
         f"{counted(len(sends), 'send')} waiting ({size_bytes} bytes){unread}"
