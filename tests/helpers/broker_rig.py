@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Audit
 from ackwire.broker.broker import Broker
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection, Login, Producer
 from ackwire.broker.slices import SLICE_UNITS

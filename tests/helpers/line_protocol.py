@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.session import IMPLICIT_SESSION, Connection, Login
 from ackwire.broker.subscription import SubscriptionRequest
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, RemoteProtocolError

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import ENDS, Audit, AuditedPlace, Copy, Event
 from ackwire.broker.broker import Broker
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import Subscription
 from ackwire.jms.message import Message

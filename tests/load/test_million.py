@@ -13,8 +13,8 @@ from itertools import count
 import psutil
 import pytest
 
-from ackwire.broker.acks import AckKind
 from ackwire.broker.broker import LAST_DELIVERED_UNKNOWN
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import QueueSubscription, SubscriptionRequest
 from ackwire.jms.message import Message

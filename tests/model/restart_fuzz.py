@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.jms.destinations import Kind, derived_destination, matches_pattern
 from ackwire.jms.types import Int, Long, Value
 from ackwire.store.contract import DurableKey, Place

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.session import Login
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.config.policy import DestinationPolicy

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ackwire.broker.acks import AckKind, UnmatchedAck
+from ackwire.broker.in_flight import AckKind, UnmatchedAck
 from ackwire.broker.queue import Queue
 from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import BrokerError

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.errors import BrokerError, StoreFailed
 from ackwire.store.journal.journal_store import JournalStore
 from tests.helpers.broker_rig import RIGS, BrokerRig, RigClient, RigConsumer, named, text_of

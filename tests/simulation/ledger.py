@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.jms.message import Message
 from ackwire.jms.message_editor import Advisory, AdvisoryKind
 from tests.simulation.audit import Violation

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.client.core.connection import ConnectionCore
 from ackwire.client.core.consumer import ConsumerCore
 from ackwire.client.core.delivery import Delivery

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.codec_fast import message_key
 from ackwire.wire.openwire.structures import Structure

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackwire.config import Settings, load, problems, render
-from ackwire.config.policy import DeadLetters, DestinationPolicy, Eviction
+from ackwire.config.policy import DeadLetterPolicy, DestinationPolicy, Eviction
 
 
 def loaded(tmp_path: Path, text: str) -> tuple[DestinationPolicy, ...]:
@@ -53,7 +53,7 @@ expiration_ceiling_seconds = "1 h"
             match="queue://orders.>",
             prefetch_max=100,
             prioritized=True,
-            dead_letters=DeadLetters.INDIVIDUAL,
+            dead_letters=DeadLetterPolicy.INDIVIDUAL,
             memory_bytes_max=64 * 1024 * 1024,
             broker_redelivery=True,
             redelivery_delay_seconds=0.5,
@@ -201,7 +201,7 @@ POLICIES = st.builds(
     DestinationPolicy,
     prioritized=st.booleans(),
     prefetch_max=st.none() | st.integers(1, 32_767),
-    dead_letters=st.sampled_from(DeadLetters),
+    dead_letters=st.sampled_from(DeadLetterPolicy),
     dead_letter_queue=st.sampled_from(["DLQ", 'a "b"', "ü"]),
     redeliveries_max=st.integers(-1, 100),
     redelivery_delay_seconds=st.floats(0.001, 3600),

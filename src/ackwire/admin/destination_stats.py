@@ -12,7 +12,7 @@ from ackwire.broker.advisory import is_advisory
 from ackwire.broker.broker import Broker
 from ackwire.broker.queue import Queue
 from ackwire.broker.topic import Topic
-from ackwire.config.policy import DEFAULT_POLICY, DeadLetters
+from ackwire.config.policy import DEFAULT_POLICY, DeadLetterPolicy
 from ackwire.jms.destinations import Destination
 
 _PER_TURN: Final = 100
@@ -76,8 +76,8 @@ def _of_topic(topic: Topic) -> Counts:
 def dead_letter_queues(broker: Broker) -> list[Queue]:
     """The queues there are into which a policy puts dead letters."""
     policies = (DEFAULT_POLICY, *broker.settings.policies)
-    shared = {it.dead_letter_queue for it in policies if it.dead_letters is DeadLetters.SHARED}
-    individual = [it for it in policies if it.dead_letters is DeadLetters.INDIVIDUAL]
+    shared = {it.dead_letter_queue for it in policies if it.dead_letters is DeadLetterPolicy.SHARED}
+    individual = [it for it in policies if it.dead_letters is DeadLetterPolicy.INDIVIDUAL]
     prefixes = tuple(p for it in individual for p in (it.dead_letter_queue_prefix, it.dead_letter_topic_prefix))
     return [
         made

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, final
 from ackwire.audit.pending_records import MESSAGES_MAX, Unwritten
 from ackwire.audit.records import ACK_OF_CURSOR, HOT, NO_ACK, NONE, RECORD, UNKNOWN, definition
 from ackwire.audit.spool import Spool
-from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Audit, AuditedPlace, Copy, Event
+from ackwire.broker.in_flight import AckKind
 from ackwire.jms.message import Message, Origin
 from ackwire.store.contract import WaitingMessage
 from ackwire.util.clock import Clock, Timer, Turns

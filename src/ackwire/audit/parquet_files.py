@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from ackwire.audit.chunks import Chunk, Section
 from ackwire.audit.records import ACK_OF_CURSOR, FOLLOWER_FIELDS, RECORD_FIELDS, UNKNOWN, Block, Run
 from ackwire.audit.spool import EVENTS
-from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
+from ackwire.broker.in_flight import AckKind
 from ackwire.tabular.audit_schema import AUDIT
 
 _RECORD: Final = np.dtype(list(RECORD_FIELDS))

@@ -3,11 +3,11 @@
 from collections.abc import Hashable
 from typing import Final, final
 
-from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
 from ackwire.broker.consumer_queues import ConsumerQueues, only
 from ackwire.broker.dead_letters import DeadLetters
 from ackwire.broker.early_dispatch import EarlyDispatch
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.pumping import Pump
 from ackwire.broker.queue import Queue
 from ackwire.broker.redelivery import DELAY_PROPERTY, redelivery_delay_seconds

@@ -1,9 +1,10 @@
 """Attaches consumers of patterns to their destinations, and detaches them, in slices (SEMANTICS A8).
 
 A pattern may stand for a hundred thousand destinations. A consumer that subscribes is served by each of them as soon as
-it is attached there; a topic that is about to publish is attached first (`complete`), so that a subscriber misses
-nothing from the moment on at which it was answered. A consumer that leaves gets nothing more, and what it held is back
-in its queues at once; those that it held nothing of forget it later, or when they are to be deleted (`forget_leaving`).
+it is attached there. Before a topic publishes, its open attachments are completed (`complete`): a subscriber misses
+nothing after its subscribe was answered. A consumer that leaves gets nothing more, and the messages it held are back in
+their queues immediately. Queues of which it held no message drop it later, at the latest when they are deleted
+(`forget_leaving`).
 """
 
 from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.session import Subscription
 from ackwire.compilation import mypyc_attr
 from ackwire.jms.message import Message, Origin

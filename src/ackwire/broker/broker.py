@@ -14,8 +14,8 @@ from collections.abc import Callable, Hashable
 from typing import Final, final
 
 from ackwire.broker.acknowledgement import Acknowledgement
-from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import Advisories
+from ackwire.broker.advisory_replay import Replays
 from ackwire.broker.auditing import Audit
 from ackwire.broker.browsers import Browsers
 from ackwire.broker.bulk_access import BulkAccess
@@ -31,6 +31,7 @@ from ackwire.broker.dispatch_gate import DispatchGate
 from ackwire.broker.duplicates import Duplicates
 from ackwire.broker.early_dispatch import EarlyDispatch, Policy
 from ackwire.broker.expiry import ExpirySweep
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.inactive import InactiveDestinations
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
@@ -45,7 +46,6 @@ from ackwire.broker.publishing import Publisher
 from ackwire.broker.pumping import Pump
 from ackwire.broker.receive_room import ReceiveRoom
 from ackwire.broker.registry import Registry
-from ackwire.broker.replay import Replays
 from ackwire.broker.restore import Restoring
 from ackwire.broker.routing import Routing
 from ackwire.broker.scheduler import Scheduler
@@ -58,8 +58,8 @@ from ackwire.broker.subscriptions import LAST_DELIVERED_UNKNOWN, Subscriptions
 from ackwire.broker.takeover import Claim
 from ackwire.broker.transaction_manager import TransactionManager
 from ackwire.broker.transactions import Transaction, Transactions
-from ackwire.broker.view import BrokerView
 from ackwire.broker.why.service import Questions
+from ackwire.broker.why_view import BrokerView
 from ackwire.config import Settings
 from ackwire.config.policy import Policies
 from ackwire.errors import BrokerError, StoreFailed, UnknownResource
@@ -207,7 +207,7 @@ class Broker:
             editor=editor,
             settings=live,
             flow=flow,
-            registry=registry,
+            dead_letters=dead_letters,
             publisher=publisher,
             gate=gate,
             audit=audit,

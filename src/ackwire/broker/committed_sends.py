@@ -1,4 +1,4 @@
-"""What transactions have sent goes on its way when they have committed (SEMANTICS G1)."""
+"""Routes a transaction's messages after its commit (SEMANTICS G1)."""
 
 from typing import final
 

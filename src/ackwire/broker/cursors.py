@@ -21,7 +21,7 @@ from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.reservations import Reservation
-from ackwire.broker.reserved import refuse_reserved
+from ackwire.broker.reserved_names import refuse_reserved
 from ackwire.errors import (
     BrokerError,
     Conflict,

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import Final, final
 
-from ackwire.config.policy import DeadLetters, DestinationPolicy
+from ackwire.config.policy import DeadLetterPolicy, DestinationPolicy
 from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
 
@@ -100,7 +100,7 @@ class DeadLetterMemory:
 
     def _producers(self, policy: DestinationPolicy, where: Destination) -> OrderedDict[bytes, Counts]:
         self._policies[id(policy)] = policy
-        key = (id(policy), where if policy.dead_letters is DeadLetters.INDIVIDUAL else None)
+        key = (id(policy), where if policy.dead_letters is DeadLetterPolicy.INDIVIDUAL else None)
         producers = self._memories.get(key)
         if producers is None:
             producers = self._memories[key] = OrderedDict()

@@ -15,6 +15,7 @@ from ackwire.broker.redelivery import (
     judge,
 )
 from ackwire.broker.registry import Registry
+from ackwire.config.policy import DestinationPolicy
 from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
 from ackwire.jms.message_editor import MessageEditor
@@ -42,7 +43,22 @@ class DeadLetters:
         if verdict.queue is None or verdict.queue == message.destination:
             _log.info("a message of %r was discarded: %s", queue, verdict.reason)
             return Verdict(None, verdict.reason)
-        if not self._memory.is_first(queue.policy, message):
+        return self._keep_once(queue.policy, message, verdict, cause)
+
+    def keep_unrouted(self, message: Message, cause: str) -> None:
+        """Keep a message that has no queue: its destination has gone, or cannot be made."""
+        where = message.destination
+        policy = self._registry.policy_for(where)
+        verdict = judge(policy, message, is_topic=not where.kind.is_queue, expired=False, cause=cause)
+        if verdict.queue is None:
+            _log.info("a message to %r was discarded: %s", where, verdict.reason)
+        else:
+            self._keep_once(policy, message, verdict, cause)
+
+    def _keep_once(self, policy: DestinationPolicy, message: Message, verdict: Verdict, cause: str) -> Verdict:
+        """Keep a copy in the queue of *verdict*, unless a copy of the same message is there already."""
+        assert verdict.queue is not None
+        if not self._memory.is_first(policy, message):
             return Verdict(None, f"{cause}; it is in {verdict.queue!r} already")
         self._keep(message, verdict.queue, cause)
         return verdict
@@ -67,18 +83,3 @@ class DeadLetters:
     def forget(self, message: Message) -> None:
         """*message* goes to its destination once more: if it cannot be consumed again, it is a dead letter again."""
         self._memory.forget(self._registry.policy_for(message.destination), message)
-
-    def keep_unrouted(self, message: Message, cause: str) -> None:
-        """Keep a message that has no queue: its destination has gone."""
-        where = message.destination
-        verdict = judge(
-            self._registry.policy_for(where),
-            message,
-            is_topic=not where.kind.is_queue,
-            expired=False,
-            cause=cause,
-        )
-        if verdict.queue is None:
-            _log.info("a message to %r was discarded: %s", where, verdict.reason)
-            return
-        self._keep(message, verdict.queue, cause)

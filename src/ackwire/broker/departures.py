@@ -1,9 +1,9 @@
 """Removes disconnected clients and all that they announced, in slices of the loop (SEMANTICS D7).
 
-A client may have ten thousand consumers and as many temporary queues. All of its consumers get nothing more at once;
-then they are removed one by one, queue by queue, then its producers and its temporary destinations. What somebody else
-asks for meanwhile is dealt with first: a durable subscription that its owner takes up again, a temporary destination
-that a client announces again after a failover, a queue that is to be deleted.
+A client may have ten thousand consumers and as many temporary queues. All its consumers stop receiving immediately.
+Then they are removed one by one, queue by queue, then its producers and its temporary destinations. If another client
+needs something that is still to be removed, that is removed first: a durable subscription that its owner takes up
+again, a temporary destination that a client announces again after a failover, a queue that is to be deleted.
 """
 
 from collections.abc import Callable, Iterator

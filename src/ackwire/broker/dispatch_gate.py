@@ -1,10 +1,10 @@
-"""The way from a queue to its consumers: what leaves is remembered through a crash (SEMANTICS A2, J4; ADR 5, 16).
+"""Holds messages back until the store knows that they may have been delivered (SEMANTICS A2, J4; ADR 5, 16).
 
-A message that a consumer may have seen must be flagged as redelivered when it comes again, after a crash too. So a
-queue tells the store ahead of time how far messages may go (`Recorder.mark_dispatched`), a block of sequences at once,
-and no message behind that leaves. And while a sender waits for the store, so do the consumers of what it sent: after a
-crash it would send the message again as a new one. They wait no longer than the sync takes that is due anyway. A
-message that waits at the gate is in flight like any other. `early_dispatch.py` decides which message need not wait.
+A message that a consumer may have seen must be flagged as redelivered when it is delivered again, after a crash too.
+The queue first records the highest sequence it may dispatch (`Recorder.mark_dispatched`), a block at a time. Messages
+above it wait. A message whose sender waits for the disk is held, too: after a crash it would be sent again, and come
+twice without the redelivered flag. This costs no extra sync. A message that waits at the gate is in flight like any
+other. `early_dispatch.py` decides which message need not wait.
 """
 
 from collections import deque

@@ -1,16 +1,16 @@
-"""Which messages a client has sent before: it repeats what it got no answer for when it comes back (J4).
+"""Recognises messages that a client sends again after a reconnect (SEMANTICS J4).
 
-A producer counts its messages, so its last count says what the broker has: everything up to it, with exceptions. They
-are remembered beside it, each in the store, among the counts, under a key of its own:
+Producers number their messages. The broker keeps the highest number of each: it has all up to that one, except:
 
-* What was refused while later ones were taken. Of that the client may not have heard, and if it repeats one, it must
-  not be told that it is stored. The count is odd while the message is refused, and even after it came again.
-* Gaps: which counts a leap has left out. A message among them is new when it comes, whoever made the leap.
-* Who has the connection id that stands in the producer's id. What one client has counted says nothing about another
-  client that comes with the same connection id (ADR 15).
+* Messages that were refused while later ones were stored. The refusal may not have reached the client. If it sends the
+  message again, the broker must store it. The entry's value is odd while the message is refused, even once it is
+  stored.
+* Gaps: numbers that were skipped. A message with such a number is new, whichever client skipped it.
+* Numbers of another client that had the same connection id before, which is part of the producer's id: they say nothing
+  about this client (ADR 15).
 
-So a wrong count can make a repetition pass for new, and a message come twice. It can never make a new message pass
-for a repetition.
+Each exception is stored under its own key, beside the counts. A wrong count can make a repeated message pass for new,
+so that it is delivered twice. It can never make a new message pass for a repeated one.
 """
 
 from hashlib import blake2b
@@ -22,7 +22,8 @@ from ackwire.store.contract import Store
 from ackwire.util.lru import PRODUCERS_REMEMBERED, Recent
 
 REFUSED_MAX: Final = 1024
-"""Of one producer, while it sends nothing else: the oldest are forgotten first, and then pass for stored."""
+"""Refused messages of one producer since its last stored one. Older ones are left to the gap that its next message
+marks: they are new, too, when they come again."""
 _PRODUCERS_REFUSED_MAX: Final = 1000
 _REFUSED: Final = b"refused "
 _GAP: Final = b"gap "

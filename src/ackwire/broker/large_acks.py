@@ -8,7 +8,7 @@ remove a message twice changes nothing. A start that finds a list removes what i
 from hashlib import blake2b
 from typing import Final, final
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.queue import Queue
 from ackwire.broker.slices import Budget
 from ackwire.broker.transactions import Transaction

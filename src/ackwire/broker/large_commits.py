@@ -37,11 +37,11 @@ from ackwire.broker.committed_sends import CommittedSends
 from ackwire.broker.dispatch_gate import DispatchGate
 from ackwire.broker.large_acks import AckList, LargeAcks
 from ackwire.broker.limits import FlowControl
-from ackwire.broker.parts import Part
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.routing import Routing
 from ackwire.broker.session import Connection
 from ackwire.broker.slices import Budget, Slices
+from ackwire.broker.staged_part import Part
 from ackwire.broker.staging import SET_ASIDE, Staging
 from ackwire.broker.transactions import (
     XA_OK,

@@ -94,6 +94,8 @@ class FlowControl:
         self._blocked_bytes: dict[Connection, int] = {}
         self._blocked_sessions: dict[Connection, Counter[bytes]] = {}
         """For each connection how many sends each of its sessions has waiting."""
+        self._unread: set[Connection] = set()
+        """Connections that are not read from until their blocked sends have gone on."""
         self.blocked_bytes = 0
         """Bytes of all sends that wait."""
         self.blocked_bytes_max = settings.blocked_bytes_max
@@ -231,6 +233,7 @@ class FlowControl:
         if held_bytes > self._settings.held_bytes_max or (
             self.blocked_bytes > self.blocked_bytes_max and not self.is_needed_to_drain(connection)
         ):
+            self._unread.add(connection)
             connection.port.hold(True)
         self._settle_stop()
 
@@ -285,6 +288,7 @@ class FlowControl:
             del self._blocked_bytes[connection]
             del self._blocked_sessions[connection]
         if left <= self._settings.held_bytes_max and (not left or self.blocked_bytes <= self.blocked_bytes_max):
+            self._unread.discard(connection)
             connection.port.hold(False)
         if self._stops_producers:
             self._settle_stop()
@@ -370,6 +374,10 @@ class FlowControl:
         for send in dropped:
             send.refuse(self._no_bound_left(send))
         return dropped
+
+    def is_read(self, connection: Connection) -> bool:
+        """Whether *connection* is read from, as far as its blocked sends decide that."""
+        return connection not in self._unread
 
     def blocked(self) -> list[tuple[Connection, BlockedSend]]:
         """For each connection with held sends, the one that waits longest."""

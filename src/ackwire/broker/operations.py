@@ -1,9 +1,9 @@
 """The operations for operators: pause, resume, purge, move, copy, retry, delete, create, list, recall.
 
-The command line, HTTP and a console call the same verbs. Each checks permission first, returns how many messages or
-destinations were affected, and writes a line to the log and, for messages, events to the audit. An operation on many
-messages works in steps: the caller serves other work in between (`count_in_slices`). If it fails half way, the
-completed steps stay, and the error says how many.
+`operation_requests.py` calls these verbs for requests that arrive as messages, such as those of the command line. Each
+verb checks permission first, returns how many messages or destinations were affected, and writes a line to the log and,
+for messages, events to the audit. An operation on many messages works in steps: the caller serves other work between
+them. If it fails half way, the completed steps stay, and the error says how many.
 
 Only pending messages are moved, copied, retried and deleted. Messages in flight stay with their consumer; `recall`
 takes them back first. A message leaves its old place and reaches the new one in one atomic write, so a crash neither
@@ -25,7 +25,7 @@ from ackwire.broker.auditing import Event
 from ackwire.broker.clients import Clients
 from ackwire.broker.connections import Connections
 from ackwire.broker.dead_letters import DeadLetters
-from ackwire.broker.fetching import Fetch, job_of
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.permissions import Action, Permissions, Principal
@@ -33,8 +33,7 @@ from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.redelivery import CAUSE_PROPERTY, ORIGINAL_DELIVERY_MODE_PROPERTY, ORIGINAL_EXPIRATION_PROPERTY
 from ackwire.broker.registry import Registry
-from ackwire.broker.reserved import is_reserved, refuse_reserved
-from ackwire.broker.slices import Slices
+from ackwire.broker.reserved_names import is_reserved, refuse_reserved
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, NotHere, ResourceLimit
 from ackwire.jms.destinations import Destination, matches_pattern, parse_destination
 from ackwire.jms.message import Message
@@ -48,9 +47,6 @@ Counting: TypeAlias = Generator[Fetch | None, None, int]
 
 LISTED_AT_ONCE: Final = 100
 """Destinations in one answer."""
-
-_UNITS_PER_STEP: Final = 16
-"""What a step costs of a slice: a message is read, copied and recorded."""
 
 _log = logging.getLogger(__name__)
 
@@ -386,19 +382,3 @@ class Operations:
 
 def _not_here(where: Destination) -> NotHere:
     return NotHere(f"{where!r} does not exist; `ackwire queue list` prints the queues there are")
-
-
-def count_in_slices(
-    slices: Slices, steps: Counting, on_done: Callable[[int], None], on_failed: Callable[[BrokerError], None]
-) -> None:
-    """Carry out *steps* a slice of the loop at a time, then tell how many messages they concerned."""
-
-    def told() -> Iterator[Fetch | None]:
-        try:
-            count = yield from steps
-        except BrokerError as error:
-            on_failed(error)
-        else:
-            on_done(count)
-
-    slices.start(job_of(told(), slices, _UNITS_PER_STEP))

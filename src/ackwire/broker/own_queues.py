@@ -1,7 +1,7 @@
 """The queues that the broker itself reads: questions and operators' requests, each answered at its JMSReplyTo.
 
-The broker reads them like any consumer would, so asking costs the path of other messages nothing. Answers are made a
-slice of the loop at a time.
+The broker reads them as a consumer, so sending and dispatch have no special case for them. Answers are made a slice of
+the loop at a time.
 """
 
 import logging
@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias, final
 
 from ackwire.broker.acknowledgement import Acknowledgement
-from ackwire.broker.acks import AckKind
 from ackwire.broker.advisory import is_advisory
 from ackwire.broker.connections import Connections
 from ackwire.broker.fetching import Fetch, job_of
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.permissions import UNKNOWN, Principal
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
-from ackwire.broker.reserved import is_reserved
+from ackwire.broker.reserved_names import is_reserved
 from ackwire.broker.session import IMPLICIT_SESSION, Connection, Login, SubscriptionRequest
 from ackwire.broker.subscriptions import Subscriptions
-from ackwire.broker.view import BrokerView
+from ackwire.broker.why_view import BrokerView
 from ackwire.errors import AckwireError
 from ackwire.jms.destinations import Destination, Kind, parse_destination
 from ackwire.jms.message import Message

@@ -1,9 +1,9 @@
-"""Defers what would publish another message while one is being put in its places (SEMANTICS A2, H1).
+"""While one message is added to its queues, delays whatever would publish another (SEMANTICS A2, H1).
 
-A message gets its sequence and then goes to every place that wants it. If something else were published in between, it
-would have the next sequence and could reach one of those places first: places take messages in order of sequence, so
-the first message would have nowhere to go. Two things can publish in between: advisories, because a message expires,
-is dropped or finds a slow consumer; and sends that waited for space, because a message that leaves makes some.
+A message gets its sequence and is then added to each of its queues. If another message were published in between, it
+would have the next sequence and could reach one of those queues first. A queue accepts only rising sequences, so the
+first message could not be added any more. Two things can publish in between: advisories, because a message expires, is
+dropped or finds a slow consumer; and blocked sends, which go on when a leaving message frees space.
 """
 
 from collections import deque

@@ -1,15 +1,15 @@
-"""Sends consumers what there is for them when they have room again, and answers pulls (SEMANTICS C3–C5)."""
+"""Resumes dispatch to a consumer that has room again, and answers pulls (SEMANTICS C3–C5)."""
 
 from functools import partial
 from typing import Final, final
 
 from ackwire.broker.advisory import Advisories
+from ackwire.broker.advisory_replay import Replays
 from ackwire.broker.auditing import Event
 from ackwire.broker.browsers import Browsers
 from ackwire.broker.consumer_queues import ConsumerQueues, only
 from ackwire.broker.fetching import Fetch
 from ackwire.broker.registry import Registry
-from ackwire.broker.replay import Replays
 from ackwire.broker.slices import Budget, Slices
 from ackwire.broker.subscription import BrowserSubscription, QueueSubscription, Subscription, TopicSubscription
 from ackwire.broker.topic import Topic

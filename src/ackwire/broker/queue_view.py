@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import final
 
-from ackwire.broker.browsing import Snapshot
+from ackwire.broker.browse_snapshot import Snapshot
 from ackwire.broker.fetching import Fetch
 from ackwire.broker.pending import NO_LIMIT, PagedOut
 from ackwire.broker.queue_consumers import QueueConsumers

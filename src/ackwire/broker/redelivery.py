@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ackwire.config.policy import DeadLetters, DestinationPolicy
+from ackwire.config.policy import DeadLetterPolicy, DestinationPolicy
 from ackwire.jms.destinations import Destination, Kind, derived_destination
 from ackwire.jms.message import Message
 
@@ -24,7 +24,7 @@ class Verdict:
 
 def judge(policy: DestinationPolicy, message: Message, *, is_topic: bool, expired: bool, cause: str) -> Verdict:
     """Where *message* goes, and why."""
-    if policy.dead_letters is DeadLetters.DISCARD:
+    if policy.dead_letters is DeadLetterPolicy.DISCARD:
         return Verdict(None, f"{cause}; the policy for {policy.match} discards dead letters")
     if expired and not policy.dead_letter_expired:
         return Verdict(None, f"{cause}; the policy for {policy.match} drops expired messages")
@@ -34,7 +34,7 @@ def judge(policy: DestinationPolicy, message: Message, *, is_topic: bool, expire
 
 
 def _dead_letter_queue(policy: DestinationPolicy, where: Destination, *, is_topic: bool) -> Destination:
-    if policy.dead_letters is DeadLetters.SHARED:
+    if policy.dead_letters is DeadLetterPolicy.SHARED:
         return derived_destination(Kind.QUEUE, policy.dead_letter_queue)
     prefix = policy.dead_letter_topic_prefix if is_topic else policy.dead_letter_queue_prefix
     return derived_destination(Kind.QUEUE, prefix + where.name)

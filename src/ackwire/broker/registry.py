@@ -13,7 +13,7 @@ from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.numbered_set import NumberedSet
 from ackwire.broker.paging import Pager
 from ackwire.broker.queue import Queue, QueueEvents
-from ackwire.broker.reserved import OWN_QUEUES, refuse_reserved, refuse_unknown_reserved
+from ackwire.broker.reserved_names import OWN_QUEUES, refuse_reserved, refuse_unknown_reserved
 from ackwire.broker.router import Router, is_virtual_pattern
 from ackwire.broker.session import Connection
 from ackwire.broker.slices import Budget, Slices

@@ -16,11 +16,11 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import final
 
-from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
 from ackwire.broker.cursors import Cursors
 from ackwire.broker.duplicates import Duplicates
 from ackwire.broker.early_dispatch import EarlyDispatch
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.large_acks import is_acks
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue

@@ -11,7 +11,8 @@ the job that is due next, whatever their number; what fell due while the broker 
 once. While memory is full nothing is delivered: jobs wait as producers do, and do not pile up.
 
 Where this departs from ActiveMQ: due times are kept to the millisecond (not rounded up to the next half second),
-periods do not drift, wrong values are refused when they are sent, and a delivery that fails is a dead letter.
+periods do not drift, wrong values are refused when they are sent, and a delivery that fails is a dead letter (ActiveMQ
+logs an error and drops it).
 """
 
 import logging
@@ -26,12 +27,11 @@ from typing import Final, final
 
 from ackwire.broker.auditing import Audit
 from ackwire.broker.cron import local_zone, next_time_ms
+from ackwire.broker.dead_letters import DeadLetters
 from ackwire.broker.dispatch_gate import DispatchGate
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.publishing import Publisher
-from ackwire.broker.redelivery import CAUSE_PROPERTY, judge
-from ackwire.broker.registry import Registry
 from ackwire.broker.session import Connection
 from ackwire.errors import AckwireError, BrokerError, InvalidDestination, RemoteProtocolError, ResourceLimit
 from ackwire.jms.destinations import Destination, parse_destination
@@ -120,7 +120,7 @@ class Scheduler:
         editor: MessageEditor,
         settings: LiveSettings,
         flow: FlowControl,
-        registry: Registry,
+        dead_letters: DeadLetters,
         publisher: Publisher,
         gate: DispatchGate,
         audit: Audit | None,
@@ -131,7 +131,7 @@ class Scheduler:
         self._editor = editor
         self._settings = settings
         self._flow = flow
-        self._registry = registry
+        self._dead_letters = dead_letters
         self._publisher = publisher
         self._gate = gate
         self._audit = audit
@@ -410,20 +410,8 @@ class Scheduler:
         _log.warning("scheduled job %s could not deliver to %r: %s", job.job_id, message.destination, error)
         if isinstance(error, InvalidDestination) and job.job_id in self._jobs:
             self._forget(self._jobs[job.job_id])  # it is gone for good
-        where = message.destination
-        policy = self._registry.policy_for(where)
-        cause = f"scheduled job {job.job_id} could not deliver: {error}"
-        verdict = judge(policy, message, is_topic=not where.kind.is_queue, expired=False, cause=cause)
-        if verdict.queue is None or verdict.queue == where:
-            return
-        copy = self._editor.readdressed(
-            message, verdict.queue, original_destination=where, properties={CAUSE_PROPERTY: cause}, expiration=0
-        )
-        try:
-            self._publisher.tell_sent(message)
-            self._publisher.put(None, copy)
-        except BrokerError as reason:
-            _log.error("a message of scheduled job %s is lost: %s", job.job_id, reason)
+        self._publisher.tell_sent(message)
+        self._dead_letters.keep_unrouted(message, f"scheduled job {job.job_id} could not deliver: {error}")
 
     # ---- management --------------------------------------------------------------------------------------------
 

@@ -2,15 +2,15 @@
 
 A `Send` passes these steps, each a method below, in this order:
 
-    check        may the client send there, and is its clock right?
-    repeated?    a client that came back repeats what was not answered: what the broker has is only answered
-    admit        is there space? Otherwise the send is blocked until there is
-    deduplicate  remember how far the producer has counted
-    route        find the queue; what is meant for later goes to the scheduler, topics and composites to the publisher
-    stamp        give it its place in the broker's order, and its time to live
-    record       in the store
-    enqueue      offer it to a consumer: at once, or when it is durable (`early_dispatch.py`, `dispatch_gate.py`)
-    answer       the sender: when the message is durable, or consumed before that
+    check      may the client send there, and is its clock right?
+    repeated?  a client that came back repeats what was not answered: what the broker has is only answered
+    admit      is there space? Otherwise the send is blocked until there is
+    count      remember the number that the producer gave the message (`duplicates.py`)
+    route      find the queue; what is meant for later goes to the scheduler, topics and composites to the publisher
+    stamp      give it its place in the broker's order, and its time to live
+    record     in the store
+    enqueue    offer it to a consumer: at once, or when it is durable (`early_dispatch.py`, `dispatch_gate.py`)
+    answer     the sender: when the message is durable, or consumed before that
 
 A message of a transaction is kept with the transaction after it is admitted; its commit does the rest.
 """
@@ -255,11 +255,11 @@ class Sending:
             self._transactions.add_send(message.origin.transaction, connection, message)
             self._answer(send)
         elif not message.persistent:
-            self._deduplicate_and_route(send)
+            self._count_and_route(send)
             self._answer(send)
         elif send.on_stored is None:
             connection.sender.only_sends = False
-            self._deduplicate_and_route(send)
+            self._count_and_route(send)
         elif message.destination.is_plain_queue:
             self._take_awaited(send)
         else:
@@ -274,7 +274,7 @@ class Sending:
         is_flagged = connection.is_reconnect and early_dispatch.flag_repeated(
             sender, message, len(connection.producers)
         )
-        self._deduplicate_and_route(send)
+        self._count_and_route(send)
         if is_flagged:
             early_dispatch.was_repeated(sender, message)
         sender.awaited_sequence = message.sequence
@@ -292,15 +292,15 @@ class Sending:
         self._early_dispatch.may_leave(sender)  # the sender may send on before it is answered
         self._gate.begin_group()
         try:
-            self._deduplicate_and_route(send)
+            self._count_and_route(send)
             sender.awaited_sequence = send.message.sequence
             self._answer(send)
         finally:
             self._gate.end_group()
 
-    # ---- deduplicate, route, stamp, record, enqueue ------------------------------------------------------------
+    # ---- count, route, stamp, record, enqueue ------------------------------------------------------------------
 
-    def _deduplicate_and_route(self, send: Send) -> None:
+    def _count_and_route(self, send: Send) -> None:
         message, duplicates = send.message, self._duplicates
         if duplicates.is_wanted_again(send.connection, message):
             with self._store.atomically():  # stored, and no longer refused

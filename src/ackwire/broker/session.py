@@ -316,6 +316,6 @@ class Subscription:
         self.port.end_of_messages()
 
     def cancel_pulls(self) -> None:
-        """The consumer leaves: nobody waits any more."""
+        """Drop the pulls that wait, because the consumer leaves."""
         while self.pulls:
             self.answer_pull()

@@ -23,11 +23,11 @@ from ackwire.broker.advisory import is_advisory
 from ackwire.broker.committed_sends import CommittedSends
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
-from ackwire.broker.parts import Part
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.scheduler import mentions_scheduler
+from ackwire.broker.staged_part import Part
 from ackwire.errors import BrokerError, Conflict, InvalidDestination, ResourceLimit, StoreFailed, UnknownResource
 from ackwire.jms.destinations import Destination, Kind, destination
 from ackwire.jms.message import Message

@@ -7,9 +7,9 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from typing import Final, final
 
-from ackwire.broker.acks import InFlight
 from ackwire.broker.auditing import Audit, Copy
 from ackwire.broker.fetching import Fetch
+from ackwire.broker.in_flight import InFlight
 from ackwire.broker.pending import PagedOut
 from ackwire.broker.session import Connection, ConsumerPort, Subscription, SubscriptionRequest
 from ackwire.broker.slices import Budget
@@ -115,7 +115,7 @@ class TopicSubscription(Subscription):
         self._dispatched = 0
         self._fell_behind = False
         self.replay: Iterator[Message | None] | None = None
-        """What it is to be shown of the time before it came, as far as it has not seen it (`replay.py`)."""
+        """What it is to be shown of the time before it came, as far as it has not seen it (`advisory_replay.py`)."""
 
     @property
     def dispatched(self) -> int:
@@ -129,7 +129,7 @@ class TopicSubscription(Subscription):
         return True
 
     def publish(self, message: Message) -> Sequence[Message]:
-        """Send *message* now or as soon as there is room; the answer is what it lost to the limit."""
+        """Send *message* now or as soon as there is room. Returns the messages that were dropped at the limit."""
         if not self.pending and self.has_room:
             self._hand_over(message)
             return ()
@@ -158,7 +158,7 @@ class TopicSubscription(Subscription):
         return victim
 
     def pump(self, now_ms: int) -> list[Message]:
-        """Send what waits, as far as there is room; the answer is what waited too long and has expired."""
+        """Send what waits, as far as there is room. Returns the messages that have expired meanwhile."""
         expired: list[Message] = []
         while self.pending and self.has_room:
             message = self.pending.popleft()

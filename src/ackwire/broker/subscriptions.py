@@ -6,18 +6,18 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final, final
 
-from ackwire.broker.acks import InFlight
 from ackwire.broker.advisory import Advisories
+from ackwire.broker.advisory_replay import Replays
 from ackwire.broker.auditing import Audit
 from ackwire.broker.browsers import Browsers
 from ackwire.broker.clients import Clients
 from ackwire.broker.consumer_queues import ConsumerQueues, places_with_messages
+from ackwire.broker.in_flight import InFlight
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
-from ackwire.broker.replay import Replays
-from ackwire.broker.reserved import is_reserved, refuse_reserved
+from ackwire.broker.reserved_names import is_reserved, refuse_reserved
 from ackwire.broker.retroactive import Recall
 from ackwire.broker.router import is_virtual_pattern
 from ackwire.broker.session import Connection, ConsumerPort

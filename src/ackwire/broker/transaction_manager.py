@@ -161,7 +161,7 @@ class TransactionManager:
         return transaction is not None and not transaction.is_empty
 
     def fail(self, connection: Connection, transaction_id: Hashable, reason: str) -> None:
-        """Something in it went wrong, and nobody waited for an answer: the commit will say so."""
+        """Note that a step of the transaction failed whose client did not wait for an answer: the commit will fail."""
         transaction = self.transactions.find(transaction_id)
         if transaction is not None and transaction.connection is connection and transaction.failure is None:
             transaction.failure = reason

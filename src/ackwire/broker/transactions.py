@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, final
 
-from ackwire.broker.parts import Part
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
+from ackwire.broker.staged_part import Part
 from ackwire.broker.subscription import Subscription
 from ackwire.errors import BrokerError
 from ackwire.jms.message import Message

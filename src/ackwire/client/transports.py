@@ -29,7 +29,7 @@ from ackwire.client.errors import ConnectionFailedError
 from ackwire.client.options import TlsOptions, TransportOptions
 from ackwire.client.tls import client_context, tls_problem
 from ackwire.client.uri import TcpUri, VmUri
-from ackwire.config.listener_uri import SCHEMES as TCP_SCHEMES
+from ackwire.config.listener_uri import OPENWIRE_SCHEMES as TCP_SCHEMES
 from ackwire.errors import AckwireError, ConfigError
 
 PLUGIN_GROUP: Final = "ackwire.transports"

@@ -37,8 +37,8 @@ from ackwire.client.options import (
     WireFormatOptions,
 )
 from ackwire.config.fields import did_you_mean
+from ackwire.config.listener_uri import OPENWIRE_SCHEMES as TCP_SCHEMES
 from ackwire.config.listener_uri import PORT_DEFAULT, PORT_DEFAULT_TLS, checked_host
-from ackwire.config.listener_uri import SCHEMES as TCP_SCHEMES
 from ackwire.config.queries import MASK, Known, Pair, Section, pairs_of, read, write
 from ackwire.config.types import Refused, quoted
 from ackwire.errors import ConfigError, InvalidDestination

@@ -22,7 +22,10 @@ from ackwire.errors import ConfigError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-SCHEMES: Final = ("tcp", "nio", "ssl", "nio+ssl", "auto", "auto+nio", "auto+ssl", "auto+nio+ssl")
+OPENWIRE_SCHEMES: Final = ("tcp", "nio", "ssl", "nio+ssl", "auto", "auto+nio", "auto+ssl", "auto+nio+ssl")
+"""Schemes of OpenWire, for listeners and clients: only they have the options of its wire format."""
+SCHEMES: Final = OPENWIRE_SCHEMES
+"""Schemes of the listeners of this package. A protocol that has a scheme of its own adds it here."""
 PROTOCOL_GROUP: Final = "ackwire.protocols"
 """Of the entry points with which installed packages add protocols; the name of each is a scheme."""
 PORT_DEFAULT: Final = 61616
@@ -321,8 +324,9 @@ def _read_options(split: SplitResult) -> Given:
         if found.group is TlsOptions and not _is_tls(split.scheme):
             users = ", ".join(filter(_is_tls, SCHEMES))
             raise Refused(f"option {name} is not used by {split.scheme} listeners, only by {users}")
-        if found.group is WireFormatOptions and split.scheme not in SCHEMES:
-            raise Refused(f"option {name} is not used by {split.scheme} listeners, only by {', '.join(SCHEMES)}")
+        if found.group is WireFormatOptions and split.scheme not in OPENWIRE_SCHEMES:
+            users = ", ".join(OPENWIRE_SCHEMES)
+            raise Refused(f"option {name} is not used by {split.scheme} listeners, only by {users}")
         group = given.setdefault(found.group, {})
         if found.key in group:
             raise Refused(f"option {name} is given twice")

@@ -17,7 +17,7 @@ from ackwire.config.types import GIB, KIB, Refused, Text, quoted
 from ackwire.jms.destinations import NAME_LENGTH_MAX, Destination, Kind, matches_pattern
 
 
-class DeadLetters(Enum):
+class DeadLetterPolicy(Enum):
     """Where dead letters go: messages that expired or failed too often (SEMANTICS F4)."""
 
     SHARED = "shared"
@@ -165,8 +165,8 @@ class DestinationPolicy:
         reason="Messages live no longer than this, also those that would live for ever; 0: as long as the producer "
         "says.",
     )
-    dead_letters: DeadLetters = fields.member(
-        DeadLetters.SHARED,
+    dead_letters: DeadLetterPolicy = fields.member(
+        DeadLetterPolicy.SHARED,
         reason="Where messages go that could not be consumed. shared: all into dead_letter_queue. individual: a "
         "queue for each destination, its name behind a prefix. discard: nowhere, they are dropped.",
     )

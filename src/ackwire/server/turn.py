@@ -28,8 +28,8 @@ _READING_SECONDS: Final = 0.01
 """After so long nothing more is read in a turn: what was read is answered first."""
 
 _AWAKE_SECONDS: Final = 0.000_05
-"""How long the loop looks for events before it sleeps, if there were some so soon the last time. Whoever waits for an
-answer speaks again at once; a sleep and a wake-up in between take longer than this, for both sides."""
+"""How long the loop looks for events before it sleeps, if there were some so soon the last time. A client that waits
+for an answer sends again at once; a sleep and a wake-up in between take longer than this, for both sides."""
 
 _STREAM_TURNS: Final = 16
 _STREAM_WAIT_SECONDS: Final = 0.000_02
@@ -41,11 +41,11 @@ _GATHER_SECONDS: Final = 0.000_05
 _GATHERINGS: Final = 64
 """Then the loop sleeps so long (and as long again, until the system wakes it) after a turn that had so little to do:
 what comes meanwhile is read, sent on and written at once, and costs a third less. After so many of these it has to see
-again that somebody is streaming: whoever waits for answers speaks within such a sleep, too."""
+again that a client is streaming: one that waits for answers sends within such a sleep, too."""
 
 _PAUSE_SECONDS: Final = 0.000_5
-"""Who speaks only so long after everybody was answered is in no hurry to go on: what it sends leaves before it is
-answered. Whoever speaks sooner is answered first."""
+"""A client that sends only so long after everybody was answered is in no hurry to go on: what it sends leaves before it
+is answered. A client that sends sooner is answered first."""
 
 _EVENTS_MAX: Final = 256
 """Taken from epoll at once; those behind them come first the next time."""
@@ -230,7 +230,7 @@ class Turn:
         return bool(self._waiting) or any(event[0] != descriptor for event in self.peek())
 
     def _postpone(self, events: Events) -> Events:
-        """Read no more in this turn: epoll reports *events* again. The answer is those that are for asyncio."""
+        """Read no more in this turn: epoll reports *events* again. Returns those that are for asyncio."""
         self._postponed = {event[0] for event in events if event[0] in self._readers and event[1] == _READABLE}
         return [event for event in events if event[0] not in self._postponed]
 
@@ -245,8 +245,8 @@ class Turn:
         Senders are written to first, to go on while their messages leave. While sockets are read, a sender's answer is
         asked for after what it sent; the store answers senders first. What the store has let go to consumers is written
         when those senders have spoken again, or do not: a consumer that is woken beside them holds them up. After a
-        pause nobody is in such a hurry, and what was sent leaves first. What is asked for beyond that has to wait for
-        the next turn, so that everybody is read from in between.
+        pause no sender is in such a hurry, and what was sent leaves first. What is asked for beyond that has to wait
+        for the next turn, so that everybody is read from in between.
         """
         self._end_is_sure = True  # for all that is asked for now
         due, self._due = self._due, []
@@ -312,5 +312,5 @@ class Turn:
                 monitor.lap(callback)
 
     def _report(self, error: BaseException, where: str) -> None:
-        """As the loop does it: nobody else is to suffer."""
+        """Report *error* as the loop does; the other callbacks still run."""
         self._loop.call_exception_handler({"message": f"an error {where}", "exception": error})

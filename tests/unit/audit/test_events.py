@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ackwire.broker.acks import AckKind
 from ackwire.broker.auditing import Event
+from ackwire.broker.in_flight import AckKind
 from ackwire.config.policy import DestinationPolicy
 from ackwire.util.clock import Turns
 from ackwire.wire.openwire import commands

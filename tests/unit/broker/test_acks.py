@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackwire.broker.acks import AckKind, UnmatchedAck
+from ackwire.broker.in_flight import AckKind, UnmatchedAck
 from ackwire.jms.message import Message
 from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer

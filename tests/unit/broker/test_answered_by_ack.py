@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
 from tests.helpers.journal import JournalFactory
 from tests.helpers.slow_store import SlowStore

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from ackwire.broker.acks import AckKind
 from ackwire.broker.dead_letter_memory import Counts
-from ackwire.config.policy import DeadLetters, DestinationPolicy
+from ackwire.broker.in_flight import AckKind
+from ackwire.config.policy import DeadLetterPolicy, DestinationPolicy
 from tests.helpers.broker_rig import BrokerRig
 
 SUBSCRIBERS = 5
@@ -53,9 +53,9 @@ def test_F4_a_policy_may_ask_for_a_dead_letter_from_each() -> None:
 
 def test_F4_the_queues_of_a_virtual_topic_have_one_dead_letter_or_one_each_if_theirs_are_individual() -> None:
     for kind, names in (
-        (DeadLetters.SHARED, {"ActiveMQ.DLQ": 1}),
+        (DeadLetterPolicy.SHARED, {"ActiveMQ.DLQ": 1}),
         (
-            DeadLetters.INDIVIDUAL,
+            DeadLetterPolicy.INDIVIDUAL,
             {f"ActiveMQ.DLQ.Queue.Consumer.{name}.VirtualTopic.x": 1 for name in ("a", "b")},
         ),
     ):

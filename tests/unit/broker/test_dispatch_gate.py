@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from ackwire.broker.acks import AckKind
 from ackwire.broker.dispatch_gate import BLOCK_SEQUENCES
+from ackwire.broker.in_flight import AckKind
 from ackwire.errors import StoreFailed
 from ackwire.store.contract import Place
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named

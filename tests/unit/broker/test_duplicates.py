@@ -2,6 +2,7 @@
 
 import pytest
 
+from ackwire.broker.duplicates import REFUSED_MAX
 from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import ResourceLimit
 from ackwire.jms.message import Message
@@ -109,6 +110,19 @@ def test_J4_a_restart_brings_back_no_more_gaps_than_were_remembered(rig: BrokerR
 def gaps_of(rig: BrokerRig) -> dict[int, int]:
     (gaps,) = rig.broker.sending._duplicates._gaps.values()
     return gaps
+
+
+def test_J4_every_refused_message_is_taken_when_it_is_repeated_however_many_there_are(rig: BrokerRig) -> None:
+    """J4: beyond REFUSED_MAX the oldest are not remembered one by one, but as a gap."""
+    client = rig.connect()
+    client.send(FULL, "fills it")
+    early = [client.message(FULL, "refused") for _ in range(REFUSED_MAX + 2)]
+    for message in early:
+        refused(client, message)
+    client.send(Q, "later")
+    come_back(client)
+    for message in early:  # one that passed for stored would be answered without an error
+        refused(client, message)
 
 
 def test_J4_nothing_is_written_for_refusals_alone(rig: BrokerRig) -> None:

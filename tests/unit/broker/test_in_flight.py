@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ackwire.broker.acks import InFlight, UnmatchedAck
+from ackwire.broker.in_flight import InFlight, UnmatchedAck
 from ackwire.jms.message import Message
 from tests.helpers.broker_rig import BrokerRig
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.staging import SET_ASIDE
 from ackwire.broker.transactions import XA_OK, TransactionError
 from ackwire.errors import BrokerError, StoreFailed

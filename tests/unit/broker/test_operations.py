@@ -4,14 +4,15 @@ import logging
 
 import pytest
 
-from ackwire.broker.acks import AckKind
-from ackwire.broker.operations import Counting, Selection, count_in_slices
+from ackwire.broker.in_flight import AckKind
+from ackwire.broker.operations import Counting, Selection
 from ackwire.broker.permissions import Action, Principal, Proof
 from ackwire.broker.queue import Queue
 from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import BrokerError, InvalidDestination, InvalidSelector, NotAuthorised, NotHere
 from ackwire.jms.destinations import Destination, Kind, destination
 from tests.helpers.broker_rig import BrokerRig, contents, named, paging_rig, text_of
+from tests.helpers.operating import count_in_slices
 
 OPS = Principal("ops", proof=Proof.PASSWORD, source="10.0.0.1")
 ALL = destination(Kind.QUEUE, ">")

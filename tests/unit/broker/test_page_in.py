@@ -1,13 +1,14 @@
 """The broker goes on while messages are read back, and copes with what happens meanwhile (SEMANTICS A2, B6, H1)."""
 
-from ackwire.broker.acks import AckKind
-from ackwire.broker.operations import Selection, count_in_slices
+from ackwire.broker.in_flight import AckKind
+from ackwire.broker.operations import Selection
 from ackwire.broker.permissions import BROKER
 from ackwire.broker.queue import Queue
 from ackwire.config.policy import DestinationPolicy
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, text_of
+from tests.helpers.operating import count_in_slices
 from tests.helpers.paging_store import FakeSpill, HandStore
 from tests.simulation.audit import audit
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackwire.broker import queue as queue_module
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.queue import Queue
 from ackwire.broker.why import reasons as why_module
 from ackwire.broker.why.reasons import why_message, why_producer, why_queue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.transactions import XA_OK, TransactionError
 from ackwire.config.policy import DestinationPolicy
 from ackwire.wire.openwire.commands import XATransactionId

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ackwire.broker.acks import AckKind
-from ackwire.config.policy import DeadLetters, DestinationPolicy
+from ackwire.broker.in_flight import AckKind
+from ackwire.config.policy import DeadLetterPolicy, DestinationPolicy
 from ackwire.jms.types import Long
 from tests.helpers.broker_rig import BrokerRig, RigConsumer, command_of, named
 from tests.simulation.audit import audit
@@ -31,13 +31,13 @@ def test_F4_a_dead_letter_carries_where_it_was_and_why() -> None:
 
 
 def test_F4_one_dead_letter_queue_for_each_destination() -> None:
-    rig = BrokerRig(policies=(DestinationPolicy(match=">", dead_letters=DeadLetters.INDIVIDUAL),))
+    rig = BrokerRig(policies=(DestinationPolicy(match=">", dead_letters=DeadLetterPolicy.INDIVIDUAL),))
     _poisoned(rig)
     assert rig.pending("queue://ActiveMQ.DLQ.Queue.q") == 1
 
 
 def test_F4_discard() -> None:
-    rig = BrokerRig(policies=(DestinationPolicy(match=">", dead_letters=DeadLetters.DISCARD),))
+    rig = BrokerRig(policies=(DestinationPolicy(match=">", dead_letters=DeadLetterPolicy.DISCARD),))
     _poisoned(rig)
     assert rig.broker.flow.used_bytes == 0
 

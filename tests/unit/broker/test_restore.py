@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.transactions import XA_OK
 from ackwire.errors import ConfigError
 from ackwire.store.contract import CursorRecord, DurableKey, DurableRecord

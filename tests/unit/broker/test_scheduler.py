@@ -9,6 +9,7 @@ import pytest
 
 from ackwire.broker.cron import local_zone, next_time_ms
 from ackwire.broker.transactions import TransactionError
+from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import BrokerError, ResourceLimit
 from ackwire.jms.types import Int, Long, Value
 from ackwire.store.contract import ScheduledJob
@@ -382,6 +383,48 @@ def test_A6_what_cannot_be_delivered_is_a_dead_letter(rig: BrokerRig, producer: 
     assert dead.texts == ["late"]
     assert "does not exist" in str(dead.properties()["dlqDeliveryFailureCause"])
     assert len(rig.broker.scheduler) == 0
+
+
+DLQ_ADVISORIES = "topic://ActiveMQ.Advisory.MessageDLQd.Queue.later"
+
+
+def _rig_with_one_destination() -> BrokerRig:
+    """A broker that makes no further destinations, those of its own aside."""
+    policy = DestinationPolicy(match=">", dead_letter_non_persistent=True)
+    return BrokerRig(policies=(policy,), settings={"destinations": {"count_max": 1}})
+
+
+def test_A6_F4_a_dead_letter_of_the_scheduler_is_like_any_other() -> None:
+    rig = _rig_with_one_destination()
+    advisories = rig.consumer(DLQ_ADVISORIES)
+    expiration = rig.clock.now_ms() + 60_000
+    delayed: dict[str, Value] = {"AMQ_SCHEDULED_DELAY": 1000}
+    producer = rig.connect("producer")
+    producer.send("queue://later", "late", properties=delayed, expiration=expiration, persistent=False)
+    rig.clock.advance(2)
+    dead = rig.consumer("queue://ActiveMQ.DLQ")
+    assert dead.texts == ["late"]
+    assert dead.delivered[0].persistent
+    assert dead.delivered[0].expiration == 0
+    assert dead.properties()["originalDeliveryMode"] == "NON_PERSISTENT"
+    assert isinstance(dead.properties()["originalExpiration"], Long)
+    assert len(advisories.delivered) == 1
+
+
+def test_A6_F4_each_delivery_of_a_series_is_a_dead_letter_of_its_own() -> None:
+    rig = _rig_with_one_destination()
+    rig.consumer(DLQ_ADVISORIES)
+    _schedule(rig.connect("producer"), delay=1000, period=1000, repeat=2)
+    rig.clock.advance(60)
+    assert len(rig.consumer("queue://ActiveMQ.DLQ").texts) == 3
+
+
+def test_F4_the_parts_of_a_scheduled_composite_are_one_dead_letter() -> None:
+    rig = _rig_with_one_destination()
+    rig.consumer(DLQ_ADVISORIES)
+    rig.connect("producer").send("queue://a,queue://b", properties={"AMQ_SCHEDULED_DELAY": 1000})
+    rig.clock.advance(60)
+    assert len(rig.consumer("queue://ActiveMQ.DLQ").texts) == 1
 
 
 # ---- transactions ----------------------------------------------------------------------------------------------

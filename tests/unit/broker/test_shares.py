@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ackwire.broker.transactions import TransactionError
-from ackwire.broker.why.limits import broker_use
+from ackwire.broker.why.limit_usage import broker_use
 from ackwire.broker.why.reasons import why_producer
 from ackwire.errors import ResourceLimit
 from ackwire.jms.destinations import parse_destination

@@ -34,7 +34,7 @@ from ackwire.client.uri import (
     parse_destination_uri,
 )
 from ackwire.config.fields import Option, options_of
-from ackwire.config.listener_uri import SCHEMES
+from ackwire.config.listener_uri import OPENWIRE_SCHEMES
 from ackwire.config.queries import Section
 from ackwire.errors import ConfigError
 from ackwire.jms.destinations import Kind, destination
@@ -58,7 +58,7 @@ def tcp(text: str) -> TcpUri:
 # ---- what is read ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", OPENWIRE_SCHEMES)
 def test_scheme_decides_tls_and_default_port(scheme: str) -> None:
     uri = tcp(f"{scheme}://broker")
     assert (uri.scheme, uri.host) == (scheme, "broker")
@@ -387,7 +387,7 @@ def groups(draw: st.DrawFn, kind: type[Any]) -> Any:
 
 @st.composite
 def tcp_uris(draw: st.DrawFn) -> TcpUri:
-    scheme = draw(st.sampled_from(SCHEMES))
+    scheme = draw(st.sampled_from(OPENWIRE_SCHEMES))
     return TcpUri(
         scheme,
         draw(st.sampled_from(["localhost", "10.0.0.1", "::1", "fe80::1%eth0", "broker-1.example.org"])),

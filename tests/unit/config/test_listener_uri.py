@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from ackwire.config import listener_uri
 from ackwire.config.listener_uri import SCHEMES, ClientAuth, ListenerUri, mask_secrets, parse_listener_uri
 from ackwire.errors import ConfigError
 from ackwire.server.tls import server_context
@@ -53,6 +54,14 @@ def test_hosts_are_names_or_addresses(text: str, host: str, shown: str) -> None:
     uri = parse_listener_uri(text)
     assert uri.host == host
     assert str(uri) == shown
+
+
+def test_options_of_openwire_are_refused_for_a_scheme_of_another_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_uri, "SCHEMES", (*SCHEMES, "other"))
+    assert parse_listener_uri("other://localhost").scheme == "other"
+    assert "wireFormat.cacheSize is not used by other listeners, only by tcp, nio" in refusal(
+        "other://localhost?wireFormat.cacheSize=1024"
+    )
 
 
 def test_wire_format_options_are_typed() -> None:

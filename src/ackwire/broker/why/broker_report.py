@@ -7,9 +7,9 @@ the event loop was held up lately or has no time left.
 from typing import Final
 
 from ackwire.broker.loop_report import LIMITS_SECONDS, LongTurn, LoopReport
-from ackwire.broker.view import BrokerView
-from ackwire.broker.why.limits import broker_use
+from ackwire.broker.why.limit_usage import broker_use
 from ackwire.broker.why.reasons import why_producer
+from ackwire.broker.why_view import BrokerView
 
 _BUSY: Final = 0.9
 """Share of the time from which on the loop counts as overloaded."""

@@ -10,14 +10,14 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from ackwire.broker.cursors import Cursor
-from ackwire.broker.parts import Part
 from ackwire.broker.queue import Queue
 from ackwire.broker.session import Connection
+from ackwire.broker.staged_part import Part
 from ackwire.broker.subscription import BrowserSubscription, QueueSubscription, Subscription, TopicSubscription
 from ackwire.broker.topic import Topic
 from ackwire.broker.transactions import Transaction
-from ackwire.broker.view import BrokerView
-from ackwire.broker.why.limits import connection_use
+from ackwire.broker.why.limit_usage import connection_use
+from ackwire.broker.why_view import BrokerView
 from ackwire.errors import NotHere
 from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
@@ -402,15 +402,12 @@ def _blocked(broker: BrokerView, connection: Connection, producer_id: str | None
     who = f"{connection!r}" if producer_id is None else f"producer {producer_id} of {connection!r}"
     of_connection = [send for held_by, send in broker.flow.held() if held_by is connection]
     sends = [s for s in of_connection if producer_id is None or _producer_of(broker, s.message) == producer_id]
-    limits = broker.settings.limits
     if not sends:
         return f"{who} is not blocked: no send of it waits, {_space(broker)}"
     first = sends[0]
     size_bytes = sum(send.message.size_bytes for send in sends)
     reason = first.reason() or "earlier sends of the same connection wait"
-    flow = broker.flow
-    is_read = sum(s.message.size_bytes for s in of_connection) <= limits.held_bytes_max
-    unread = "" if is_read and flow.blocked_bytes <= flow.blocked_bytes_max else ", no more is read"
+    unread = "" if broker.flow.is_read(connection) else ", no more is read"
     return (
         f"{who} is blocked for {_since(broker, first.since_ms)}: {reason}; {_largest_holder(broker)}; "
         f"{counted(len(sends), 'send')} waiting ({size_bytes} bytes){unread}"

@@ -9,7 +9,6 @@ from typing import final
 from ackwire.broker.fetching import Fetch
 from ackwire.broker.own_queues import ANSWER_CHARACTERS_MAX, Reply
 from ackwire.broker.permissions import Action, Permissions, Principal
-from ackwire.broker.view import BrokerView
 from ackwire.broker.why.broker_report import why_broker
 from ackwire.broker.why.reasons import (
     search_message,
@@ -19,6 +18,7 @@ from ackwire.broker.why.reasons import (
     why_queue,
     why_transaction,
 )
+from ackwire.broker.why_view import BrokerView
 from ackwire.errors import BrokerError, NotHere
 from ackwire.jms.destinations import Kind, parse_destination
 from ackwire.jms.types import Value

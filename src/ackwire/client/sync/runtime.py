@@ -101,7 +101,7 @@ class _LoopTimer:
 
 
 class _LoopClock:
-    """The machine's time, for whoever holds the guard, on whatever thread."""
+    """The machine's time, for the thread that holds the guard."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, guard: Guard) -> None:
         self.loop = loop

@@ -163,7 +163,7 @@ def call(handler: Callable[..., Any], *arguments: object) -> Any:
     """What *handler* returns; it must be a plain function."""
     try:
         result = handler(*arguments)
-    except SystemExit as error:  # in a thread it would end the worker, and be seen by nobody
+    except SystemExit as error:  # in a thread it would end the worker, and the program would not see it
         raise RuntimeError(f"the handler asked the program to exit: {error}") from error
     if iscoroutine(result):
         result.close()
@@ -181,7 +181,7 @@ def outcome(receipt: Future[_T], timeout_seconds: float) -> _T:
     try:
         return receipt.result(max(0.0, timeout_seconds))
     except CancelledError:
-        raise ConnectionFailedError("nobody waits for the answer any more") from None
+        raise ConnectionFailedError("no caller waits for the answer any more") from None
 
 
 def until_signal(signals: Sequence[signal.Signals], stopped: Event) -> None:

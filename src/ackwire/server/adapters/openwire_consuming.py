@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, final
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.session import ConsumerPort
 from ackwire.broker.slices import Budget
 from ackwire.broker.subscription import Subscription, SubscriptionRequest

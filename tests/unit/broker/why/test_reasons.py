@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.why.reasons import why_consumer, why_file, why_message, why_producer, why_queue, why_transaction
 from ackwire.errors import NotHere
 from ackwire.jms.destinations import Kind, destination
@@ -283,6 +283,18 @@ def test_B6_a_connection_that_is_not_read_any_more_is_told() -> None:
     for _ in range(4):
         producer.send("queue://big", "x" * 200)
     assert why_producer(rig.broker.view, producer.producer_id)[0].endswith(" bytes), no more is read")
+
+
+def test_B6_a_connection_is_not_read_beyond_what_all_sends_may_hold_unless_it_has_messages_in_flight() -> None:
+    rig = BrokerRig(settings={"limits": {"memory_bytes_max": 1000, "blocked_bytes_max": 500}})
+    producer, both = rig.connect("producer"), rig.connect("both")
+    producer.send("queue://big", "x" * 2000)
+    assert both.consumer("queue://big").texts, "it has a message in flight"
+    producer.send("queue://q", "x" * 600)
+    both.send("queue://q", "x" * 200)
+    assert why_producer(rig.broker.view, producer.producer_id)[0].endswith(" bytes), no more is read")
+    (waiting,) = [send.message for held_by, send in rig.broker.flow.held() if held_by is both.connection]
+    assert why_producer(rig.broker.view, both.producer_id)[0].endswith(f"1 send waiting ({waiting.size_bytes} bytes)")
 
 
 def test_B6_a_producer_that_is_not_blocked(rig: BrokerRig, producer: RigClient) -> None:

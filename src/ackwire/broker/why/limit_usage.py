@@ -1,7 +1,7 @@
 """How much of each limit is in use: by the whole broker, and by one connection."""
 
 from ackwire.broker.session import Connection
-from ackwire.broker.view import BrokerView
+from ackwire.broker.why_view import BrokerView
 
 
 def broker_use(broker: BrokerView) -> list[str]:

@@ -2,8 +2,8 @@
 
 Every queue and topic whose name begins with `Ackwire.` belongs to the broker. Clients send questions to `Ackwire.Why`
 (`ackwire.why.protocol`), and operators send requests to `Ackwire.Operations` (`ackwire.operation`). Clients cannot
-consume or browse there, through wildcards neither, so that no client can answer in the broker's place; and they cannot
-create or delete such a destination.
+consume or browse them, not even by wildcard: otherwise a client could answer for the broker. Nor can they create or
+delete such a destination.
 """
 
 from typing import Final
