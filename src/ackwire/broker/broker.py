@@ -175,6 +175,7 @@ class Broker:
             clients=clients,
             registry=registry,
             publisher=publisher,
+            transactions=transactions,
             advisories=advisories,
             queues=queues,
             browsers=browsers,

@@ -8,7 +8,6 @@ from ackwire.broker.fetching import Fetch, job_of
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.registry import Registry
 from ackwire.broker.slices import Slices
-from ackwire.errors import AckwireError
 from ackwire.util.clock import Clock
 
 _SWEEP_UNITS: Final = 8
@@ -42,11 +41,13 @@ class ExpirySweep:
 
     def _expire_all(self) -> Iterator[Fetch | None]:
         """Remove what has expired everywhere, a little with each step."""
-        for number, queue in enumerate(self._registry.queues()):
-            try:
-                yield from queue.expiry.expire_due(self._clock.now_ms())
-            except AckwireError:
-                _log.exception("expired messages of %r stay where they are for now", queue)
-            if number % _QUEUES_PER_STEP == 0:
-                yield None
-        self._is_sweeping = False
+        try:
+            for number, queue in enumerate(self._registry.queues()):
+                try:
+                    yield from queue.expiry.expire_due(self._clock.now_ms())
+                except Exception:  # whatever it is: other queues and later sweeps go on
+                    _log.exception("expired messages of %r stay where they are for now", queue)
+                if number % _QUEUES_PER_STEP == 0:
+                    yield None
+        finally:
+            self._is_sweeping = False

@@ -232,7 +232,7 @@ class Operations:
         cause = f"moved to {target!r} by {principal}"
 
         def move(message: Message) -> bool:
-            return self._transfer(queue, message, cause, lambda: self._editor.readdressed(message, target))
+            return self._transfer(queue, message, cause, lambda it: self._editor.readdressed(it, target))
 
         return self._through(principal, queue, selection, f"moved to {target!r}", move)
 
@@ -263,7 +263,7 @@ class Operations:
             if origin is None or origin == queue.place or origin.kind.is_temporary:
                 return False
             self._permissions.permit(principal, Action.SEND, origin)
-            return self._transfer(queue, message, cause, partial(self._revived, message, origin))
+            return self._transfer(queue, message, cause, partial(self._revived, origin))
 
         return self._through(principal, queue, selection, "sent back to their destinations", retry)
 
@@ -271,7 +271,7 @@ class Operations:
         origin = self._editor.lookup(message)("JMSDestination")
         return parse_destination(origin) if isinstance(origin, str) else None
 
-    def _revived(self, message: Message, origin: Destination) -> Message:
+    def _revived(self, origin: Destination, message: Message) -> Message:
         """A dead letter as it was, but for a time to live that is over: it would end at once."""
         properties = self._editor.properties(message)
         expiration = properties.get(ORIGINAL_EXPIRATION_PROPERTY)
@@ -287,26 +287,28 @@ class Operations:
     # ---- one message -------------------------------------------------------------------------------------------
 
     def _remove(self, queue: Queue, cause: str, message: Message) -> bool:
-        if not queue.withdraw(message):
+        withdrawn = queue.withdraw(message)
+        if withdrawn is None:
             return False
         if queue.audit is not None:
-            queue.audit.happened(Event.PURGED, queue, message, None, cause)
-        queue.drop(message)
+            queue.audit.happened(Event.PURGED, queue, withdrawn, None, cause)
+        queue.drop(withdrawn)
         return True
 
-    def _transfer(self, queue: Queue, message: Message, cause: str, make: Callable[[], Message]) -> bool:
+    def _transfer(self, queue: Queue, message: Message, cause: str, make: Callable[[Message], Message]) -> bool:
         """Put what *make* makes of *message* in its place, and remove *message*; both or none after a crash."""
-        if not queue.withdraw(message):
+        withdrawn = queue.withdraw(message)
+        if withdrawn is None:
             return False  # a consumer was quicker
         try:
-            copy = make()
+            copy = make(withdrawn)
             with self._store.atomically():
                 self._put(copy)
                 if queue.audit is not None:
-                    queue.audit.happened(Event.PURGED, queue, message, None, cause)
-                queue.drop(message)
+                    queue.audit.happened(Event.PURGED, queue, withdrawn, None, cause)
+                queue.drop(withdrawn)
         except BrokerError:
-            queue.put_back([message])
+            queue.put_back([withdrawn])
             raise
         return True
 

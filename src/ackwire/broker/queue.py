@@ -243,24 +243,27 @@ class Queue:
 
     # ---- operators take messages out ---------------------------------------------------------------------------
 
-    def withdraw(self, message: Message) -> bool:
-        """Set *message* aside, to `drop` it or `put_back`; False if it does not wait any more."""
+    def withdraw(self, message: Message) -> Message | None:
+        """Set *message*, which may have been read a while ago, aside and return it as it is now, to `drop` it or
+        `put_back`; None if it does not wait any more."""
         contents = self.contents
         number = contents.level_of(message)
         pending = contents.levels[number]
         position = pending.position_of(message.sequence)
         if position is not None:
-            is_paged = isinstance(pending.take(position), int)
+            entry: Message | PagedOut | int = pending.take(position)
             self.dispatcher.close_gaps(number, pending)
         else:
-            entry = self._take_waiting(message.sequence)
-            if entry is None:
-                return False
-            is_paged = isinstance(entry, PagedOut)
-        if is_paged:
-            self._flow.used_bytes += message.size_bytes
+            waiting = self._take_waiting(message.sequence)
+            if waiting is None:
+                return None
+            entry = waiting
         contents.set_aside.add(message.sequence)
-        return True
+        if isinstance(entry, Message):
+            return entry
+        message.ticket = entry.ticket if isinstance(entry, PagedOut) else entry
+        self._flow.used_bytes += message.size_bytes
+        return message
 
     def _take_waiting(self, sequence: int) -> Message | PagedOut | None:
         """Take out the entry of that sequence, if it waits for one consumer alone."""

@@ -198,6 +198,8 @@ class Reservations:
                 return False
             lane.positions[level] = position + 1
             if not self._dispatcher.is_for(lane, entry):
+                if self._flow.is_tight:
+                    self._pages.page_out(pending, position, entry)
                 return False
             self._reserve_message(entry, reserved, unstored)
         pending.take(position)

@@ -5,8 +5,9 @@ subscriptions of its topics. Where there are none, and each time that its consum
 it gets what the topic retains by policy (`retained_messages_max`). Selector and `noLocal` apply.
 
 The work is cut into slices of the loop. Nothing is sent to the consumer before the last slice, and the copies have
-sequences that were reserved when the consumer came: what is published meanwhile stands behind them. A crash before the
-last slice leaves the subscription without the rest.
+sequences that were reserved when the consumer came: what is published meanwhile stands behind them. There is one for
+each message that waits, and for each that an open transaction has acknowledged: a rollback in between brings it back. A
+crash before the last slice leaves the subscription without the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -50,16 +51,22 @@ class Recall:
         self._past: Iterator[Message | Fetch | None] = iter(())
         self._slices: Slices | None = None
         self._next_sequence = 0
+        self._end_sequence = 0
+        """Behind the last sequence that is reserved."""
 
-    def begin(self, others: Iterable[DurableSubscription], retaining: Iterable[Topic], slices: Slices) -> None:
-        """Start, before the consumer is added to the queue, with what waits for *others* or else what topics retain."""
+    def begin(
+        self, others: Iterable[DurableSubscription], retaining: Iterable[Topic], undecided: int, slices: Slices
+    ) -> None:
+        """Start, before the consumer is added to the queue, with what waits for *others* or else what topics retain.
+        Open transactions have acknowledged *undecided* messages, in whatever queues."""
         queue = self._durable.queue
         kept = [other.queue for other in others if other is not self._durable]
         retained = [] if queue.view.pending_count else self._retained(retaining)
         count = sum(other.view.message_count for other in kept) + len(retained)
         if count == 0:
             return
-        self._next_sequence = self._take_sequences(count)
+        self._next_sequence = self._take_sequences(count + undecided)
+        self._end_sequence = self._next_sequence + count + undecided
         self._past = self._wanted(kept, retained)
         queue.dispatcher.begin_change()
         self._slices = slices
@@ -96,32 +103,49 @@ class Recall:
         queue = self._durable.queue
         if queue.is_gone:
             return False
+        has_ended = True  # a failure is an end, too: the consumer gets what is there
+        try:
+            copies, next_step = self._next_copies(budget)
+            queue.accept_in_place(copies)
+            has_ended = next_step is None
+        finally:
+            if has_ended:
+                queue.dispatcher.end_change()
+        if isinstance(next_step, Fetch):
+            assert self._slices is not None
+            next_step.when_arrived(partial(self._slices.start, self._work))
+            return False
+        return not has_ended
+
+    def _next_copies(self, budget: Budget) -> tuple[list[Message], Fetch | Budget | None]:
+        """The copies of one slice, and what ended it: messages that have yet to arrive, its budget, or None if there is
+        no more."""
         now_ms = self._clock.now_ms()
         copies: list[Message] = []
-        has_more = False
         for message in self._past:
             if isinstance(message, Fetch):
-                assert self._slices is not None
-                queue.accept_in_place(copies)
-                message.when_arrived(partial(self._slices.start, self._work))
-                return False
+                return copies, message
             if message is not None and not 0 < message.expiration <= now_ms:
                 copies.append(self._copy(message, now_ms))
-            has_more = budget.spend(_UNITS)
-            if has_more:
-                break
-        queue.accept_in_place(copies)
-        if not has_more:
-            queue.dispatcher.end_change()
-        return has_more
+            if budget.spend(_UNITS):
+                return copies, budget
+        return copies, None
 
     def _copy(self, message: Message, now_ms: int) -> Message:
         copy = message.copy()
-        self._stamper.stamp(copy, self._next_sequence, now_ms)
-        self._next_sequence += 1
+        self._stamper.stamp(copy, self._take_sequence(), now_ms)
         if copy.persistent:
             self._store.append(copy, [self._durable.key])
         return copy
+
+    def _take_sequence(self) -> int:
+        """The next sequence that is reserved. If more has come back than was counted, it is a new one: the copy stands
+        behind what was published meanwhile, and takes no other message's place."""
+        sequence = self._next_sequence
+        if sequence >= self._end_sequence:
+            return self._take_sequences(1)
+        self._next_sequence = sequence + 1
+        return sequence
 
 
 def _once(queues: list[Queue]) -> Iterator[Message | Fetch]:

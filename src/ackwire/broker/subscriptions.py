@@ -30,6 +30,7 @@ from ackwire.broker.subscription import (
     TopicSubscription,
 )
 from ackwire.broker.topic import DurableSubscription, Topic
+from ackwire.broker.transactions import Transactions
 from ackwire.errors import BrokerError, DestinationGone, InvalidDestination, NotAuthorised
 from ackwire.jms.destinations import Destination, is_unicode
 from ackwire.jms.message import Message
@@ -63,6 +64,7 @@ class Subscriptions:
         clients: Clients,
         registry: Registry,
         publisher: Publisher,
+        transactions: Transactions,
         advisories: Advisories,
         queues: ConsumerQueues,
         browsers: Browsers,
@@ -78,6 +80,7 @@ class Subscriptions:
         self._clients = clients
         self._registry = registry
         self._publisher = publisher
+        self._transactions = transactions
         self._advisories = advisories
         self._queues = queues
         self._browsers = browsers
@@ -298,7 +301,8 @@ class Subscriptions:
             take_sequences=self._publisher.take_sequences,
         )
         others = registry.durables_beside(durable.record.destination) if is_new else ()
-        recall.begin(others, registry.retaining, self._slices)
+        undecided = sum(transaction.acked_count for transaction in self._transactions)
+        recall.begin(others, registry.retaining, undecided, self._slices)
 
     def remove_durable(self, client_id: str, name: str) -> None:
         """End a durable subscription. Refused while its consumer is connected."""

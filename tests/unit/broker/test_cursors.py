@@ -104,6 +104,18 @@ def test_A5_cursor_with_a_selector_gets_what_matches_at_any_depth(rig: BrokerRig
     assert rig.pending(Q) == 2998
 
 
+def test_B6_what_a_cursor_with_a_selector_has_passed_over_leaves_memory_again() -> None:
+    rig = _paging(memory_bytes_max=20_000)
+    _fill(rig, 1000)
+    rig.broker.cursors.open("c", named(Q), "JMSPriority = 9")
+    answers: list[int] = []
+    rig.broker.cursors.latest("c", 0, 5, answers.append, raise_it)
+    while not answers:
+        rig.clock.advance(0.001)
+    assert answers == [0]
+    assert rig.broker.flow.used_bytes <= 20_000
+
+
 def test_A6_expired_message_is_not_given_to_a_cursor(rig: BrokerRig) -> None:
     producer = rig.connect()
     producer.send(Q, "old", expiration=rig.clock.now_ms() + 1000)

@@ -4,10 +4,15 @@ from typing import Any
 
 import pytest
 
+from ackwire.broker.acks import AckKind
+from ackwire.broker.retroactive import Recall
 from ackwire.config.policy import DestinationPolicy, Policies
 from ackwire.jms.types import Int
+from ackwire.store.contract import DurableKey
+from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
 from tests.simulation.audit import audit
+from tests.unit.broker.test_page_in import LateRig
 
 RETAINING = DestinationPolicy(match="topic://retaining.>", retained_messages_max=3)
 PRIORITIZED = DestinationPolicy(match="topic://prioritized.>", prioritized=True)
@@ -120,6 +125,100 @@ def test_A3_a_subscription_that_ends_meanwhile_gets_no_more(rig: BrokerRig) -> N
     rig.clock.advance(0)
     audit(rig.broker, rig.store)
     assert [record.key.client_id for record in rig.store.durables()] == ["other"]
+
+
+def _acked_in_a_transaction(client: RigClient, consumer: RigConsumer, *numbers: int) -> commands.TransactionId:
+    """A transaction that has acknowledged some of what *consumer* has, which is closed then."""
+    transaction = client.begin()
+    for n in numbers:
+        consumer.ack(consumer.delivered[n], kind=AckKind.INDIVIDUAL, transaction=transaction)
+    consumer.close()
+    return transaction
+
+
+def _work_off_slices(rig: BrokerRig) -> None:
+    while len(rig.broker.slices):
+        rig.clock.advance(0)
+
+
+def test_A3_what_a_rollback_brings_back_meanwhile_takes_no_place_of_a_new_message(rig: BrokerRig) -> None:
+    producer, other = rig.connect(), rig.connect("other")
+    consumer = other.consumer("topic://t", prefetch=1000, subscription_name="other")
+    for n in range(600):
+        producer.send("topic://t", f"{n}")
+    transaction = _acked_in_a_transaction(other, consumer, 550, 551, 552)
+    late = _durable(rig.connect("c"), "topic://t", prefetch=1000)
+    producer.send("topic://t", "new")
+    other.roll_back(transaction)
+    _work_off_slices(rig)
+    assert late.texts == [*map(str, range(600)), "new"]
+    audit(rig.broker, rig.store)
+    again = rig.restarted().connect("c").consumer("topic://t", prefetch=1000, subscription_name="s")
+    assert again.texts == [*map(str, range(600)), "new"], "nothing that was answered is lost"
+
+
+def test_A3_a_rollback_while_the_past_is_read_takes_no_place_of_a_new_message() -> None:
+    late = LateRig()
+    late.broker.pager.batch_messages = 1
+    one, two = late.rig.connect("one"), late.rig.connect("two")
+    consumer = one.consumer("topic://t.1", prefetch=6, subscription_name="s")
+    two.consumer("topic://t.2", prefetch=1, subscription_name="s").close()
+    for n in range(6):
+        late.producer.send("topic://t.1", f"{n}")
+    late.broker.flow._tight_above_bytes = 0
+    for n in range(6, 9):
+        late.producer.send(f"topic://t.{n % 2 + 1}", f"{n}")
+    transaction = _acked_in_a_transaction(one, consumer, 3, 4, 5)
+    retroactive = _durable(late.rig.connect("c"), "topic://t.*", prefetch=100)
+    assert late.store.asked
+    one.roll_back(transaction)
+    late.producer.send("topic://t.1", "new")
+    late.is_audited = False  # the copies of one message for two subscriptions have one size
+    late.finish()
+    sequences = [message.sequence for message in retroactive.delivered]
+    assert sequences == sorted(set(sequences))
+    assert retroactive.texts[-1] == "new"
+
+
+def test_A3_a_past_that_is_longer_than_was_counted_goes_on_behind_new_messages(rig: BrokerRig) -> None:
+    _kept_for_another(rig, "topic://t", 600)
+    registry, broker = rig.broker.registry, rig.broker
+    client = rig.connect("c")
+    client.consumer("topic://t", prefetch=1000, subscription_name="s").close()
+    taken: list[int] = []
+
+    def take_sequences(count: int) -> int:
+        taken.append(count)
+        return broker.publisher.take_sequences(count)
+
+    durable = registry.durables[DurableKey("c", "s")]
+    recall = Recall(durable, store=rig.store, clock=rig.clock, editor=broker.editor, take_sequences=take_sequences)
+    recall.begin([registry.durables[DurableKey("other", "other")]], (), -50, broker.slices)
+    rig.connect().send("topic://t", "new")
+    _work_off_slices(rig)
+    assert taken == [550, *[1] * 50]
+    consumer = client.consumer("topic://t", prefetch=1000, subscription_name="s")
+    assert consumer.texts == [*map(str, range(550)), "new", *map(str, range(550, 600))]
+    audit(rig.broker, rig.store)
+
+
+def test_A3_the_consumer_is_served_even_if_the_past_cannot_be_copied(
+    rig: BrokerRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _kept_for_another(rig, "topic://t", 600)
+    consumer = _durable(rig.connect("c"), "topic://t", prefetch=1000)
+    append = rig.store.append
+
+    def fail(*_: object) -> None:
+        monkeypatch.setattr(rig.store, "append", append)
+        raise RuntimeError("no copy")
+
+    monkeypatch.setattr(rig.store, "append", fail)
+    _work_off_slices(rig)
+    assert "no copy" in caplog.text
+    caplog.clear()
+    rig.connect().send("topic://t", "new")
+    assert consumer.texts[-1] == "new"
 
 
 def test_A3_what_has_expired_is_not_recalled(rig: BrokerRig) -> None:
