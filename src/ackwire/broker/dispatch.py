@@ -288,12 +288,16 @@ class Dispatcher:
         if fetch.has_arrived:
             return len(fetch.messages)
         self.page_in = fetch
-        fetch.when_arrived(self._paged_in)
+        fetch.when_arrived(partial(self._paged_in, fetch))
         return None
 
-    def _paged_in(self) -> None:
+    def _paged_in(self, fetch: Fetch) -> None:
         self.page_in = None
         self.dispatch()
+        if self._flow.is_tight and not self._consumers.count:  # the consumer that wanted them has left
+            for message in fetch.messages:
+                if message is not None:
+                    self._contents.page_out(message)
 
     def close_gaps(self, level: int, pending: PendingList) -> None:
         """Give back the room of gaps in a list, once there are many."""

@@ -57,6 +57,8 @@ class Pager:
         self._editor = editor
         self._temp = temp
         self.flow = flow
+        self.under_way_bytes = 0
+        """Bytes of messages that are being paged in: they take memory when they arrive."""
 
     @property
     def is_tight(self) -> bool:
@@ -67,7 +69,7 @@ class Pager:
     def read_ahead_bytes(self) -> int:
         """How much more than the next message may be read."""
         room = self.flow.memory_bytes_max * _READ_AHEAD_PERCENT // 100 - self.flow.used_bytes
-        return max(0, min(room, BATCH_BYTES))
+        return max(0, min(room - self.under_way_bytes, BATCH_BYTES))
 
     def ticket_for(self, message: Message, *, is_stored: bool) -> int | None:
         """What stands for *message* once it is out of memory; None if it has to stay."""
@@ -156,6 +158,8 @@ class QueuePages:
     """What one queue has out of memory, and how it gets it back."""
 
     def __init__(self, place: Place, pager: Pager, *, is_stored: bool, on_lost: Callable[[int, int], None]) -> None:
+        self.is_gone = False
+        """The queue was deleted: what arrives now is dropped, and what is missing is not lost."""
         self._place = place
         self._pager = pager
         self._flow = pager.flow
@@ -200,15 +204,44 @@ class QueuePages:
         fetch = Fetch()
 
         def loaded(messages: list[Message | None]) -> None:
-            for listed, message in zip(wanted, messages, strict=True):
-                self._put_in_list(pending, listed, message)
-            fetch.arrive(messages)
+            try:
+                for listed, message in zip(wanted, messages, strict=True):
+                    self._put_in_list(pending, listed, message)
+            finally:
+                fetch.arrive(messages)
 
-        self._pager.fetch(self._place, [_reference(it) for it in wanted], loaded)
+        self._fetch([_reference(it) for it in wanted], sum([it.size_bytes for it in wanted]), loaded)
         return fetch
+
+    def _fetch(
+        self, references: list[Reference], size_bytes: int, on_loaded: Callable[[list[Message | None]], None]
+    ) -> None:
+        """Ask for messages that will stay in memory, *size_bytes* in sum. They count as under way until they are there:
+        the page-ins of many queues share what room there is."""
+        pager = self._pager
+        has_ended = False
+
+        def end() -> None:
+            nonlocal has_ended
+            if not has_ended:
+                has_ended = True
+                pager.under_way_bytes -= size_bytes
+
+        def loaded(messages: list[Message | None]) -> None:
+            end()
+            on_loaded(messages)
+
+        pager.under_way_bytes += size_bytes
+        try:
+            pager.fetch(self._place, references, loaded)
+        except Exception:
+            end()
+            raise
 
     def _put_in_list(self, pending: PendingList, listed: Listed, message: Message | None) -> None:
         """Put *message* in its place, unless its entry was taken, purged or paged in while it was read."""
+        if self.is_gone:
+            return
         position = pending.position_of(listed.sequence)
         entry = None if position is None else pending.at(position)
         if position is None or not isinstance(entry, int) or entry != listed.entry:
@@ -239,16 +272,18 @@ class QueuePages:
         fetch = Fetch()
 
         def loaded(messages: list[Message | None]) -> None:
-            self._put_in_line(waiting_in, dict(zip(paged, messages, strict=True)))
-            fetch.arrive(messages)
+            try:
+                self._put_in_line(waiting_in, dict(zip(paged, messages, strict=True)))
+            finally:
+                fetch.arrive(messages)
 
-        self._pager.fetch(self._place, [(it.sequence, it.ticket) for it in paged], loaded)
+        self._fetch([(it.sequence, it.ticket) for it in paged], sum([it.size_bytes for it in paged]), loaded)
         return fetch
 
     def _put_in_line(self, waiting_in: Waiting, loaded: dict[PagedOut, Message | None]) -> None:
         """Put messages in the places of their entries, as far as these still wait for the same consumer."""
         waiting = waiting_in.get(self._place)
-        if waiting is None:
+        if waiting is None or self.is_gone:
             return
         left = len(loaded)
         kept: list[tuple[Message | PagedOut, bool]] = []

@@ -1,5 +1,7 @@
 """The broker goes on while messages are read back, and copes with what happens meanwhile (SEMANTICS A2, B6, H1)."""
 
+import pytest
+
 from ackwire.broker.acks import AckKind
 from ackwire.broker.operations import Selection, count_in_slices
 from ackwire.broker.permissions import BROKER
@@ -329,6 +331,46 @@ def test_B6_a_spilled_message_that_is_gone_before_the_store_answers_is_not_read_
     late.queue().removal.purge()
     late.finish()
     assert (consumer.delivered, temp.frames) == ([], {})
+
+
+def test_B6_page_ins_of_many_queues_share_the_room_in_memory() -> None:
+    late = LateRig()
+    queues = [f"queue://q{n}" for n in range(10)]
+    for where in queues:
+        late.fill(where=where)
+    size_bytes = late.queue(queues[0]).size_bytes // COUNT
+    flow = late.broker.flow
+    flow.memory_bytes_max = 3 * COUNT * size_bytes  # for three of the ten queues
+    for where in queues:
+        late.rig.connect().consumer(where, prefetch=1)
+    assert len(late.store.asked) == len(queues)
+    late.finish()
+    assert flow.used_bytes <= flow.memory_bytes_max + len(queues) * size_bytes  # and one message for each consumer
+    assert late.broker.pager.under_way_bytes == 0
+
+
+def test_B6_what_arrives_when_its_consumer_has_left_leaves_memory_if_that_is_tight() -> None:
+    late = LateRig()
+    late.fill(3)
+    late.consumer().close()
+    late.finish()
+    assert (late.queue().view.paged_count, late.broker.flow.used_bytes) == (3, 0)
+
+
+def test_B6_what_arrives_in_a_queue_that_is_deleted_in_slices_is_not_lost(caplog: pytest.LogCaptureFixture) -> None:
+    late = LateRig()
+    late.fill(3000)
+    queue = late.queue()
+    late.broker.flow.memory_bytes_max = 10**9  # a batch is read ahead
+    consumer = late.consumer()
+    consumer.close()
+    late.broker.operations.delete_destination(BROKER, named(Q))
+    assert late.store.asked
+    assert len(late.broker.slices) == 1
+    late.store.answer_all()
+    late.finish()
+    assert (queue.contents.lost, queue.size_bytes, late.broker.flow.used_bytes) == (0, 0, 0)
+    assert "lost" not in caplog.text
 
 
 def _raise(error: Exception) -> None:
