@@ -291,6 +291,19 @@ class Dispatcher:
         fetch.when_arrived(partial(self._paged_in, fetch))
         return None
 
+    def page_in_for(self, subscription: QueueSubscription) -> Fetch | None:
+        """The page-in that *subscription*, which has room, waits for: of messages for it alone, or for its lane."""
+        if self.page_in is None or subscription in self.unshelving:
+            return self.unshelving.get(subscription)
+        if self._consumers.exclusive is not None and self._consumers.exclusive is not subscription:
+            return None
+        positions = self._consumers.lane_of(subscription).positions
+        for pending, position in zip(self._contents.levels, positions, strict=True):
+            found = pending.next_from(position)
+            if found is not None and isinstance(found[1], int):
+                return self.page_in
+        return None
+
     def _paged_in(self, fetch: Fetch) -> None:
         self.page_in = None
         self.dispatch()

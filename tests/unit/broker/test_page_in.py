@@ -246,6 +246,63 @@ def test_C3_a_pull_that_does_not_wait_is_answered_when_what_was_read_is_gone() -
     assert (consumer.texts, consumer.port.ends) == ([], 1)
 
 
+@pytest.mark.parametrize("timeout_ms", [0, 5000])
+def test_C3_a_pull_that_was_answered_while_messages_are_read_does_not_end_a_later_one(timeout_ms: int) -> None:
+    late = LateRig()
+    holder = late.consumer(prefetch=1, selector="JMSPriority = 9")
+    late.producer.send(Q, "nine", priority=9)
+    late.fill(3)
+    puller = late.consumer(prefetch=0, selector="JMSPriority = 9 OR JMSPriority = 8")
+    puller.pull(-1)
+    assert (len(late.store.asked), puller.port.ends) == (1, 0)
+    holder.close()  # what it had answers the pull
+    assert puller.texts == ["nine"]
+    puller.ack()
+    puller.pull(timeout_ms)
+    late.finish()
+    assert (puller.port.ends, puller.subscription.pulls) == (0, 1)
+    late.producer.send(Q, "eight", priority=8)
+    late.finish()
+    late.rig.clock.advance(6)
+    assert (puller.texts[-1], puller.port.ends, puller.subscription.pulls) == ("eight", 0, 0)
+
+
+def test_C3_a_message_that_answers_an_older_pull_leaves_the_new_one_to_its_end() -> None:
+    late = LateRig()
+    holder = late.consumer(prefetch=1)
+    late.producer.send(Q, "held")
+    puller = late.consumer(prefetch=0)
+    puller.pull(5000)
+    late.queue().dispatcher.pause()
+    holder.close()
+    late.queue().dispatcher.is_paused = False
+    puller.pull(-1)
+    assert (puller.texts, puller.port.ends, puller.subscription.pulls) == (["held"], 1, 0)
+
+
+def test_C3_a_consumer_that_leaves_while_messages_are_read_for_its_pull_is_not_answered() -> None:
+    late = LateRig()
+    late.fill(3)
+    puller = late.consumer(prefetch=0)
+    puller.pull(-1)
+    puller.close()
+    late.finish()
+    assert (puller.texts, puller.port.ends, puller.subscription.pulls) == ([], 0, 0)
+
+
+def test_C3_a_pull_that_does_not_wait_does_not_wait_for_messages_of_other_consumers() -> None:
+    late = LateRig()
+    puller = late.consumer(prefetch=0, selector="JMSPriority = 9")
+    late.fill()
+    puller.pull(-1)
+    late.finish()
+    assert puller.port.ends == 1  # it has looked at all of them
+    late.consumer(prefetch=1)
+    assert late.store.asked
+    puller.pull(-1)
+    assert puller.port.ends == 2
+
+
 def test_A2_a_browser_goes_on_when_messages_have_arrived() -> None:
     late = LateRig()
     late.fill()
