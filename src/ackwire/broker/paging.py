@@ -12,16 +12,17 @@ that arrives goes to its entry only if that is still there and still paged out.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, final
 
 from ackwire.broker.fetching import Fetch
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.pending import NO_LIMIT, Listed, PagedOut, PendingList
 from ackwire.broker.slices import SLICE_SECONDS
-from ackwire.errors import RemoteProtocolError
+from ackwire.errors import RemoteProtocolError, StoreFailed
 from ackwire.jms.message import Message
 from ackwire.jms.message_editor import MessageEditor
-from ackwire.store.contract import DurableKey, Place, Spill, SpillDamaged, Store, StoredFrame
+from ackwire.store.contract import DurableKey, OnLoaded, Place, Spill, SpillDamaged, Store, StoredFrame
 from ackwire.util.clock import Clock
 
 BATCH_MESSAGES: Final = 256
@@ -33,6 +34,9 @@ KEPT_BYTES: Final = 128 * 1024 * 1024
 
 _READ_AHEAD_PERCENT: Final = 90
 """Above this share of memory only what is wanted now is read, and nothing ahead of it."""
+
+_RETRY_SECONDS: Final = 1.0
+"""Between two tries to read messages: what fails, of want of memory or threads, may take a while to pass."""
 
 _log = logging.getLogger(__name__)
 
@@ -91,31 +95,58 @@ class Pager:
         loaded = self._own_copies(place, self._store.load(place, stored)) if stored else []
         return _in_order(references, loaded, spilled)
 
-    def fetch(
-        self, place: Place, references: Sequence[Reference], on_loaded: Callable[[list[Message | None]], None]
-    ) -> None:
+    def fetch(self, place: Place, references: Sequence[Reference], on_loaded: OnLoaded) -> None:
         """Call *on_loaded* with what `load` returns. It may be called before this returns; the loop does not wait."""
         spilled = self._spilled(place, references)  # now: their tickets may be freed before the store answers
         stored = [sequence for sequence, ticket in references if not ticket]
         if not stored:
             on_loaded(_in_order(references, [], spilled))
             return
-        began = self._clock.monotonic()
-        is_waiting = True
 
         def loaded(messages: list[Message | None]) -> None:
-            if is_waiting:  # it was read on the loop
-                self._adapt(len(messages), self._clock.monotonic() - began)
             on_loaded(_in_order(references, self._own_copies(place, messages), spilled))
 
-        self._store.fetch(place, stored, loaded)
-        is_waiting = False
+        self._fetch_stored(place, stored, loaded)
+
+    def _fetch_stored(self, place: Place, sequences: list[int], on_loaded: OnLoaded) -> None:
+        """Call *on_loaded* with what the store has; a fetch that fails is tried again, because what it was for waits
+        for it."""
+        began = self._clock.monotonic()
+        is_on_loop = True
+
+        def loaded(messages: list[Message | None]) -> None:
+            self._adapt(len(messages), self._clock.monotonic() - began if is_on_loop else 0.0)
+            on_loaded(messages)
+
+        self._store.fetch(place, sequences, loaded, partial(self._retry_later, place, sequences, on_loaded))
+        is_on_loop = False
+
+    def _retry_later(self, place: Place, sequences: list[int], on_loaded: OnLoaded) -> None:
+        self._clock.call_later(_RETRY_SECONDS, partial(self._retry, place, sequences, on_loaded))
+
+    def _retry(self, place: Place, sequences: list[int], on_loaded: OnLoaded) -> None:
+        """Ask the store again; where that fails at once, no caller would learn it."""
+        has_loaded = False
+
+        def loaded(messages: list[Message | None]) -> None:
+            nonlocal has_loaded
+            has_loaded = True
+            on_loaded(messages)
+
+        try:
+            self._fetch_stored(place, sequences, loaded)
+        except StoreFailed:
+            raise
+        except Exception:
+            _log.exception("messages of %r could not be read again", place)
+            if not has_loaded:
+                self._retry_later(place, sequences, on_loaded)
 
     def _spilled(self, place: Place, references: Sequence[Reference]) -> dict[int, Message | None]:
         return {ticket: self._load_spilled(place, ticket) for _, ticket in references if ticket}
 
     def _adapt(self, count: int, seconds: float) -> None:
-        """Half as many the next time if these took too long, and twice as many if they were quick."""
+        """Half as many the next time if these held up the loop for too long, and twice as many if they did not."""
         if seconds > SLICE_SECONDS:
             self.batch_messages = max(1, min(count, self.batch_messages) // 2)
         elif seconds < SLICE_SECONDS / 4 and count >= self.batch_messages:
@@ -213,9 +244,7 @@ class QueuePages:
         self._fetch([_reference(it) for it in wanted], sum([it.size_bytes for it in wanted]), loaded)
         return fetch
 
-    def _fetch(
-        self, references: list[Reference], size_bytes: int, on_loaded: Callable[[list[Message | None]], None]
-    ) -> None:
+    def _fetch(self, references: list[Reference], size_bytes: int, on_loaded: OnLoaded) -> None:
         """Ask for messages that will stay in memory, *size_bytes* in sum. They count as under way until they are there:
         the page-ins of many queues share what room there is."""
         pager = self._pager

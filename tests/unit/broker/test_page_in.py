@@ -4,9 +4,11 @@ import pytest
 
 from ackwire.broker.acks import AckKind
 from ackwire.broker.operations import Selection, count_in_slices
+from ackwire.broker.paging import BATCH_MESSAGES
 from ackwire.broker.permissions import BROKER
 from ackwire.broker.queue import Queue
 from ackwire.config.policy import DestinationPolicy
+from ackwire.store.contract import OnLoaded, Place
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, text_of
@@ -344,6 +346,49 @@ def test_B6_what_cannot_be_read_is_lost_and_the_rest_goes_on() -> None:
     late.finish()
     assert consumer.texts == texts(0, 2)
     assert late.queue().contents.lost == 1
+
+
+def test_B6_a_fetch_that_fails_is_tried_again_and_nothing_is_lost() -> None:
+    late = LateRig()
+    late.fill(5)
+    consumer = late.consumer()
+    late.store.fail()
+    late.producer.send(Q, "5")
+    assert (list(late.store.asked), consumer.texts) == ([], [])  # not at once, or it might fail without an end
+    late.rig.clock.advance(1)
+    assert len(late.store.asked) == 1
+    assert late.drained(consumer) == texts(*range(6))
+    assert (late.queue().contents.lost, late.broker.pager.under_way_bytes) == (0, 0)
+
+
+def test_B6_a_fetch_that_fails_again_before_the_store_has_begun_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = LateRig()
+    late.fill(5)
+    consumer = late.consumer()
+    late.store.fail()
+    with monkeypatch.context() as patch:
+        patch.setattr(late.store, "fetch", lambda *_: _raise(MemoryError()))
+        late.rig.clock.advance(1)
+    late.rig.clock.advance(1)
+    assert late.drained(consumer) == texts(*range(5))
+
+
+def test_B6_batches_grow_again_when_reads_do_not_hold_up_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = LateRig()
+    late.fill(400)
+    late.broker.flow.memory_bytes_max = 10**9
+    pager, store = late.broker.pager, late.store
+
+    def read_slowly(place: Place, sequences: list[int], on_loaded: OnLoaded, _: object) -> None:
+        late.rig.clock.advance(1)
+        on_loaded(store.load(place, sequences))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "fetch", read_slowly)
+        consumer = late.consumer(prefetch=1)
+    assert pager.batch_messages < BATCH_MESSAGES
+    assert late.drained(consumer) == texts(*range(400))
+    assert pager.batch_messages == BATCH_MESSAGES
 
 
 def test_H3_what_waits_for_the_owner_of_a_group_is_read_while_others_are_served() -> None:
