@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from random import Random
 
 from ackwire.jms.message import Message
-from ackwire.store.contract import Place
+from ackwire.store.contract import OnLoaded, Place
 from ackwire.store.memory import MemoryStore
 from ackwire.util.clock import Clock
 
@@ -63,7 +63,14 @@ class LateStore(PagingStore):
         self._clock = clock
         self._random = Random(seed)
 
-    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+    def fetch(
+        self,
+        place: Place,
+        sequences: Sequence[int],
+        on_loaded: OnLoaded,
+        on_failed: Callable[[], None] | None = None,
+    ) -> None:
+        del on_failed
         delay_seconds = self._random.choice((0.0, 0.0, 0.001, 0.1, 1.0))
         self._clock.call_later(delay_seconds, lambda: on_loaded(self.load(place, sequences)))
 
@@ -73,16 +80,32 @@ class HandStore(PagingStore):
 
     def __init__(self, restored: Callable[[bytes], Message]) -> None:
         super().__init__(restored)
-        self.asked: deque[tuple[Place, list[int], Callable[[list[Message | None]], None]]] = deque()
+        self.asked: deque[tuple[Place, list[int], OnLoaded]] = deque()
+        self._on_failed: deque[Callable[[], None] | None] = deque()
 
-    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+    def fetch(
+        self,
+        place: Place,
+        sequences: Sequence[int],
+        on_loaded: OnLoaded,
+        on_failed: Callable[[], None] | None = None,
+    ) -> None:
         self.asked.append((place, list(sequences), on_loaded))
+        self._on_failed.append(on_failed)
 
     def answer(self) -> list[int]:
         """Answer the oldest fetch with what is there now; the sequences that were asked for."""
         place, sequences, on_loaded = self.asked.popleft()
+        self._on_failed.popleft()
         on_loaded(self.load(place, sequences))
         return sequences
+
+    def fail(self) -> None:
+        """Let the oldest fetch fail."""
+        self.asked.popleft()
+        on_failed = self._on_failed.popleft()
+        assert on_failed is not None
+        on_failed()
 
     def answer_all(self) -> None:
         """Answer until nothing is asked any more."""

@@ -20,6 +20,7 @@ from ackwire.store.contract import (
     DurabilityState,
     DurableRecord,
     FileInfo,
+    OnLoaded,
     Place,
     PreparedTransaction,
     ScheduledJob,
@@ -344,7 +345,13 @@ class ToyStore:
             return [everything.get(sequence) for sequence in sequences]
         return self._memory.load(place, sequences)
 
-    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+    def fetch(
+        self,
+        place: Place,
+        sequences: Sequence[int],
+        on_loaded: OnLoaded,
+        on_failed: Callable[[], None] | None = None,  # noqa: ARG002 - it fails as a whole
+    ) -> None:
         on_loaded(self.load(place, sequences))
 
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:

@@ -288,12 +288,29 @@ class Dispatcher:
         if fetch.has_arrived:
             return len(fetch.messages)
         self.page_in = fetch
-        fetch.when_arrived(self._paged_in)
+        fetch.when_arrived(partial(self._paged_in, fetch))
         return None
 
-    def _paged_in(self) -> None:
+    def page_in_for(self, subscription: QueueSubscription) -> Fetch | None:
+        """The page-in that *subscription*, which has room, waits for: of messages for it alone, or for its lane."""
+        if self.page_in is None or subscription in self.unshelving:
+            return self.unshelving.get(subscription)
+        if self._consumers.exclusive is not None and self._consumers.exclusive is not subscription:
+            return None
+        positions = self._consumers.lane_of(subscription).positions
+        for pending, position in zip(self._contents.levels, positions, strict=True):
+            found = pending.next_from(position)
+            if found is not None and isinstance(found[1], int):
+                return self.page_in
+        return None
+
+    def _paged_in(self, fetch: Fetch) -> None:
         self.page_in = None
         self.dispatch()
+        if self._flow.is_tight and not self._consumers.count:  # the consumer that wanted them has left
+            for message in fetch.messages:
+                if message is not None:
+                    self._contents.page_out(message)
 
     def close_gaps(self, level: int, pending: PendingList) -> None:
         """Give back the room of gaps in a list, once there are many."""

@@ -4,12 +4,14 @@ Code that walks through many messages is a generator. It yields a `Fetch` that h
 with it once the fetch has (`when_arrived`); `job_of` is such a caller.
 """
 
+import logging
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import final
 
 from ackwire.broker.slices import Budget, Job, Slices
 from ackwire.jms.message import Message
+
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -37,19 +39,36 @@ class Fetch:
         self.has_arrived = True
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback()
+            try:
+                callback()
+            except Exception:  # a bug of ours, or a store that has failed: the others that wait go on
+                _log.exception("what waited for messages has failed: %r", callback)
+
+
+@final
+class _SteppedJob:
+    """Takes the steps of a generator, a slice at a time."""
+
+    __slots__ = ("_slices", "_steps", "_units_per_step")
+
+    def __init__(self, steps: Iterator[Fetch | None], slices: Slices, units_per_step: int) -> None:
+        self._steps = steps
+        self._slices = slices
+        self._units_per_step = units_per_step
+
+    def work(self, budget: Budget) -> bool:
+        for fetch in self._steps:
+            if fetch is not None and not fetch.has_arrived:
+                fetch.when_arrived(self._go_on)
+                return False
+            if budget.spend(self._units_per_step):
+                return True
+        return False
+
+    def _go_on(self) -> None:
+        self._slices.start(self.work)
 
 
 def job_of(steps: Iterator[Fetch | None], slices: Slices, units_per_step: int) -> Job:
     """A job for *slices* that takes *steps*; where messages have yet to arrive, it goes on when they have."""
-
-    def work(budget: Budget) -> bool:
-        for fetch in steps:
-            if fetch is not None and not fetch.has_arrived:
-                fetch.when_arrived(partial(slices.start, work))
-                return False
-            if budget.spend(units_per_step):
-                return True
-        return False
-
-    return work
+    return _SteppedJob(steps, slices, units_per_step).work

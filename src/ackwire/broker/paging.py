@@ -12,16 +12,17 @@ that arrives goes to its entry only if that is still there and still paged out.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, final
 
 from ackwire.broker.fetching import Fetch
 from ackwire.broker.limits import FlowControl
 from ackwire.broker.pending import NO_LIMIT, Listed, PagedOut, PendingList
 from ackwire.broker.slices import SLICE_SECONDS
-from ackwire.errors import RemoteProtocolError
+from ackwire.errors import RemoteProtocolError, StoreFailed
 from ackwire.jms.message import Message
 from ackwire.jms.message_editor import MessageEditor
-from ackwire.store.contract import DurableKey, Place, Spill, SpillDamaged, Store, StoredFrame
+from ackwire.store.contract import DurableKey, OnLoaded, Place, Spill, SpillDamaged, Store, StoredFrame
 from ackwire.util.clock import Clock
 
 BATCH_MESSAGES: Final = 256
@@ -33,6 +34,9 @@ KEPT_BYTES: Final = 128 * 1024 * 1024
 
 _READ_AHEAD_PERCENT: Final = 90
 """Above this share of memory only what is wanted now is read, and nothing ahead of it."""
+
+_RETRY_SECONDS: Final = 1.0
+"""Between two tries to read messages: what fails, of want of memory or threads, may take a while to pass."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +61,8 @@ class Pager:
         self._editor = editor
         self._temp = temp
         self.flow = flow
+        self.under_way_bytes = 0
+        """Bytes of messages that are being paged in: they take memory when they arrive."""
 
     @property
     def is_tight(self) -> bool:
@@ -67,7 +73,7 @@ class Pager:
     def read_ahead_bytes(self) -> int:
         """How much more than the next message may be read."""
         room = self.flow.memory_bytes_max * _READ_AHEAD_PERCENT // 100 - self.flow.used_bytes
-        return max(0, min(room, BATCH_BYTES))
+        return max(0, min(room - self.under_way_bytes, BATCH_BYTES))
 
     def ticket_for(self, message: Message, *, is_stored: bool) -> int | None:
         """What stands for *message* once it is out of memory; None if it has to stay."""
@@ -89,31 +95,58 @@ class Pager:
         loaded = self._own_copies(place, self._store.load(place, stored)) if stored else []
         return _in_order(references, loaded, spilled)
 
-    def fetch(
-        self, place: Place, references: Sequence[Reference], on_loaded: Callable[[list[Message | None]], None]
-    ) -> None:
+    def fetch(self, place: Place, references: Sequence[Reference], on_loaded: OnLoaded) -> None:
         """Call *on_loaded* with what `load` returns. It may be called before this returns; the loop does not wait."""
         spilled = self._spilled(place, references)  # now: their tickets may be freed before the store answers
         stored = [sequence for sequence, ticket in references if not ticket]
         if not stored:
             on_loaded(_in_order(references, [], spilled))
             return
-        began = self._clock.monotonic()
-        is_waiting = True
 
         def loaded(messages: list[Message | None]) -> None:
-            if is_waiting:  # it was read on the loop
-                self._adapt(len(messages), self._clock.monotonic() - began)
             on_loaded(_in_order(references, self._own_copies(place, messages), spilled))
 
-        self._store.fetch(place, stored, loaded)
-        is_waiting = False
+        self._fetch_stored(place, stored, loaded)
+
+    def _fetch_stored(self, place: Place, sequences: list[int], on_loaded: OnLoaded) -> None:
+        """Call *on_loaded* with what the store has; a fetch that fails is tried again, because what it was for waits
+        for it."""
+        began = self._clock.monotonic()
+        is_on_loop = True
+
+        def loaded(messages: list[Message | None]) -> None:
+            self._adapt(len(messages), self._clock.monotonic() - began if is_on_loop else 0.0)
+            on_loaded(messages)
+
+        self._store.fetch(place, sequences, loaded, partial(self._retry_later, place, sequences, on_loaded))
+        is_on_loop = False
+
+    def _retry_later(self, place: Place, sequences: list[int], on_loaded: OnLoaded) -> None:
+        self._clock.call_later(_RETRY_SECONDS, partial(self._retry, place, sequences, on_loaded))
+
+    def _retry(self, place: Place, sequences: list[int], on_loaded: OnLoaded) -> None:
+        """Ask the store again; where that fails at once, no caller would learn it."""
+        has_loaded = False
+
+        def loaded(messages: list[Message | None]) -> None:
+            nonlocal has_loaded
+            has_loaded = True
+            on_loaded(messages)
+
+        try:
+            self._fetch_stored(place, sequences, loaded)
+        except StoreFailed:
+            raise
+        except Exception:
+            _log.exception("messages of %r could not be read again", place)
+            if not has_loaded:
+                self._retry_later(place, sequences, on_loaded)
 
     def _spilled(self, place: Place, references: Sequence[Reference]) -> dict[int, Message | None]:
         return {ticket: self._load_spilled(place, ticket) for _, ticket in references if ticket}
 
     def _adapt(self, count: int, seconds: float) -> None:
-        """Half as many the next time if these took too long, and twice as many if they were quick."""
+        """Half as many the next time if these held up the loop for too long, and twice as many if they did not."""
         if seconds > SLICE_SECONDS:
             self.batch_messages = max(1, min(count, self.batch_messages) // 2)
         elif seconds < SLICE_SECONDS / 4 and count >= self.batch_messages:
@@ -156,6 +189,8 @@ class QueuePages:
     """What one queue has out of memory, and how it gets it back."""
 
     def __init__(self, place: Place, pager: Pager, *, is_stored: bool, on_lost: Callable[[int, int], None]) -> None:
+        self.is_gone = False
+        """The queue was deleted: what arrives now is dropped, and what is missing is not lost."""
         self._place = place
         self._pager = pager
         self._flow = pager.flow
@@ -200,15 +235,42 @@ class QueuePages:
         fetch = Fetch()
 
         def loaded(messages: list[Message | None]) -> None:
-            for listed, message in zip(wanted, messages, strict=True):
-                self._put_in_list(pending, listed, message)
-            fetch.arrive(messages)
+            try:
+                for listed, message in zip(wanted, messages, strict=True):
+                    self._put_in_list(pending, listed, message)
+            finally:
+                fetch.arrive(messages)
 
-        self._pager.fetch(self._place, [_reference(it) for it in wanted], loaded)
+        self._fetch([_reference(it) for it in wanted], sum([it.size_bytes for it in wanted]), loaded)
         return fetch
+
+    def _fetch(self, references: list[Reference], size_bytes: int, on_loaded: OnLoaded) -> None:
+        """Ask for messages that will stay in memory, *size_bytes* in sum. They count as under way until they are there:
+        the page-ins of many queues share what room there is."""
+        pager = self._pager
+        has_ended = False
+
+        def end() -> None:
+            nonlocal has_ended
+            if not has_ended:
+                has_ended = True
+                pager.under_way_bytes -= size_bytes
+
+        def loaded(messages: list[Message | None]) -> None:
+            end()
+            on_loaded(messages)
+
+        pager.under_way_bytes += size_bytes
+        try:
+            pager.fetch(self._place, references, loaded)
+        except Exception:
+            end()
+            raise
 
     def _put_in_list(self, pending: PendingList, listed: Listed, message: Message | None) -> None:
         """Put *message* in its place, unless its entry was taken, purged or paged in while it was read."""
+        if self.is_gone:
+            return
         position = pending.position_of(listed.sequence)
         entry = None if position is None else pending.at(position)
         if position is None or not isinstance(entry, int) or entry != listed.entry:
@@ -239,16 +301,18 @@ class QueuePages:
         fetch = Fetch()
 
         def loaded(messages: list[Message | None]) -> None:
-            self._put_in_line(waiting_in, dict(zip(paged, messages, strict=True)))
-            fetch.arrive(messages)
+            try:
+                self._put_in_line(waiting_in, dict(zip(paged, messages, strict=True)))
+            finally:
+                fetch.arrive(messages)
 
-        self._pager.fetch(self._place, [(it.sequence, it.ticket) for it in paged], loaded)
+        self._fetch([(it.sequence, it.ticket) for it in paged], sum([it.size_bytes for it in paged]), loaded)
         return fetch
 
     def _put_in_line(self, waiting_in: Waiting, loaded: dict[PagedOut, Message | None]) -> None:
         """Put messages in the places of their entries, as far as these still wait for the same consumer."""
         waiting = waiting_in.get(self._place)
-        if waiting is None:
+        if waiting is None or self.is_gone:
             return
         left = len(loaded)
         kept: list[tuple[Message | PagedOut, bool]] = []

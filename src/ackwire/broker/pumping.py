@@ -22,6 +22,20 @@ _PULLS_MAX: Final = 1000
 
 
 @final
+class _Look:
+    """A pull that ends when all messages that are being paged in for it were looked at: a `Timer`."""
+
+    __slots__ = ("is_over",)
+
+    def __init__(self) -> None:
+        self.is_over = False
+        """The pull was answered, or its consumer has left."""
+
+    def cancel(self) -> None:
+        self.is_over = True
+
+
+@final
 class Pump:
     """Sends to consumers as far as they have room."""
 
@@ -54,32 +68,36 @@ class Pump:
         if subscription.pulls >= _PULLS_MAX:
             raise ResourceLimit(f"{subscription!r} has asked for {subscription.pulls} messages at once, the limit")
         subscription.pulls += 1
-        waiting = subscription.pulls
+        without_deadline = subscription.pulls - len(subscription.pull_timers)  # this one has none yet
         self.pump(subscription)
-        if subscription.pulls < waiting or timeout_ms == 0:
+        if subscription.pulls - len(subscription.pull_timers) < without_deadline or timeout_ms == 0:
             return
         if timeout_ms < 0:
-            self._give_up_when_looked(subscription, waiting)
+            self._give_up_when_looked(subscription, None)
         else:
             timer = self._clock.call_later(timeout_ms / 1000, lambda: subscription.give_up_pull(timer))
             subscription.pull_timers.append(timer)
 
-    def _give_up_when_looked(self, subscription: Subscription, waiting: int) -> None:
-        """Answer a pull that does not wait: not before messages that are being paged in for it have arrived."""
-        if subscription.pulls < waiting or subscription.is_leaving:
+    def _give_up_when_looked(self, subscription: Subscription, look: "_Look | None") -> None:
+        """Answer a pull that does not wait: not before messages that are being paged in for it have arrived. *look*
+        stands for the pull once it has to wait for them."""
+        if look is not None and (look.is_over or subscription.is_leaving):
             return
         fetch = self._fetch_for(subscription)
         if fetch is None:
-            subscription.give_up_pull()
-        else:
-            fetch.when_arrived(partial(self._give_up_when_looked, subscription, waiting))
+            subscription.give_up_pull(look)
+            return
+        if look is None:
+            look = _Look()
+            subscription.pull_timers.append(look)
+        fetch.when_arrived(partial(self._give_up_when_looked, subscription, look))
 
     def _fetch_for(self, subscription: Subscription) -> Fetch | None:
-        """A page-in that one of the queues of *subscription* waits for."""
+        """A page-in that may bring a message for *subscription*."""
         if not isinstance(subscription, QueueSubscription):
             return None
         for queue in self._queues.of.get(subscription, {}).values():
-            fetch = queue.dispatcher.unshelving.get(subscription) or queue.dispatcher.page_in
+            fetch = queue.dispatcher.page_in_for(subscription)
             if fetch is not None:
                 return fetch
         return None

@@ -82,7 +82,7 @@ class QueueRemoval:
         of its messages any more.
         """
         contents = self._contents
-        contents.is_gone = True
+        contents.is_gone = contents.pages.is_gone = True
         if contents.audit is not None:
             self._tell_purged(contents.audit)
         for subscription in self._consumers:

@@ -264,6 +264,7 @@ class Subscription:
         self.pulls = 0
         """Messages asked for and not yet given, in pull mode."""
         self.pull_timers: deque[Timer] = deque()
+        """For each of them that ends without a message at some time, what ends it; in their order."""
 
     def __repr__(self) -> str:
         return f"consumer {self.consumer_id} of {self.request.destination!r}"

@@ -15,6 +15,7 @@ from ackwire.store.contract import (
     DurableKey,
     DurableRecord,
     FileInfo,
+    OnLoaded,
     Place,
     PreparedTransaction,
     ScheduledJob,
@@ -195,7 +196,13 @@ class MemoryStore:
         messages = self._places.get(place, {})
         return [messages.get(sequence) for sequence in sequences]
 
-    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+    def fetch(
+        self,
+        place: Place,
+        sequences: Sequence[int],
+        on_loaded: OnLoaded,
+        on_failed: Callable[[], None] | None = None,  # noqa: ARG002 - memory does not fail
+    ) -> None:
         on_loaded(self.load(place, sequences))
 
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:

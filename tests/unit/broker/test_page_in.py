@@ -1,10 +1,14 @@
 """The broker goes on while messages are read back, and copes with what happens meanwhile (SEMANTICS A2, B6, H1)."""
 
+import pytest
+
 from ackwire.broker.in_flight import AckKind
-from ackwire.broker.operations import Selection
+from ackwire.broker.operations import Selection, count_in_slices
+from ackwire.broker.paging import BATCH_MESSAGES
 from ackwire.broker.permissions import BROKER
 from ackwire.broker.queue import Queue
 from ackwire.config.policy import DestinationPolicy
+from ackwire.store.contract import OnLoaded, Place
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, text_of
@@ -245,6 +249,63 @@ def test_C3_a_pull_that_does_not_wait_is_answered_when_what_was_read_is_gone() -
     assert (consumer.texts, consumer.port.ends) == ([], 1)
 
 
+@pytest.mark.parametrize("timeout_ms", [0, 5000])
+def test_C3_a_pull_that_was_answered_while_messages_are_read_does_not_end_a_later_one(timeout_ms: int) -> None:
+    late = LateRig()
+    holder = late.consumer(prefetch=1, selector="JMSPriority = 9")
+    late.producer.send(Q, "nine", priority=9)
+    late.fill(3)
+    puller = late.consumer(prefetch=0, selector="JMSPriority = 9 OR JMSPriority = 8")
+    puller.pull(-1)
+    assert (len(late.store.asked), puller.port.ends) == (1, 0)
+    holder.close()  # what it had answers the pull
+    assert puller.texts == ["nine"]
+    puller.ack()
+    puller.pull(timeout_ms)
+    late.finish()
+    assert (puller.port.ends, puller.subscription.pulls) == (0, 1)
+    late.producer.send(Q, "eight", priority=8)
+    late.finish()
+    late.rig.clock.advance(6)
+    assert (puller.texts[-1], puller.port.ends, puller.subscription.pulls) == ("eight", 0, 0)
+
+
+def test_C3_a_message_that_answers_an_older_pull_leaves_the_new_one_to_its_end() -> None:
+    late = LateRig()
+    holder = late.consumer(prefetch=1)
+    late.producer.send(Q, "held")
+    puller = late.consumer(prefetch=0)
+    puller.pull(5000)
+    late.queue().dispatcher.pause()
+    holder.close()
+    late.queue().dispatcher.is_paused = False
+    puller.pull(-1)
+    assert (puller.texts, puller.port.ends, puller.subscription.pulls) == (["held"], 1, 0)
+
+
+def test_C3_a_consumer_that_leaves_while_messages_are_read_for_its_pull_is_not_answered() -> None:
+    late = LateRig()
+    late.fill(3)
+    puller = late.consumer(prefetch=0)
+    puller.pull(-1)
+    puller.close()
+    late.finish()
+    assert (puller.texts, puller.port.ends, puller.subscription.pulls) == ([], 0, 0)
+
+
+def test_C3_a_pull_that_does_not_wait_does_not_wait_for_messages_of_other_consumers() -> None:
+    late = LateRig()
+    puller = late.consumer(prefetch=0, selector="JMSPriority = 9")
+    late.fill()
+    puller.pull(-1)
+    late.finish()
+    assert puller.port.ends == 1  # it has looked at all of them
+    late.consumer(prefetch=1)
+    assert late.store.asked
+    puller.pull(-1)
+    assert puller.port.ends == 2
+
+
 def test_A2_a_browser_goes_on_when_messages_have_arrived() -> None:
     late = LateRig()
     late.fill()
@@ -286,6 +347,49 @@ def test_B6_what_cannot_be_read_is_lost_and_the_rest_goes_on() -> None:
     late.finish()
     assert consumer.texts == texts(0, 2)
     assert late.queue().contents.lost == 1
+
+
+def test_B6_a_fetch_that_fails_is_tried_again_and_nothing_is_lost() -> None:
+    late = LateRig()
+    late.fill(5)
+    consumer = late.consumer()
+    late.store.fail()
+    late.producer.send(Q, "5")
+    assert (list(late.store.asked), consumer.texts) == ([], [])  # not at once, or it might fail without an end
+    late.rig.clock.advance(1)
+    assert len(late.store.asked) == 1
+    assert late.drained(consumer) == texts(*range(6))
+    assert (late.queue().contents.lost, late.broker.pager.under_way_bytes) == (0, 0)
+
+
+def test_B6_a_fetch_that_fails_again_before_the_store_has_begun_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = LateRig()
+    late.fill(5)
+    consumer = late.consumer()
+    late.store.fail()
+    with monkeypatch.context() as patch:
+        patch.setattr(late.store, "fetch", lambda *_: _raise(MemoryError()))
+        late.rig.clock.advance(1)
+    late.rig.clock.advance(1)
+    assert late.drained(consumer) == texts(*range(5))
+
+
+def test_B6_batches_grow_again_when_reads_do_not_hold_up_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = LateRig()
+    late.fill(400)
+    late.broker.flow.memory_bytes_max = 10**9
+    pager, store = late.broker.pager, late.store
+
+    def read_slowly(place: Place, sequences: list[int], on_loaded: OnLoaded, _: object) -> None:
+        late.rig.clock.advance(1)
+        on_loaded(store.load(place, sequences))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "fetch", read_slowly)
+        consumer = late.consumer(prefetch=1)
+    assert pager.batch_messages < BATCH_MESSAGES
+    assert late.drained(consumer) == texts(*range(400))
+    assert pager.batch_messages == BATCH_MESSAGES
 
 
 def test_H3_what_waits_for_the_owner_of_a_group_is_read_while_others_are_served() -> None:
@@ -330,6 +434,46 @@ def test_B6_a_spilled_message_that_is_gone_before_the_store_answers_is_not_read_
     late.queue().removal.purge()
     late.finish()
     assert (consumer.delivered, temp.frames) == ([], {})
+
+
+def test_B6_page_ins_of_many_queues_share_the_room_in_memory() -> None:
+    late = LateRig()
+    queues = [f"queue://q{n}" for n in range(10)]
+    for where in queues:
+        late.fill(where=where)
+    size_bytes = late.queue(queues[0]).size_bytes // COUNT
+    flow = late.broker.flow
+    flow.memory_bytes_max = 3 * COUNT * size_bytes  # for three of the ten queues
+    for where in queues:
+        late.rig.connect().consumer(where, prefetch=1)
+    assert len(late.store.asked) == len(queues)
+    late.finish()
+    assert flow.used_bytes <= flow.memory_bytes_max + len(queues) * size_bytes  # and one message for each consumer
+    assert late.broker.pager.under_way_bytes == 0
+
+
+def test_B6_what_arrives_when_its_consumer_has_left_leaves_memory_if_that_is_tight() -> None:
+    late = LateRig()
+    late.fill(3)
+    late.consumer().close()
+    late.finish()
+    assert (late.queue().view.paged_count, late.broker.flow.used_bytes) == (3, 0)
+
+
+def test_B6_what_arrives_in_a_queue_that_is_deleted_in_slices_is_not_lost(caplog: pytest.LogCaptureFixture) -> None:
+    late = LateRig()
+    late.fill(3000)
+    queue = late.queue()
+    late.broker.flow.memory_bytes_max = 10**9  # a batch is read ahead
+    consumer = late.consumer()
+    consumer.close()
+    late.broker.operations.delete_destination(BROKER, named(Q))
+    assert late.store.asked
+    assert len(late.broker.slices) == 1
+    late.store.answer_all()
+    late.finish()
+    assert (queue.contents.lost, queue.size_bytes, late.broker.flow.used_bytes) == (0, 0, 0)
+    assert "lost" not in caplog.text
 
 
 def _raise(error: Exception) -> None:

@@ -1,6 +1,9 @@
 """Messages that are read beside the loop, from segments that go meanwhile."""
 
+import pytest
+
 from ackwire.jms.message import Message
+from ackwire.store.journal import reads
 from ackwire.store.journal.options import JournalOptions
 from tests.helpers.journal import JournalFactory
 from tests.helpers.stored import Messages, Q, R, facts
@@ -115,3 +118,28 @@ def test_K7_damage_in_a_large_message_is_found() -> None:
     factory.settle()
     assert [it and facts(it) for it in results[0]] == [None, facts(large[1])]
     assert len(factory.damages()) == 1
+
+
+def test_B6_a_fetch_that_fails_for_another_reason_than_the_messages_is_reported_and_may_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    factory, messages = JournalFactory(), Messages()
+    store = factory.open()
+    message = messages.make(Q, "small")
+    store.append(message, [Q])
+    factory.settle()
+    results: list[list[Message | None]] = []
+    failures: list[bool] = []
+
+    def no_memory(*_: object) -> Message:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reads, "read_message", no_memory)
+        store.fetch(Q, [message.sequence], results.append, lambda: failures.append(True))
+        factory.settle()
+    assert (results, failures) == ([], [True])
+    store.fetch(Q, [message.sequence], results.append, lambda: failures.append(True))
+    factory.settle()
+    assert [it and facts(it) for it in results[0]] == [facts(message)]
+    assert (factory.damages(), failures) == ([], [True])

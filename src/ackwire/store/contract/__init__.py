@@ -15,7 +15,7 @@ raises `StoreFailed` (K7). Only a new start, which reads what is really there, m
 from ackwire.store.contract.administration import Administration, FileInfo
 from ackwire.store.contract.durability import DurabilityState, Sync
 from ackwire.store.contract.spill import Spill, SpillDamaged
-from ackwire.store.contract.store import Durability, Reader, Recorder, Restore, Store
+from ackwire.store.contract.store import Durability, OnLoaded, Reader, Recorder, Restore, Store
 from ackwire.store.contract.stored_form import StoredForm
 from ackwire.store.contract.values import (
     BatchRecord,
@@ -43,6 +43,7 @@ __all__ = [
     "DurableRecord",
     "FileInfo",
     "Kept",
+    "OnLoaded",
     "Place",
     "PreparedTransaction",
     "Reader",

@@ -5,7 +5,7 @@ Each part of the broker takes the protocol that it needs; `Store` is all of them
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from ackwire.errors import StoreFailed
 from ackwire.jms.destinations import Destination
@@ -206,6 +206,10 @@ class Restore(Protocol):
         ...
 
 
+OnLoaded: TypeAlias = Callable[[list[Message | None]], None]
+"""Gets the messages of a fetch."""
+
+
 class Reader(Protocol):
     """Messages back, while the broker runs. What is recorded and not removed can be read at any time."""
 
@@ -219,10 +223,17 @@ class Reader(Protocol):
         the store has reported. Blocks until they are read: for few and small messages of a local store."""
         ...
 
-    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+    def fetch(
+        self,
+        place: Place,
+        sequences: Sequence[int],
+        on_loaded: OnLoaded,
+        on_failed: Callable[[], None] | None = None,
+    ) -> None:
         """Call *on_loaded* with what `load` gives, on the loop, which goes on meanwhile; it may be called before this
-        returns. What has left *place* by then is None, and what took its place is given instead. It is not called once
-        the store has failed."""
+        returns. What has left *place* by then is None, and what took its place is given instead. *on_failed* is called
+        instead if the fetch itself has failed later, for want of memory for example, which says nothing about the
+        messages. Neither is called once the store has failed."""
         ...
 
     def read(self, place: Place, sequences: Sequence[int]) -> list[StoredFrame | None]:

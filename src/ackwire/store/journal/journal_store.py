@@ -19,6 +19,7 @@ from ackwire.store.contract import (
     DurabilityState,
     DurableRecord,
     FileInfo,
+    OnLoaded,
     Place,
     PreparedTransaction,
     ScheduledJob,
@@ -329,8 +330,14 @@ class JournalStore(JournalRecorder):
     def load(self, place: Place, sequences: Sequence[int]) -> list[Message | None]:
         return self._reads.load(place, sequences)
 
-    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
-        self._reads.fetch(place, sequences, on_loaded)
+    def fetch(
+        self,
+        place: Place,
+        sequences: Sequence[int],
+        on_loaded: OnLoaded,
+        on_failed: Callable[[], None] | None = None,
+    ) -> None:
+        self._reads.fetch(place, sequences, on_loaded, on_failed)
 
     def _load_one(self, place: Place, sequence: int) -> Message | None:
         return self._reads.load(place, [sequence])[0]

@@ -1,15 +1,17 @@
 """Reads messages from the journal: from the buffer while they wait there, else from their segments."""
 
 import errno
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, final
 
+from ackwire.errors import StoreFailed
 from ackwire.jms.message import Message
 from ackwire.store.background import Background
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import PlaceInfo
-from ackwire.store.contract import Place, StoredFrame
+from ackwire.store.contract import OnLoaded, Place, StoredFrame
 from ackwire.store.files import DataFile
 from ackwire.store.index import IndexTrouble
 from ackwire.store.journal.failure import FailureState
@@ -19,6 +21,8 @@ from ackwire.store.journal.record import Damaged, message_at, read_message_at
 from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.store.journal.state import read_message
 from ackwire.store.journal.writer import JournalWriter
+
+_log = logging.getLogger(__name__)
 
 _GAP_BYTES_MAX: Final = 4096
 _READ_BYTES: Final = 1 << 20
@@ -86,7 +90,13 @@ class Reads:
         except IndexTrouble as error:
             raise self._state.fail("trust the index of", error) from None
 
-    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+    def fetch(
+        self,
+        place: Place,
+        sequences: Sequence[int],
+        on_loaded: OnLoaded,
+        on_failed: Callable[[], None] | None = None,
+    ) -> None:
         """See `Reader`."""
         info = self._catalog.places.get(place)
         located = [] if info is None else self._located(info, sequences)
@@ -96,8 +106,17 @@ class Reads:
             return
 
         def done(_error: Exception | None) -> None:
-            if self._state.failure is None:
-                on_loaded(self._loaded(place, info, sequences, beside))
+            if self._state.failure is not None:
+                return
+            try:
+                loaded = self._loaded(place, info, sequences, beside)
+            except Exception as error:
+                if on_failed is None or isinstance(error, StoreFailed):
+                    raise
+                _log.exception("a read of %r has failed", place)
+                on_failed()
+            else:
+                on_loaded(loaded)
 
         self._background.submit(beside.read, done)
 

@@ -4,6 +4,7 @@ Its parts: `recorder.py` (the verbs), `changes.py` (what a transaction does), `g
 `writer.py` (in a thread, with a database that may go away), `reads.py`, `opening.py` and `restore.py`.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from ackwire.store.contract import (
     DurabilityState,
     DurableRecord,
     FileInfo,
+    OnLoaded,
     Place,
     PreparedTransaction,
     ScheduledJob,
@@ -39,6 +41,8 @@ from ackwire.store.sql.schema import Tables, prepare_schema
 from ackwire.store.sql.statements import Statements
 from ackwire.store.sql.writer import Attempts, Writer
 from ackwire.util.clock import Clock
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +267,13 @@ class SqlStore(SqlRecorder):
         """See `Reader`."""
         return [None if it is None else (it.frame, it.redelivery_counter) for it in self.load(place, sequences)]
 
-    def fetch(self, place: Place, sequences: Sequence[int], on_loaded: Callable[[list[Message | None]], None]) -> None:
+    def fetch(
+        self,
+        place: Place,
+        sequences: Sequence[int],
+        on_loaded: OnLoaded,
+        on_failed: Callable[[], None] | None = None,
+    ) -> None:
         """See `Reader`."""
         reads = self._reads
         fetch = reads.begin(place, sequences)
@@ -275,8 +285,17 @@ class SqlStore(SqlRecorder):
             reads.under_way.remove(fetch)
             if error is not None:
                 self._commit.fail(error)
-            if self._commit.failure is None:
-                on_loaded(reads.end(fetch))
+            if self._commit.failure is not None:
+                return
+            try:
+                loaded = reads.end(fetch)
+            except Exception:
+                if on_failed is None:
+                    raise
+                _log.exception("a read of %r has failed", place)
+                on_failed()
+            else:
+                on_loaded(loaded)
 
         reads.under_way.append(fetch)
         self._reading.submit(lambda: reads.run(fetch, self._reading_form), done)
