@@ -53,7 +53,7 @@ WARM_UP_MESSAGES: Final = 60
 """Enough for adaptive early dispatch to try (16 messages) and to be sure of quick acks (20 more)."""
 STORED_CALLS_MAX: Final = 304
 CONSUMED_CALLS_MAX: Final = 240
-"""What the walk takes today and a little more: a change that makes it longer is noticed. On a busy machine a traced turn
+"""What the walk takes today and a little more: a change that makes it longer is noticed. On a busy machine a turn
 takes so long that other sockets are postponed, which is three calls more. Compiled, most of these are direct calls in
 C."""
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ackwire.broker.in_flight import AckKind
-from ackwire.broker.operations import Selection, count_in_slices
+from ackwire.broker.operations import Selection
 from ackwire.broker.paging import BATCH_MESSAGES
 from ackwire.broker.permissions import BROKER
 from ackwire.broker.queue import Queue

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ackwire.broker.acks import AckKind
+from ackwire.broker.in_flight import AckKind
 from ackwire.broker.retroactive import Recall
 from ackwire.config.policy import DestinationPolicy, Policies
 from ackwire.jms.types import Int

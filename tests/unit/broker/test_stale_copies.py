@@ -1,11 +1,12 @@
 """An operator acts on a message that has changed since it was read: counters go by what it is now (SEMANTICS B6)."""
 
-from ackwire.broker.acks import AckKind
-from ackwire.broker.operations import Counting, Selection, count_in_slices
+from ackwire.broker.in_flight import AckKind
+from ackwire.broker.operations import Counting, Selection
 from ackwire.broker.permissions import BROKER
 from ackwire.broker.redelivery import DELAY_PROPERTY
 from ackwire.config.policy import DestinationPolicy
 from tests.helpers.broker_rig import named
+from tests.helpers.operating import count_in_slices
 from tests.helpers.paging_store import FakeSpill
 from tests.unit.broker.test_page_in import LateRig, Q
 
