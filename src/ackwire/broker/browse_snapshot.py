@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
 from ackwire.broker.fetching import Fetch
-from ackwire.broker.paging import QueuePages
+from ackwire.broker.paging import QueuePages, Shown
 from ackwire.broker.pending import PagedOut, PendingList
 from ackwire.jms.message import Message
 
@@ -41,14 +41,16 @@ class Snapshot:
                 listed = self._pages.listed(self._levels[number], after, last)
                 up_to = listed[-1].sequence if listed else last
                 in_hand = [it for it in self._in_hand(number) if after < it.sequence <= up_to]
-                fetch = self._pages.read([*listed, *in_hand])
+                entries = sorted([*listed, *in_hand], key=_sequence_of)
+                batch = self._pages.first_batch(entries)
+                if len(batch) < len(entries):
+                    up_to = batch[-1].sequence
+                fetch = self._pages.read(batch)
                 if not fetch.has_arrived:
                     yield fetch
-                found = [it for it in fetch.messages if it is not None]
-                found.sort(key=_sequence_of)
-                yield found
+                yield [it for it in fetch.messages if it is not None]
                 after = up_to
 
 
-def _sequence_of(message: Message) -> int:
-    return message.sequence
+def _sequence_of(entry: Shown) -> int:
+    return entry.sequence

@@ -69,10 +69,11 @@ class Browsers:
             self._show_when_arrived(browser)
 
     def _show_more(self, browser: BrowserSubscription, budget: Budget) -> bool:
-        browser.is_continuing = browser.pump(budget)
-        if not browser.is_continuing:
-            self._show_when_arrived(browser)
-        return browser.is_continuing
+        if browser.pump(budget):
+            return True
+        browser.is_continuing = False
+        self._show_when_arrived(browser)  # this starts another job when they have
+        return False
 
     def _show_when_arrived(self, browser: BrowserSubscription) -> None:
         """Go on when the messages that *browser* waits for have arrived, if it waits for some."""

@@ -43,6 +43,9 @@ _log = logging.getLogger(__name__)
 Reference = tuple[int, int]
 """What finds a message again: its sequence, and its ticket in the temp store or 0."""
 
+Shown = Listed | Message | PagedOut
+"""A message or what stands for it, for those who look at a queue."""
+
 Waiting = dict[Place, deque[tuple[Message | PagedOut, bool]]]
 """`QueueSubscription.waiting_in`."""
 
@@ -354,7 +357,16 @@ class QueuePages:
         """The entries of a batch of messages with sequences above *after*, up to *last*."""
         return pending.between(after, last, self._pager.batch_messages, BATCH_BYTES)
 
-    def read(self, entries: Sequence[Listed | Message | PagedOut]) -> Fetch:
+    def first_batch(self, entries: Sequence[Shown]) -> Sequence[Shown]:
+        """The first of *entries*, as many as are read at once; one at least, if there is any."""
+        bytes_left = BATCH_BYTES
+        for index, it in enumerate(entries[: self._pager.batch_messages]):
+            bytes_left -= it.size_bytes
+            if index and bytes_left < 0:
+                return entries[:index]
+        return entries[: self._pager.batch_messages]
+
+    def read(self, entries: Sequence[Shown]) -> Fetch:
         """The messages of *entries*, in order; those that are paged out are read, and stay out."""
         here = [it.entry if isinstance(it, Listed) else it for it in entries]
         sequences = [it.sequence for it in entries]
@@ -374,7 +386,7 @@ class QueuePages:
             loaded([])
         return fetch
 
-    def load(self, entries: Iterable[Listed | Message | PagedOut]) -> list[Message]:
+    def load(self, entries: Iterable[Shown]) -> list[Message]:
         """The messages of *entries*, without those that are lost. Blocks until they are read: for few messages."""
         found: list[Message] = []
         for it in entries:

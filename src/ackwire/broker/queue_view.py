@@ -100,7 +100,18 @@ class QueueView:
                 yield from _arrived(pages.read(listed))
                 after = listed[-1].sequence if listed else ends[number]
         for subscription in list(self._consumers):
-            yield from _arrived(pages.read([entry for entry, _ in subscription.waiting_in.get(self._place, ())]))
+            yield from self._waiting_batches(subscription)
+
+    def _waiting_batches(self, subscription: QueueSubscription) -> Iterator[Batch]:
+        """The messages that wait for *subscription* alone now, without those that have gone when their batch is due."""
+        pages = self._contents.pages
+        left = [it.sequence for it, _ in subscription.waiting_in.get(self._place, ())]
+        while left:
+            here = {it.sequence: it for it, _ in subscription.waiting_in.get(self._place, ())}
+            entries = [here[sequence] for sequence in left if sequence in here]
+            batch = pages.first_batch(entries)
+            left = [it.sequence for it in entries[len(batch) :]]
+            yield from _arrived(pages.read(batch))
 
     def waiting_entries(self) -> Iterator[tuple[Message | int, int]]:
         """Everything that waits, with its sequence; a ticket stands for what is paged out."""

@@ -7,6 +7,7 @@ from ackwire.broker.operations import Selection
 from ackwire.broker.paging import BATCH_MESSAGES
 from ackwire.broker.permissions import BROKER
 from ackwire.broker.queue import Queue
+from ackwire.broker.subscription import QueueSubscription
 from ackwire.config.policy import DestinationPolicy
 from ackwire.store.contract import OnLoaded, Place
 from ackwire.util.clock import ManualClock
@@ -316,6 +317,22 @@ def test_A2_a_browser_goes_on_when_messages_have_arrived() -> None:
     assert late.queue().view.paged_count == COUNT
 
 
+def test_A2_a_browser_waits_for_each_of_several_batches() -> None:
+    late = LateRig()
+    late.fill()
+    late.broker.pager.batch_messages = 8
+    browser = late.consumer(browser=True, prefetch=1000)
+    asked: list[int] = []
+    while late.store.asked:
+        assert len(late.store.asked) == 1
+        asked.append(len(late.store.answer()))
+        late.rig.clock.advance(0)
+        late.rig.clock.advance(0)
+    assert sum(asked) == COUNT
+    assert len(asked) > 1
+    assert (browser.texts, browser.port.ends) == (texts(*range(COUNT)), 1)
+
+
 def test_A2_a_browser_that_leaves_while_messages_are_read_is_shown_nothing() -> None:
     late = LateRig()
     late.fill()
@@ -422,6 +439,52 @@ def test_H3_the_owner_of_a_group_that_leaves_while_its_messages_are_read_gives_t
     owner.close()
     assert late.drained(other) == texts(0, 1, 2)
     assert late.queue().size_bytes == 0
+
+
+def test_H3_what_waits_for_the_owner_of_a_group_is_shown_and_counted_in_batches() -> None:
+    late = LateRig()
+    late.broker.flow._tight_above_bytes = 0
+    owner = late.consumer(prefetch=1)
+    late.consumer(prefetch=1)
+    count = 2 * BATCH_MESSAGES + 10
+    for n in range(count):
+        late.producer.send(Q, f"{n}", group_id="g")
+    assert owner.texts == texts(0)
+    assert isinstance(owner.subscription, QueueSubscription)
+    assert len(owner.subscription.waiting_in[named(Q)]) == count - 1
+    counts: list[int] = []
+    steps = late.broker.operations.count(BROKER, Selection(named(Q)))
+    count_in_slices(late.broker.slices, steps, counts.append, _raise)
+    browser = late.consumer(browser=True, prefetch=count)
+    asked: list[int] = []
+    while late.store.asked or len(late.broker.slices):
+        if late.store.asked:
+            asked.append(len(late.store.answer()))
+        late.rig.clock.advance(0)
+    assert max(asked) <= BATCH_MESSAGES
+    assert (browser.texts, browser.port.ends) == (texts(*range(count)), 1)
+    assert counts == [count - 1]
+
+
+def test_H3_what_leaves_while_earlier_batches_are_counted_is_not_counted() -> None:
+    temp = FakeSpill()
+    late = LateRig(temp=temp)
+    late.broker.flow._tight_above_bytes = 0
+    late.broker.pager.batch_messages = 2
+    owner = late.consumer(prefetch=1)
+    late.consumer(prefetch=1)
+    for n in range(6):
+        late.producer.send(Q, f"{n}", group_id="g", persistent=n < 3)
+    assert isinstance(owner.subscription, QueueSubscription)
+    assert len(owner.subscription.waiting_in[named(Q)]) == 5
+    counts: list[int] = []
+    steps = late.broker.operations.count(BROKER, Selection(named(Q)))
+    count_in_slices(late.broker.slices, steps, counts.append, _raise)
+    late.rig.clock.advance(0)
+    assert late.store.asked
+    late.queue().removal.purge()
+    late.finish()
+    assert (counts, temp.frames) == ([0], {})
 
 
 def test_B6_a_spilled_message_that_is_gone_before_the_store_answers_is_not_read_again() -> None:
