@@ -475,6 +475,8 @@ class World:
     def _is_quiet(self, clients: list[Client]) -> bool:
         if len(self.broker.scheduler) or not all(client.is_up and client.is_quiet for client in clients):
             return False
+        if self.broker.pager.under_way_bytes:  # messages that the store has not answered for yet
+            return False
         return not any(link.can_go_up or link.can_go_down or link.peer.has_output for link in self._links)
 
     def _run_until(self, clients: list[Client], is_done: Callable[[], bool]) -> None:
