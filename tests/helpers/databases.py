@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
@@ -103,10 +104,17 @@ class DatabaseServer:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """End it as a crash would, with its children: PostgreSQL does not start beside one that is left."""
         assert self._process is not None
+        children = _children(self._process.pid)
         self._process.kill()
         self._process.wait()
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        deadline = time.monotonic() + _STOP_SECONDS_MAX
+        while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
 
     def pause(self) -> None:
         """Let it stand still; its sockets stay open."""
@@ -118,7 +126,8 @@ class DatabaseServer:
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         for pid in [self._process.pid, *_children(self._process.pid)]:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # a child may have ended meanwhile
+                os.kill(pid, number)
 
     def remove(self) -> None:
         """Stop it, and remove all it has written."""

@@ -98,7 +98,10 @@ def test_every_command_explains_itself(run: Run, command: tuple[str, ...]) -> No
         (("serve", "--listen", "tpc://localhost"), '--listen: tpc://localhost: unknown scheme "tpc"'),
         (("serve", "--listen", "tcp://localhost?keyFile=x"), "keyFile is not used by tcp listeners"),
         (("serve", "--listen", "ssl://localhost"), "needs the option certFile"),
-        (("serve", "--store", "kahadb"), '--store: must be "journal" or "memory", and is "kahadb"'),
+        (
+            ("serve", "--store", "kahadb"),
+            '--store: must be "journal", "memory" or the URI of a database, and is "kahadb"',
+        ),
         (("serve", "--log-format", "xml"), '--log-format: must be "text" or "json", and is "xml"'),
         (("serve", "--log-level", "loud"), '--log-level: must be "debug" or "info"'),
         (("serve", "--data", ""), "--data: must be printable text"),
