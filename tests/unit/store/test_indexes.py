@@ -163,7 +163,8 @@ def test_K5_without_plyvel_one_sentence_says_what_to_do(tmp_path: Path) -> None:
     program = "import sys; sys.modules['plyvel'] = None; from ackwire.cli.main import main; sys.exit(main())"
     config = tmp_path / "ackwire.toml"
     config.write_text('[store]\nindex = "leveldb"\n')
-    argv = ["serve", "--config", str(config), "--data", str(tmp_path / "data"), "--log-level", "warning"]
+    listen = ("--listen", "tcp://127.0.0.1:0")
+    argv = ["serve", *listen, "--config", str(config), "--data", str(tmp_path / "data"), "--log-level", "warning"]
     done = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
