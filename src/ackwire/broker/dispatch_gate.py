@@ -19,8 +19,8 @@ from ackwire.jms.message import HAS_LEFT_EARLY, LEAVES_FREELY, MAY_LEAVE_EARLY, 
 from ackwire.store.contract import Place, Store
 
 BLOCK_SEQUENCES: Final = 1000
-"""How far ahead the store is told. After a crash so many messages that no consumer has seen may be flagged: as many as
-when the connection of one consumer with the default prefetch breaks."""
+"""How far ahead of dispatch a queue records its mark. After a crash so many messages that no consumer has seen may be
+flagged: as many as when the connection of one consumer with the default prefetch breaks."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the simulation has one
