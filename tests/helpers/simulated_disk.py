@@ -320,6 +320,9 @@ class SimulatedDisk:
     def watch(self, directory: Path) -> Directory:  # noqa: ARG002 - all of them change together
         return _SimulatedDirectory(self._files)
 
+    def touch(self, directory: Path) -> None:
+        """What is watched here is a list of names, which has no times."""
+
     def inodes(self, directory: Path) -> dict[str, int]:
         self._refuse_if_stopped()
         return {path.name: id(inode) for path, inode in self._files.items() if path.parent == directory}

@@ -103,6 +103,10 @@ class Transactions:
         self._counts: Counter[Connection | None] = Counter()
         """How many each connection has open."""
         self._outcomes: Recent[Hashable, bool] = Recent(COMMITS_REMEMBERED)
+        self._found: Transaction | None = None
+        self._found_id: Hashable = None
+        """The last that was found, and the very object that it was found by. A client sends many messages in one
+        transaction, all with the same object; to hash it costs as much as all else that is done with the message."""
 
     def __iter__(self) -> Iterator[Transaction]:
         return iter(list(self._open.values()))
@@ -116,7 +120,12 @@ class Transactions:
         return any(transaction.acks for transaction in self.of_connection(connection))
 
     def find(self, transaction_id: Hashable) -> Transaction | None:
-        return self._open.get(transaction_id)
+        if transaction_id is self._found_id:
+            return self._found
+        transaction = self._open.get(transaction_id)
+        if transaction is not None:
+            self._found, self._found_id = transaction, transaction_id
+        return transaction
 
     def begin(self, transaction: Transaction) -> None:
         """Open a transaction; a repetition, as after a failover, changes nothing."""
@@ -126,7 +135,7 @@ class Transactions:
         self._outcomes.pop(transaction.transaction_id)  # of an earlier connection that had the same id
 
     def get(self, transaction_id: Hashable) -> Transaction:
-        transaction = self._open.get(transaction_id)
+        transaction = self.find(transaction_id)
         if transaction is None:
             raise TransactionError(
                 f"transaction {transaction_id} was never started or has ended", XA_NO_SUCH_TRANSACTION
@@ -143,6 +152,7 @@ class Transactions:
     def close(self, transaction: Transaction, *, committed: bool) -> None:
         """Forget *transaction*, but for its outcome."""
         del self._open[transaction.transaction_id]
+        self._found = self._found_id = None
         self._counts[transaction.connection] -= 1
         if not self._counts[transaction.connection]:
             del self._counts[transaction.connection]

@@ -384,6 +384,7 @@ class Peer(PeerOutput):
     def abort(self) -> None:
         """Drop the connection at once."""
         if self._transport is not None:
+            self._transport_writes = True
             self._transport.abort()
 
     # ---- inside ------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ A peer that does not read gets no more messages once `write_pause_bytes` wait fo
 """
 
 import asyncio
+import os
 
 from ackwire.config import Settings
 from ackwire.server.adapters.contract import Adapter
@@ -25,7 +26,9 @@ class PeerOutput:
         self._reading = Reading(clock)
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
-        """Of the socket, if we may read from it ourselves; or -1."""
+        """Of the socket, if we may read from it and write to it ourselves; or -1."""
+        self._transport_writes = True
+        """Whether output goes through the transport: it has TLS, or bytes left that the socket did not take."""
         self._adapter: Adapter | None = None
         self._protocol: WireProtocol | None = None
         self._monitor: InactivityMonitor | None = None
@@ -81,17 +84,34 @@ class PeerOutput:
     def _flush(self) -> None:
         self._flush_is_due = False
         transport, protocol = self._transport, self._protocol
-        if transport is None or protocol is None or transport.is_closing():
+        if transport is None or protocol is None:
             return
+        if self._transport_writes:
+            if transport.is_closing():
+                return
+            self._transport_writes = self._descriptor < 0 or transport.get_write_buffer_size() > 0
         pieces = protocol.data_to_send()
         if not pieces:
             return
-        transport.write(b"".join(pieces))
-        # Above, not at: only above its limit has the transport called pause_writing and will call resume_writing.
-        if transport.get_write_buffer_size() > self._settings.connection.read_pause_bytes:
-            self._reading.set(False, DOES_NOT_READ)
+        output = b"".join(pieces)
+        if not self._transport_writes:
+            output = self._write_directly(output)
+        if output:
+            self._transport_writes = True
+            transport.write(output)
+            # Above, not at: only above its limit has the transport called pause_writing and will call resume_writing.
+            if transport.get_write_buffer_size() > self._settings.connection.read_pause_bytes:
+                self._reading.set(False, DOES_NOT_READ)
         if not self.is_ready:
             self._become_ready()
+
+    def _write_directly(self, output: bytes) -> bytes:
+        """Write what the socket takes at once, and return the rest. The transport deals with errors: it gets all."""
+        try:
+            written = os.write(self._descriptor, output)
+        except OSError:
+            return output
+        return b"" if written == len(output) else output[written:]
 
     def _become_ready(self) -> None:
         """Room for output again: messages that had to wait go on."""

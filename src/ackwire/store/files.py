@@ -115,6 +115,10 @@ class Files(Protocol):
         """*directory*, to be asked whether it has changed."""
         ...
 
+    def touch(self, directory: Path) -> None:
+        """Let those who watch *directory* see a change."""
+        ...
+
     def inodes(self, directory: Path) -> dict[str, int]:
         """The files in *directory*, each with a number that no other file has at the same time."""
         ...
@@ -272,6 +276,9 @@ class OsFiles:
 
     def watch(self, directory: Path) -> Directory:
         return _OsDirectory(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+    def touch(self, directory: Path) -> None:
+        os.utime(directory)
 
     def inodes(self, directory: Path) -> dict[str, int]:
         with os.scandir(directory) as entries:

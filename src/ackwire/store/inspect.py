@@ -110,6 +110,9 @@ class ReadOnlyFiles:
     def watch(self, directory: Path) -> Directory:
         return self._files.watch(directory)
 
+    def touch(self, directory: Path) -> None:
+        """Nothing changes."""
+
     def inodes(self, directory: Path) -> dict[str, int]:
         return self._files.inodes(directory)
 

@@ -10,9 +10,11 @@ from ackwire.jms.message import Message
 from ackwire.util.sequence_runs import Runs
 
 
-@dataclass(frozen=True, slots=True)
-class DurableKey:
-    """A durable subscription's name: client id and subscription name (SEMANTICS A3)."""
+class DurableKey(NamedTuple):
+    """A durable subscription's name: client id and subscription name (SEMANTICS A3).
+
+    A tuple, because stores look it up several times for each message: Python hashes and compares tuples in C.
+    """
 
     client_id: str
     name: str

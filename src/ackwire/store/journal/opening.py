@@ -80,6 +80,8 @@ def open_journal(source: JournalSource, options: JournalOptions) -> OpenJournal:
     source.files.make_directory(source.data / "journal")
     lock = _take_lock(source)
     try:
+        # A broker that still runs although its lock was removed sees this with its next sync, and answers no more.
+        source.files.touch(source.data / "journal")
         return _recovered(source, options, lock)
     except BaseException:
         lock.release()

@@ -2,8 +2,11 @@
 
 A broker keeps its files open. If the folder or a segment is deleted, renamed or replaced meanwhile, writes and syncs go
 on without an error, to a file that no start will ever read. So the store checks before it answers: after each
-sync, `fstat` gives the times at which the two directories changed last. Every name that was added, removed or renamed
-changes one of them. Only then are the names compared, one by one; this happens for each new segment, too.
+sync, `fstat` gives the times at which the journal's directory changed last: one when a name in it was added, removed or
+renamed, the other when it was itself. Only then are the names compared, one by one; this happens for each new segment,
+too.
+
+A lock that was removed is found as soon as another broker starts, because that touches the directory.
 
 This does not find a renamed directory further up, nor a file that is changed in place. `check_all` looks for the names
 once a second; damaged bytes are found when they are read.
@@ -54,18 +57,17 @@ class Presence:
         self._own = files.identity(self._directory)
         self._inodes: dict[str, int] = {}
         self._journal_changed = files.watch(self._directory)
-        self._data_changed = files.watch(data)
-        self._seen: tuple[tuple[int, int], tuple[int, int]] | None = None
-        """When the directories had changed last, and all names were in order."""
-        self._compared: tuple[tuple[int, int], tuple[int, int]] | None = None
+        self._seen: tuple[int, int] | None = None
+        """When the directory had changed last, and all names were in order."""
+        self._compared: tuple[int, int] | None = None
         """The same, when names were last compared: they may have changed again at what is called the same time."""
 
     def check(self) -> None:
         """Raise `Misplaced` unless everything is in its place. Called after each sync."""
-        changed = (self._journal_changed.changed_ns(), self._data_changed.changed_ns())
+        changed = self._journal_changed.changed_ns()
         if changed == self._seen:
             return
-        is_settled = self._now_ms() - max(map(max, changed)) // 1_000_000 > _SETTLED_MS
+        is_settled = self._now_ms() - max(changed) // 1_000_000 > _SETTLED_MS
         self._check_own_names()
         if is_settled or changed != self._compared:
             self._check_segments()
@@ -111,7 +113,6 @@ class Presence:
     def close(self) -> None:
         """Watch no more."""
         self._journal_changed.close()
-        self._data_changed.close()
 
 
 def _misplaced_segment(path: Path) -> Misplaced:
