@@ -47,6 +47,7 @@ class _LockedFiles:
         self.exists = files.exists
         self.identity = files.identity
         self.watch = files.watch
+        self.touch = files.touch
         self.inodes = files.inodes
         self.free_bytes = files.free_bytes
 
