@@ -20,6 +20,9 @@ PYTEST := $(VENV)/bin/pytest --dist worksteal
 # RabbitMQ too, but only to compare with.
 DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java
 
+# The demo's store. (STORE of the simulation has a default of its own.)
+DEMO_STORE = $(if $(filter command line environment,$(origin STORE)),$(STORE),journal)
+
 # Compiled tests are kept, so that the second run starts at once, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -30,9 +33,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: $(READY) ## the broker and real clients at work; EXIT=1 ends by itself
-	@tools/debian_packages.sh $(DEBIAN_DEMO)
-	@$(VENV)/bin/python -m examples.demo $(if $(EXIT),--exit)
+demo: $(READY) ## the broker and real clients at work; EXIT=1 ends by itself, STORE=postgresql takes a temporary server
+	@tools/debian_packages.sh $(DEBIAN_DEMO) $(if $(findstring postgresql,$(DEMO_STORE)),postgresql) \
+		$(if $(findstring mariadb,$(DEMO_STORE)),mariadb-server-core mariadb-client-core)
+	@$(VENV)/bin/python -m examples.demo --store $(DEMO_STORE) $(if $(EXIT),--exit)
 
 run: $(READY) ## a broker on this machine; ARGS="--listen URI" and more are passed on
 	@$(VENV)/bin/ackwire serve $(ARGS)

@@ -8,6 +8,7 @@ has its part (`demo_spark.py`), and the broker's audit must add up, too.
 
     python -m examples.demo          leaves the broker running until Ctrl-C
     python -m examples.demo --exit   ends by itself; the exit code says whether everything added up
+    python -m examples.demo --store postgresql   on a temporary PostgreSQL server
 """
 
 import argparse
@@ -17,7 +18,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -39,6 +41,7 @@ SHIPMENT_COUNT = 100
 PRICE_COUNT = 500
 INVOICE_COUNT = 300
 PAYMENTS_PER_PRODUCER = 1500
+STORES = ("journal", "sqlite", "postgresql", "mariadb", "journal+postgresql", "journal+mariadb")
 STALL_AFTER = 15  # the doomed consumer acknowledges 10 of these and holds the rest, and all that was prefetched
 
 
@@ -273,12 +276,13 @@ def main(arguments: Sequence[str]) -> int:
     """Run the demo; 0 if everything added up."""
     parser = argparse.ArgumentParser(description="Ackwire at work, with Java and Python clients.")
     parser.add_argument("--exit", action="store_true", help="end by itself instead of leaving the broker running")
+    parser.add_argument("--store", choices=STORES, default=STORES[0], help="the broker's store (default: %(default)s)")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _end_in_order)
     signal.signal(signal.SIGHUP, _end_in_order)
     signal.signal(signal.SIGALRM, _give_up)
     try:
-        return demonstrate(stay=not options.exit)
+        return demonstrate(options.store, stay=not options.exit)
     except DemoFailed as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -288,14 +292,14 @@ def main(arguments: Sequence[str]) -> int:
         return 130
 
 
-def demonstrate(*, stay: bool) -> int:
-    """The demo from start to end; the broker stays up in between if *stay*."""
+def demonstrate(store: str, *, stay: bool) -> int:
+    """The demo from start to end on *store*; the broker stays up in between if *stay*."""
     check_requirements()
     signal.alarm(DEADLINE_SECONDS)
     OUTPUT.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=OUTPUT))
-    with Run(folder) as run:
-        say("starting the broker: ackwire serve --data DIRECTORY")
+    with store_uri(store, folder) as uri, Run(folder, uri) as run:
+        say(f"starting the broker: ackwire serve --data DIRECTORY{f' --store {uri}' if uri else ''}")
         run.start_broker()
         say(f"compiling the Java clients for {run.url}")
         run.compile_clients()
@@ -315,6 +319,26 @@ def demonstrate(*, stay: bool) -> int:
     good = adds_up and all(account.verdict == "ok" for account in found)
     say("everything adds up" if good else "something does NOT add up")
     return 0 if good else 1
+
+
+@contextmanager
+def store_uri(store: str, folder: Path) -> Iterator[str]:
+    """The URI of *store*, on a server that lives as long as the demo; empty for the default."""
+    front = "journal+" if store.startswith("journal+") else ""
+    match store.removeprefix(front):
+        case "postgresql" | "mariadb" as kind:
+            from tests.helpers.databases import MariadbServer, PostgresqlServer  # noqa: PLC0415 - needs their drivers
+
+            say(f"starting a temporary {kind} server")
+            server = PostgresqlServer() if kind == "postgresql" else MariadbServer()
+            try:
+                yield front + server.uri
+            finally:
+                server.remove()
+        case "sqlite":
+            yield f"{front}sqlite:///{folder / 'messages.db'}"
+        case _:
+            yield ""
 
 
 def keep_serving(broker: Child, url: str) -> None:

@@ -124,6 +124,8 @@ class Run:
     """One run of the demo: its folder, its broker, and every process it started."""
 
     folder: Path
+    store: str = ""
+    """The URI of the broker's store; empty for the journal in its data folder."""
     children: list[Child] = field(default_factory=list)
     url: str = ""
     http: str = ""
@@ -158,7 +160,9 @@ class Run:
         self._start_broker(self.url, self.http.removeprefix("http://"))
 
     def _start_broker(self, listen: str, http: str) -> Child:
-        options = ("--data", str(self.folder / "data"), "--audit", str(self.folder / "audit"))
+        options = ["--data", str(self.folder / "data"), "--audit", str(self.folder / "audit")]
+        if self.store:
+            options += ["--store", self.store]
         broker = self.start("broker", [ACKWIRE, "serve", *options, "--listen", listen, "--http", http])
         self.children.insert(0, self.children.pop())  # it goes last
         self.url, self.http = (address.rstrip(",") for address in broker.expect("ackwire").split()[-2:])
