@@ -327,7 +327,7 @@ def store_uri(store: str, folder: Path) -> Iterator[str]:
     front = "journal+" if store.startswith("journal+") else ""
     match store.removeprefix(front):
         case "postgresql" | "mariadb" as kind:
-            from tests.helpers.databases import MariadbServer, PostgresqlServer  # noqa: PLC0415 - needs their drivers
+            from tests.helpers.databases import MariadbServer, PostgresqlServer
 
             say(f"starting a temporary {kind} server")
             server = PostgresqlServer() if kind == "postgresql" else MariadbServer()
