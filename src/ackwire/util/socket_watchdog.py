@@ -33,7 +33,7 @@ class NoAnswer(AckwireError):
     """A peer has not answered for too long, so its connection was ended."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"no answer for {seconds:.3g} s")
+        super().__init__(f"no answer for {seconds:g} s")
 
 
 @final
@@ -51,7 +51,7 @@ class WatchedSocket:
         self.seconds_max = math.inf
         """A limit of its own, where it is lower than that of the watchdog."""
         self.silent_seconds = 0.0
-        """How long the peer had been silent when its connection was ended; 0: it was not."""
+        """How long the peer was allowed to be silent when its connection was ended; 0: it was not ended."""
 
     def __enter__(self) -> None:
         self.began = _clock.monotonic()
@@ -62,6 +62,17 @@ class WatchedSocket:
         self.began = 0.0
         if self.silent_seconds and isinstance(error, Exception):
             raise NoAnswer(self.silent_seconds) from error
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has come that was not read, neither bytes nor the end of the connection."""
+        try:
+            self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     def release(self) -> None:
         """Watch it no longer. The connection itself is not closed."""
@@ -120,8 +131,9 @@ class SocketWatchdog:
         now = _clock.monotonic()
         for watched in self._watched:
             began = watched.began
-            if began and now - began > min(self._seconds_max, watched.seconds_max) and not watched.silent_seconds:
-                watched.silent_seconds = now - began
+            allowed = min(self._seconds_max, watched.seconds_max)
+            if began and now - began > allowed and not watched.silent_seconds:
+                watched.silent_seconds = allowed
                 with suppress(OSError):  # it is at its end already
                     watched.socket.shutdown(socket.SHUT_RDWR)
 

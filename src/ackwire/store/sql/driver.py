@@ -41,8 +41,14 @@ class Session(Protocol):
 class Hold(Protocol):
     """A lock that other programs respect, on a connection of its own, until it is closed or that connection is lost."""
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the server has sent nothing since the last check, so that the connection is not known to be lost.
+        Costs no round trip."""
+        ...
+
     def check(self) -> None:
-        """Raise an error of the driver if the lock is lost."""
+        """Ask the server. Raises an error of the driver if the lock is lost."""
         ...
 
     def close(self) -> None:
@@ -53,6 +59,8 @@ class Hold(Protocol):
 @final
 class NoHold:
     """Implements `Hold` for databases that ActiveMQ does not use."""
+
+    is_quiet = True
 
     def check(self) -> None:
         """It is never lost."""

@@ -80,22 +80,22 @@ class MariadbSession:
 
     def __init__(self, connection: "pymysql.Connection[Any]", watched: WatchedSocket, packet_bytes_max: int) -> None:
         self._connection = connection
-        self._watched = watched
+        self.watched = watched
         self._value_bytes_max = _message_bytes_max(packet_bytes_max)
 
     def select(self, sql: str, values: Row = ()) -> list[Row]:
-        with self._watched, self._connection.cursor() as cursor:
+        with self.watched, self._connection.cursor() as cursor:
             cursor.execute(sql, values)
             return list(cursor.fetchall())
 
     def run(self, sql: str) -> None:
         """Execute one statement, inside the transaction that is open, if there is one."""
-        with self._watched, self._connection.cursor() as cursor:
+        with self.watched, self._connection.cursor() as cursor:
             cursor.execute(sql)
 
     def transact(self, statements: Sequence[Statement]) -> None:
         self._check_sizes(statements)
-        with self._watched:
+        with self.watched:
             self._transact(statements)
 
     def _check_sizes(self, statements: Sequence[Statement]) -> None:
@@ -126,11 +126,11 @@ class MariadbSession:
             raise
 
     def rollback(self) -> None:
-        with self._watched:
+        with self.watched:
             self._connection.rollback()
 
     def close(self) -> None:
-        self._watched.release()
+        self.watched.release()
         with suppress(pymysql.Error):  # closed before
             self._connection.close()
 
@@ -143,6 +143,10 @@ class MariadbHold:
         self._session = session
         session.run("BEGIN")
         session.run(f"SELECT * FROM {lock_table} FOR UPDATE")  # noqa: S608 - the name of a table
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._session.watched.is_quiet
 
     def check(self) -> None:
         self._session.run("SELECT 1")

@@ -49,10 +49,10 @@ class PostgresqlSession:
 
     def __init__(self, connection: _Connection, watched: WatchedSocket) -> None:
         self._connection = connection
-        self._watched = watched
+        self.watched = watched
 
     def select(self, sql: str, values: Row = ()) -> list[Row]:
-        with self._watched:
+        with self.watched:
             rows = self._connection.execute(sql, values, binary=True).fetchall()
             if self._connection.info.transaction_status:
                 self._connection.rollback()
@@ -60,12 +60,12 @@ class PostgresqlSession:
 
     def run(self, sql: str) -> None:
         """Execute one statement, inside the transaction that is open, if there is one."""
-        with self._watched:
+        with self.watched:
             self._connection.execute(sql)
 
     def transact(self, statements: Sequence[Statement]) -> None:
         connection = self._connection
-        with self._watched, connection.pipeline():
+        with self.watched, connection.pipeline():
             connection.execute("BEGIN")
             for sql, rows in statements:
                 if len(rows) == 1:
@@ -75,11 +75,11 @@ class PostgresqlSession:
             connection.execute("COMMIT")
 
     def rollback(self) -> None:
-        with self._watched:
+        with self.watched:
             self._connection.rollback()
 
     def close(self) -> None:
-        self._watched.release()
+        self.watched.release()
         self._connection.close()
 
 
@@ -95,6 +95,10 @@ class PostgresqlHold:
         self._session = session
         session.run("BEGIN")
         session.run(f"LOCK TABLE {lock_table} IN EXCLUSIVE MODE NOWAIT")
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._session.watched.is_quiet
 
     def check(self) -> None:
         self._session.run("SELECT 1")

@@ -31,7 +31,8 @@ _PAUSE_SECONDS_MAX: Final = 2.0
 """Pauses between attempts double from the first to the longest: a fail-over takes seconds, a deadlock no time."""
 
 _HOLD_CHECK_SECONDS: Final = 5.0
-"""How old the knowledge may be that the lock is held: a question costs a round trip."""
+"""How often the server is asked whether the lock is held, which costs a round trip. An end of the connection that has
+come here is seen at once."""
 
 CLOSING_SECONDS_MAX: Final = 5.0
 """How long a broker that stops waits for a database that is away."""
@@ -51,6 +52,8 @@ class Attempts:
         self._closing = closing
         self.trouble: str | None = None
         """Why the database does nothing at the moment; read by the loop."""
+        self._reported: set[str] = set()
+        """What was logged since the database last answered."""
         self.count = 0
         """How often something was repeated."""
 
@@ -84,6 +87,7 @@ class Attempts:
                 if self.trouble is not None:
                     _log.info("%s: the database answers again", self._driver.description)
                     self.trouble = None
+                    self._reported.clear()
                 return result
 
     def _wait(self, began: float, pause: float, diagnosis: Diagnosis) -> None:
@@ -95,7 +99,8 @@ class Attempts:
                 f"(sql.reconnect_seconds_max is {self._seconds_max:g}): {diagnosis.explanation}"
             )
         self.count += 1
-        if self.trouble is None:
+        if diagnosis.sentence not in self._reported:
+            self._reported.add(diagnosis.sentence)
             _log.warning("%s: %s; trying again", self._driver.description, diagnosis.sentence)
         self.trouble = f"the database {self._driver.description} takes nothing at the moment: {diagnosis.sentence}"
         self._closing.wait(pause)
@@ -149,9 +154,9 @@ class Writer:
         self._attempts.run(attempt, self._on_error)
 
     def _check_hold(self) -> None:
-        """See now and then that no other program can have taken the lock: its connection may be lost alone."""
+        """See that no other program can have taken the lock: its connection may be lost alone."""
         now = self._attempts.clock.monotonic()
-        if self._hold is not None and now - self._checked < _HOLD_CHECK_SECONDS:
+        if self._hold is not None and self._hold.is_quiet and now - self._checked < _HOLD_CHECK_SECONDS:
             return
         try:
             if self._hold is None:
