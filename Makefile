@@ -27,7 +27,7 @@ DEMO_STORE = $(if $(filter command line environment,$(origin STORE)),$(STORE),jo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run wheel test test-plain test-compiled test-spark test-fast simulate fuzz-restarts crash restarts pipeline check sync_copy bench bench-quick clean lock
+.PHONY: help demo run wheel test test-plain test-compiled test-spark test-fast simulate fuzz-restarts crash database-kills restarts pipeline check sync_copy bench bench-quick clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -81,6 +81,10 @@ SEED ?= 1
 crash: $(READY) ## kill -9 under load from the real Java client, and nothing promised is lost; KILLS=200 SEED=1
 	@tools/debian_packages.sh $(DEBIAN_TEST)
 	@$(VENV)/bin/python tools/crash.py --kills $(or $(KILLS),200) --seed $(SEED) $(ARGS)
+
+database-kills: $(READY) ## kill -9 of the database server under load from the real Java client; STORE=postgresql KILLS=20 SEED=1
+	@tools/debian_packages.sh $(DEBIAN_TEST)
+	@$(VENV)/bin/python tools/database_kills.py --store $(if $(filter mariadb,$(STORE)),mariadb,postgresql) --kills $(or $(KILLS),20) --seed $(SEED) $(ARGS)
 
 RESTARTS ?= 100
 restarts: $(READY) ## restarts under the Python client with failover:, and nothing is lost; RESTARTS=100 SEED=1

@@ -1,8 +1,9 @@
 """Kills a broker under load from the real Java client, again and again, and checks that nothing it promised is lost.
 
     python tools/crash.py --kills 200 --seed 1
+    python tools/crash.py --store postgresql      # on a temporary server
     python tools/crash.py --broker activemq       # tries the harness on the real ActiveMQ
-    python tools/crash.py --broker memory         # and on a broker that forgets everything
+    python tools/crash.py --store memory          # and on a broker that forgets everything
 
 Ends with status 1 at the first violation; the data directory and the logs are kept then.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where `tests` is
 
-from tests.crash.brokers import ACTIVEMQ_JARS
+from tests.crash.brokers import ACTIVEMQ_JARS, STORES
 from tests.crash.rounds import run
 from tests.helpers.java import CLIENT_JARS, missing_requirements
 
@@ -26,7 +27,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="decides when to strike, and what the clients do")
-    parser.add_argument("--broker", default="journal", help="memory, journal, journal+leveldb or activemq")
+    parser.add_argument("--broker", choices=("ackwire", "activemq"), default="ackwire", help="default: %(default)s")
+    parser.add_argument(
+        "--store",
+        default="journal",
+        metavar="KIND",
+        help=f"of ackwire: {', '.join(STORES)}, or journal+KIND for a journal in front of a database; default: journal",
+    )
     options = parser.parse_args()
     if problem := missing_requirements(ACTIVEMQ_JARS if options.broker == "activemq" else CLIENT_JARS):
         print(problem)
@@ -36,7 +43,7 @@ def main() -> int:
     report = run(
         kills=options.kills,
         seed=options.seed,
-        broker=options.broker,
+        broker="activemq" if options.broker == "activemq" else options.store,
         folder=folder,
         java_cache=_JAVA_CACHE,
         progress=_show if sys.stdout.isatty() else None,

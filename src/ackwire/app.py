@@ -289,7 +289,7 @@ def _opened_database(
     settings: Settings, clock: Clock, turn: Turn, on_failed: Callable[[StoreFailed], None]
 ) -> Iterator[SqlStore]:
     uri = parse_store_uri(settings.store.kind)
-    driver = driver_for(uri, _database_password(settings), settings.sql.table_prefix)
+    driver = driver_for(uri, _database_password(settings), settings.sql.table_prefix, settings.sql.answer_seconds_max)
     holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
     writing, reading = ThreadBackground("database writer"), ThreadBackground("database reader")
     surroundings = SqlSurroundings(

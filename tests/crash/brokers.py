@@ -4,7 +4,9 @@ import random
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
+from tests.helpers.databases import DatabaseServer, mariadb, postgresql
 from tests.helpers.java import BROKER_JARS, JVM_OPTIONS, classpath, compiled
 from tests.helpers.processes import ManagedProcess, ackwire_program
 
@@ -36,13 +38,28 @@ def free_port(rng: random.Random) -> int:
         return port
 
 
-def ackwire(store: str, port: int, folder: Path) -> StartBroker:
-    """`ackwire serve` with the *store* of that name, "journal+leveldb" for a journal with that index; its files and its
+DATABASE_SERVERS: Final[dict[str, Callable[[], DatabaseServer]]] = {"postgresql": postgresql, "mariadb": mariadb}
+STORES: Final = ("memory", "journal", "journal+leveldb", "sqlite", *DATABASE_SERVERS)
+"""What `ackwire` knows; "journal+postgresql" and the like are a journal in front of a database."""
+
+
+def store_uri(kind: str, folder: Path) -> str:
+    """The store of that *kind*, as `--store` wants it: new, and empty."""
+    before, _, database = kind.rpartition("+")
+    prefix = f"{before}+" if before else ""
+    if database == "sqlite":
+        return f"{prefix}sqlite:///{folder / 'messages.db'}"
+    if database in DATABASE_SERVERS:
+        return prefix + DATABASE_SERVERS[database]().new_database()
+    return kind.partition("+")[0]
+
+
+def ackwire(kind: str, port: int, folder: Path) -> StartBroker:
+    """`ackwire serve` with the store of that *kind*, "journal+leveldb" for a journal with that index; its files and its
     log are below *folder*."""
     config = folder / "ackwire.toml"
-    kind, _, index = store.partition("+")
-    config.write_text(_SETTINGS.format(index=index or "lmdb"))
-    argv = [str(ackwire_program()), "serve", "--config", str(config), "--store", kind]
+    config.write_text(_SETTINGS.format(index="leveldb" if kind == "journal+leveldb" else "lmdb"))
+    argv = [str(ackwire_program()), "serve", "--config", str(config), "--store", store_uri(kind, folder)]
     argv += ["--data", str(folder / "data"), "--listen", f"tcp://127.0.0.1:{port}"]
     return lambda: ManagedProcess(argv, log_path=folder / "broker.log")
 

@@ -70,23 +70,17 @@ def run(
     started = time.monotonic()
     leave_out = TOO_MUCH_FOR_ACTIVEMQ if broker == "activemq" else ()
     with Clients(port, seed, folder, java_cache, leave_out) as clients:
-        crash = _Crash(rng, start_of(broker, port, folder, java_cache), clients, folder)
+        crash = Crash(rng, start_of(broker, port, folder, java_cache), clients, folder)
         try:
             crash.run(kills, progress)
         except ProcessFailed as failure:  # a broker that does not start again is what we are here to find
             crash.ledger.feed(f"problem {failure}")
-    ledger = crash.ledger
-    return Report(
-        seed,
-        crash.kills,
-        ledger.sends_acknowledged,
-        ledger.transactions_committed,
-        time.monotonic() - started,
-        (*ledger.violations, *crash.complaints),
-    )
+    return crash.report(seed, time.monotonic() - started)
 
 
-class _Crash:
+class Crash:
+    """The broker, the clients that work with it, and the ledger."""
+
     def __init__(self, rng: random.Random, start: StartBroker, clients: Clients, folder: Path) -> None:
         self.ledger = Ledger()
         self.kills = 0
@@ -100,6 +94,11 @@ class _Crash:
         self._clients = clients
         self._round = 0
 
+    def report(self, seed: int, seconds: float) -> Report:
+        ledger = self.ledger
+        violations = (*ledger.violations, *self.complaints)
+        return Report(seed, self.kills, ledger.sends_acknowledged, ledger.transactions_committed, seconds, violations)
+
     def run(self, kills: int, progress: Callable[[str], None] | None) -> None:
         while self.kills < kills and not self.ledger.violations:
             if self.kills and self._rng.random() < START_KILL_SHARE:
@@ -108,40 +107,44 @@ class _Crash:
                 self._work_and_be_killed()
             if progress:
                 progress(f"{self.kills} kills, {self.ledger.sends_acknowledged} sends acknowledged")
-        self._check_and(self._drain)
-        self._check_and(lambda: None, all_due=True)
+        self.check_and(self.drain)
+        self.check_and(lambda: None, all_due=True)
 
     def _killed_start(self) -> None:
         """A kill while the broker reads its files, or shortly after."""
         with self._start() as process:
-            self._kill_after(self._rng.uniform(0, START_KILL_SECONDS_MAX), process, "of its start")
+            self.kill_after(self._rng.uniform(0, START_KILL_SECONDS_MAX), process, "of its start")
 
     def _work_and_be_killed(self) -> None:
         with self._start() as process:
-            self._check(process)
+            self.check(process)
             if not self.ledger.violations:
-                self._round += 1
-                self.ledger.begin_round(self._round)
-                self._clients.broker_is_meant_to_live = True
-                self._clients.tell(f"go {self._round}")
-            self._kill_after(self._load_seconds(), process, f"of the load of round {self._round}")
+                self.begin_round()
+            self.kill_after(self._load_seconds(), process, f"of the load of round {self._round}")
             self._clients.tell("park")
+
+    def begin_round(self) -> None:
+        """Let the clients work."""
+        self._round += 1
+        self.ledger.begin_round(self._round)
+        self._clients.broker_is_meant_to_live = True
+        self._clients.tell(f"go {self._round}")
 
     def _load_seconds(self) -> float:
         is_long = self._rng.random() < LONG_LOAD_SHARE
         return self._rng.uniform(0, LONG_LOAD_SECONDS_MAX if is_long else LOAD_SECONDS_MAX)
 
-    def _check_and(self, act: Callable[[], None], *, all_due: bool = False) -> None:
+    def check_and(self, act: Callable[[], None], *, all_due: bool = False) -> None:
         """Start, check, *act*, be killed; nothing after the first violation, which would only cause more."""
         if self.ledger.violations:
             return
         with self._start() as process:
-            self._check(process, all_due=all_due)
+            self.check(process, all_due=all_due)
             if not self.ledger.violations:
                 act()
-            self._kill_after(0, process, "after all work was done")
+            self.kill_after(0, process, "after all work was done")
 
-    def _check(self, process: ManagedProcess, *, all_due: bool = False) -> None:
+    def check(self, process: ManagedProcess, *, all_due: bool = False) -> None:
         wait_until_ready(process, 1)
         for line in self._clients.ask("check", "checked"):
             self.ledger.feed(line)
@@ -150,13 +153,13 @@ class _Crash:
         if not self.ledger.violations:  # else the listing may be incomplete
             self.ledger.settle(all_due=all_due)
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         self.ledger.begin_round(self._round + 1)
         waiting = self.ledger.waiting_for_their_time()
         for line in self._clients.ask(" ".join(["drain", *waiting]), "drained"):
             self.ledger.feed(line)
 
-    def _kill_after(self, seconds: float, process: ManagedProcess, what: str) -> None:
+    def kill_after(self, seconds: float, process: ManagedProcess, what: str) -> None:
         time.sleep(seconds)  # the one thing here that is about time: when to strike
         if self._rng.random() < FILES_SHARE:
             what += f", and {self._await_change_of_files():.3f} s for a file to come or go"

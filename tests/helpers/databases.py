@@ -5,6 +5,7 @@ to run as root, so a root runs them as another user. They do not sync: tests kil
 """
 
 import atexit
+import itertools
 import os
 import shutil
 import signal
@@ -23,6 +24,8 @@ import pymysql
 _START_SECONDS_MAX: Final = 60.0
 _STOP_SECONDS_MAX: Final = 20.0
 _POLL_SECONDS: Final = 0.05
+
+_names = itertools.count(1)
 
 
 def free_port() -> int:
@@ -65,8 +68,16 @@ class DatabaseServer:
     def _argv(self) -> list[str]:
         raise NotImplementedError
 
-    def connect(self) -> Any:
-        """A connection of the driver, which commits each statement."""
+    def connect(self, database: str | None = None) -> Any:
+        """A connection of the driver, which commits each statement: to that database, or to the one that all use."""
+        raise NotImplementedError
+
+    def end_connection(self, number: int) -> None:
+        """Cut a connection, by the number that the server has given it."""
+        raise NotImplementedError
+
+    def make_user_with_password(self, password: str) -> str:
+        """A new user who must give that password."""
         raise NotImplementedError
 
     def ping(self) -> None:
@@ -99,6 +110,13 @@ class DatabaseServer:
         """The URI of a store on it."""
         raise NotImplementedError
 
+    def new_database(self) -> str:
+        """The URI of a store in a new, empty database on it."""
+        name = f"new_{next(_names)}"
+        with self.connect() as connection:
+            connection.cursor().execute(f"CREATE DATABASE {name}")
+        return f"{self.uri.rpartition('/')[0]}/{name}"
+
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -117,8 +135,13 @@ class DatabaseServer:
             time.sleep(_POLL_SECONDS)
 
     def pause(self) -> None:
-        """Let it stand still; its sockets stay open."""
+        """Let it stand still; its sockets stay open. Returns when all of its threads have stopped."""
         self._signal(signal.SIGSTOP)
+        assert self._process is not None
+        deadline = time.monotonic() + _STOP_SECONDS_MAX
+        while not all(_is_stopped(it) for it in [self._process.pid, *_children(self._process.pid)]):
+            assert time.monotonic() < deadline, "the server does not stop"
+            time.sleep(_POLL_SECONDS)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
@@ -139,6 +162,15 @@ class DatabaseServer:
             except subprocess.TimeoutExpired:
                 self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads of a process have stopped, or it is gone."""
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if thread.read_text().rpartition(")")[2].split()[0] != "T":
+                return False
+    return True
 
 
 def _children(pid: int) -> list[int]:
@@ -173,8 +205,21 @@ class PostgresqlServer(DatabaseServer):
     def uri(self) -> str:
         return f"postgresql://ackwire@127.0.0.1:{self.port}/postgres"
 
-    def connect(self) -> "psycopg.Connection[Any]":
-        return psycopg.connect(self.uri, autocommit=True, connect_timeout=5)
+    def connect(self, database: str | None = None) -> "psycopg.Connection[Any]":
+        return psycopg.connect(self.uri, dbname=database or "postgres", autocommit=True, connect_timeout=5)
+
+    def end_connection(self, number: int) -> None:
+        with self.connect() as connection:
+            connection.execute("SELECT pg_terminate_backend(%s)", (number,))
+
+    def make_user_with_password(self, password: str) -> str:
+        name = f"user_{next(_names)}"
+        rules = self.folder / "data" / "pg_hba.conf"
+        rules.write_text(f"host all {name} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        with self.connect() as connection:
+            connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+            connection.execute("SELECT pg_reload_conf()")
+        return name
 
     def ping(self) -> None:
         self.connect().close()
@@ -211,8 +256,20 @@ class MariadbServer(DatabaseServer):
     def uri(self) -> str:
         return f"mariadb://root@127.0.0.1:{self.port}/ackwire"
 
-    def connect(self) -> "pymysql.Connection[Any]":
-        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", autocommit=True, connect_timeout=5)
+    def connect(self, database: str | None = None) -> "pymysql.Connection[Any]":
+        return pymysql.connect(
+            host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True, connect_timeout=5
+        )
+
+    def end_connection(self, number: int) -> None:
+        with self.connect() as connection, connection.cursor() as cursor, suppress(pymysql.Error):  # it may be gone
+            cursor.execute(f"KILL {number}")
+
+    def make_user_with_password(self, password: str) -> str:
+        name = f"user_{next(_names)}"
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE USER {name} IDENTIFIED BY '{password}'")
+        return name
 
     def ping(self) -> None:
         with self.connect() as connection, connection.cursor() as cursor:

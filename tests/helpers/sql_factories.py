@@ -14,7 +14,7 @@ from typing import Final
 from ackwire.config.store_uri import parse_store_uri
 from ackwire.store.background import Background, OnTheSpot
 from ackwire.store.sql.dialect import SQLITE, Dialect
-from ackwire.store.sql.driver import Driver, Row, Session, Statement
+from ackwire.store.sql.driver import Driver, Hold, NoHold, Row, Session, Statement
 from ackwire.store.sql.drivers import driver_for
 from ackwire.store.sql.errors import Diagnosis, Trouble
 from ackwire.store.sql.schema import Tables, tables_of
@@ -56,6 +56,12 @@ class MemoryDriver:
     def connect(self, *, is_writer: bool) -> Session:  # noqa: ARG002 - there is one connection
         return _SharedSession(self._connection)
 
+    def hold(self, lock_table: str) -> Hold:  # noqa: ARG002 - there is no other program
+        return NoHold()
+
+    def limit_answers(self, seconds_max: float) -> None:
+        """It always answers."""
+
     def diagnose(self, error: Exception) -> Diagnosis:
         return diagnose(error)
 
@@ -76,7 +82,7 @@ class FaultyDriver:
     def __init__(self, driver: Driver, disk: SimulatedDisk) -> None:
         self._driver = driver
         self._disk = disk
-        self._sessions: list[Session] = []
+        self._sessions: list[Session | Hold] = []
         self.dialect = driver.dialect
         self.description = driver.description
         self.message_bytes_max = driver.message_bytes_max
@@ -85,6 +91,14 @@ class FaultyDriver:
         session = _FaultySession(self._driver.connect(is_writer=is_writer), self._disk)
         self._sessions.append(session)
         return session
+
+    def hold(self, lock_table: str) -> Hold:
+        hold = self._driver.hold(lock_table)
+        self._sessions.append(hold)
+        return hold
+
+    def limit_answers(self, seconds_max: float) -> None:
+        """Answers are as quick as the simulated disk."""
 
     def diagnose(self, error: Exception) -> Diagnosis:
         if isinstance(error, OSError) and "simulated" in str(error):

@@ -137,12 +137,19 @@ class SqlSettings:
     create_tables: bool = fields.switch(
         True, reason="false: missing tables are an error, for databases where only an administrator creates tables."
     )
+    answer_seconds_max: float = fields.seconds(
+        60,
+        lowest=0.1,
+        highest=86_400,
+        reason="How long a database server may take to answer. After that the connection counts as lost: a server that "
+        "is stopped, or behind a network that drops packets, keeps its connections open for ever.",
+    )
     reconnect_seconds_max: float = fields.seconds(
         60,
         lowest=0,
         highest=86_400,
-        reason="How long the database may be away. Meanwhile producers of persistent messages wait, and all else goes "
-        "on; after that the broker ends, so that a supervisor notices.",
+        reason="How long the database may be away, counted from the lost connection. Meanwhile producers of persistent "
+        "messages wait, and all else goes on; after that the broker ends, so that a supervisor notices.",
     )
 
 

@@ -36,6 +36,8 @@ class Dialect:
     columns: str
     """A query for table and column names of the schema in use."""
     is_ddl_transactional: bool
+    has_privileges: bool
+    """Whether it grants a user some statements and not others."""
 
     def sql(self, statement: str) -> str:
         """*statement*, which is written with question marks, as the driver wants it."""
@@ -81,6 +83,7 @@ SQLITE: Final = Dialect(
     text_checked="+{} = ?",
     columns="SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'",
     is_ddl_transactional=True,
+    has_privileges=False,
 )
 
 POSTGRESQL: Final = Dialect(
@@ -96,6 +99,7 @@ POSTGRESQL: Final = Dialect(
     text_checked="{} || '' = ?",
     columns="SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
     is_ddl_transactional=True,
+    has_privileges=True,
 )
 
 MARIADB: Final = Dialect(
@@ -112,4 +116,5 @@ MARIADB: Final = Dialect(
     text_checked="CONCAT({}, '') = ? COLLATE utf8mb4_bin",
     columns="SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = DATABASE()",
     is_ddl_transactional=False,
+    has_privileges=True,
 )

@@ -1,7 +1,7 @@
 """What the store asks of a database driver: sessions that read, and transactions that are written at once."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, final
 
 from ackwire.store.sql.dialect import Dialect
 from ackwire.store.sql.errors import Diagnosis
@@ -38,6 +38,37 @@ class Session(Protocol):
         ...
 
 
+class Hold(Protocol):
+    """A lock that other programs respect, on a connection of its own, until it is closed or that connection is lost."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the server has sent nothing since the last check, so that the connection is not known to be lost.
+        Costs no round trip."""
+        ...
+
+    def check(self) -> None:
+        """Ask the server. Raises an error of the driver if the lock is lost."""
+        ...
+
+    def close(self) -> None:
+        """Give the lock back; harmless if it is lost."""
+        ...
+
+
+@final
+class NoHold:
+    """Implements `Hold` for databases that ActiveMQ does not use."""
+
+    is_quiet = True
+
+    def check(self) -> None:
+        """It is never lost."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 class Driver(Protocol):
     """One database: how it is reached, and what its errors mean."""
 
@@ -57,6 +88,15 @@ class Driver(Protocol):
     def connect(self, *, is_writer: bool) -> Session:
         """Open a session. That of the writer excludes other brokers, where the database can do so by a lock that ends
         with the session. Raises the driver's errors, and `UnusableDatabase` if another broker has the lock."""
+        ...
+
+    def hold(self, lock_table: str) -> Hold:
+        """Take the lock of ActiveMQ's default locker, so that each of the two brokers excludes the other. Raises the
+        driver's errors, and `Locked` if another program has it."""
+        ...
+
+    def limit_answers(self, seconds_max: float) -> None:
+        """Wait no longer than that for any answer from now on; those that are late count as a lost connection."""
         ...
 
     def diagnose(self, error: Exception) -> Diagnosis:

@@ -13,16 +13,22 @@ _POSTGRESQL_OPTIONS: Final = ("sslmode", "sslrootcert", "sslcert", "sslkey", "op
 _MARIADB_OPTIONS: Final = ("ssl_ca", "ssl_cert", "ssl_key", "unix_socket")
 
 
-def driver_for(uri: StoreUri, password: str | None, table_prefix: str = "") -> Driver:
+ANSWER_SECONDS_MAX: Final = 60.0
+"""How long a server may take to answer, unless the settings say something else."""
+
+
+def driver_for(
+    uri: StoreUri, password: str | None, table_prefix: str = "", answer_seconds_max: float = ANSWER_SECONDS_MAX
+) -> Driver:
     """The driver for *uri*. Raises `ConfigError` if its package is not installed, or an option is not known."""
     match uri.scheme:
         case "sqlite":
             _check_options(uri, ())
             return SqliteDriver(Path(uri.path))
         case "postgresql":
-            return _postgresql(uri, password, table_prefix)
+            return _postgresql(uri, password, table_prefix, answer_seconds_max)
         case _:
-            return _mariadb(uri, password, table_prefix)
+            return _mariadb(uri, password, table_prefix, answer_seconds_max)
 
 
 def _check_options(uri: StoreUri, known: tuple[str, ...]) -> None:
@@ -41,24 +47,25 @@ def _lock_number(uri: StoreUri, table_prefix: str) -> int:
     return zlib.crc32(f"{uri.path} {table_prefix}".encode()) >> 1  # PostgreSQL's are signed
 
 
-def _postgresql(uri: StoreUri, password: str | None, table_prefix: str) -> Driver:
+def _postgresql(uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float) -> Driver:
     _check_options(uri, _POSTGRESQL_OPTIONS)
     try:
         from ackwire.store.sql.postgresql import PostgresqlDriver
     except ImportError:
         raise _not_installed(uri, "psycopg") from None
     parameters = {**_parameters(uri, password), "dbname": uri.path}
-    return PostgresqlDriver(parameters, str(uri), _lock_number(uri, table_prefix))
+    return PostgresqlDriver(parameters, str(uri), _lock_number(uri, table_prefix), answer_seconds_max)
 
 
-def _mariadb(uri: StoreUri, password: str | None, table_prefix: str) -> Driver:
+def _mariadb(uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float) -> Driver:
     _check_options(uri, _MARIADB_OPTIONS)
     try:
         from ackwire.store.sql.mariadb import MariadbDriver
     except ImportError:
         raise _not_installed(uri, "PyMySQL") from None
     parameters = {**_parameters(uri, password), "database": uri.path}
-    return MariadbDriver(parameters, str(uri), f"ackwire {_lock_number(uri, table_prefix)}")
+    lock_name = f"ackwire {_lock_number(uri, table_prefix)}"
+    return MariadbDriver(parameters, str(uri), lock_name, answer_seconds_max)
 
 
 def _not_installed(uri: StoreUri, package: str) -> ConfigError:

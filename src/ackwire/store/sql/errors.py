@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from ackwire.errors import AckwireError
 
@@ -13,8 +14,12 @@ class UnusableDatabase(AckwireError):
 class Locked(UnusableDatabase):
     """Another broker has the database, or the server has not noticed yet that a connection of ours is gone."""
 
-    def __init__(self, description: str) -> None:
-        super().__init__(f"{description} is in use by another broker; stop that one first, or choose another database")
+    def __init__(self, description: str, holder: str = "another broker") -> None:
+        super().__init__(f"{description} is in use by {holder}; stop that one first, or choose another database")
+
+
+class DatabaseRefused(AckwireError):
+    """A transaction that a database has refused and will refuse again. The sentence says what to do."""
 
 
 class DatabaseAway(AckwireError):
@@ -44,8 +49,21 @@ class Diagnosis:
     trouble: Trouble
     sentence: str
     """Lower case, one line, without credentials."""
+    advice: str = ""
+    """What an operator can do about it, if that is known."""
     is_unforeseen: bool = False
     """It is no error of the database, so it is ours."""
+
+    @property
+    def explanation(self) -> str:
+        """The sentence, and what to do."""
+        return f"{self.sentence}; {self.advice}" if self.advice else self.sentence
+
+
+GRANT_ADVICE: Final = (
+    "grant SELECT, INSERT, UPDATE and DELETE on all ACTIVEMQ_ and ACKWIRE_ tables to the user of the broker"
+)
+SPACE_ADVICE: Final = "free space on the disk of the database, or raise the limit of its table space"
 
 
 def first_line(error: BaseException) -> str:

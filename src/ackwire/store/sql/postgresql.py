@@ -1,14 +1,15 @@
 """PostgreSQL by psycopg 3: a transaction is one pipeline, so it costs one round trip however many statements it has."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import psycopg
 from psycopg import errors as pg
 
 from ackwire.store.sql.dialect import POSTGRESQL, Dialect
-from ackwire.store.sql.driver import Row, Session, Statement
-from ackwire.store.sql.errors import Diagnosis, Locked, Trouble, first_line
+from ackwire.store.sql.driver import Hold, Row, Session, Statement
+from ackwire.store.sql.errors import GRANT_ADVICE, SPACE_ADVICE, Diagnosis, Locked, Trouble, first_line
+from ackwire.util.socket_watchdog import NoAnswer, SocketWatchdog, WatchedSocket
 
 _CONNECT_SECONDS: Final = 10
 """How long one attempt to connect may take."""
@@ -39,22 +40,32 @@ _REPEATABLE: Final = (
 )
 
 
+_Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+
 @final
 class PostgresqlSession:
     """Implements `Session`."""
 
-    def __init__(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
+    def __init__(self, connection: _Connection, watched: WatchedSocket) -> None:
         self._connection = connection
+        self.watched = watched
 
     def select(self, sql: str, values: Row = ()) -> list[Row]:
-        rows = self._connection.execute(sql, values, binary=True).fetchall()
-        if self._connection.info.transaction_status:
-            self._connection.rollback()
+        with self.watched:
+            rows = self._connection.execute(sql, values, binary=True).fetchall()
+            if self._connection.info.transaction_status:
+                self._connection.rollback()
         return rows
+
+    def run(self, sql: str) -> None:
+        """Execute one statement, inside the transaction that is open, if there is one."""
+        with self.watched:
+            self._connection.execute(sql)
 
     def transact(self, statements: Sequence[Statement]) -> None:
         connection = self._connection
-        with connection.pipeline():
+        with self.watched, connection.pipeline():
             connection.execute("BEGIN")
             for sql, rows in statements:
                 if len(rows) == 1:
@@ -64,10 +75,36 @@ class PostgresqlSession:
             connection.execute("COMMIT")
 
     def rollback(self) -> None:
-        self._connection.rollback()
+        with self.watched:
+            self._connection.rollback()
 
     def close(self) -> None:
+        self.watched.release()
         self._connection.close()
+
+
+@final
+class PostgresqlHold:
+    """Implements `Hold` by a lock on the table that ActiveMQ's locker locks a row of.
+
+    A locked row would be a transaction with a number, and rows that were deleted since it began are never cleaned up
+    while it is open. A locked table needs none; it conflicts with locks of rows in it all the same.
+    """
+
+    def __init__(self, session: PostgresqlSession, lock_table: str) -> None:
+        self._session = session
+        session.run("BEGIN")
+        session.run(f"LOCK TABLE {lock_table} IN EXCLUSIVE MODE NOWAIT")
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._session.watched.is_quiet
+
+    def check(self) -> None:
+        self._session.run("SELECT 1")
+
+    def close(self) -> None:
+        self._session.close()
 
 
 @final
@@ -77,7 +114,10 @@ class PostgresqlDriver:
     dialect: Dialect = POSTGRESQL
     message_bytes_max: int | None = None
 
-    def __init__(self, parameters: Mapping[str, str], description: str, lock_number: int) -> None:
+    def __init__(
+        self, parameters: Mapping[str, str], description: str, lock_number: int, answer_seconds_max: float
+    ) -> None:
+        self._watchdog = SocketWatchdog(answer_seconds_max)
         self._parameters = dict(parameters)
         self._description = description
         self._lock_number = lock_number
@@ -87,35 +127,57 @@ class PostgresqlDriver:
         return self._description
 
     def connect(self, *, is_writer: bool) -> Session:
+        session = self._connect()
+        try:
+            if is_writer:
+                self._lock(session)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _connect(self) -> PostgresqlSession:
         connection = psycopg.connect(
             autocommit=True,
-            connect_timeout=_CONNECT_SECONDS,
+            connect_timeout=max(1, round(min(_CONNECT_SECONDS, self._watchdog.seconds_max))),
             application_name="ackwire",
             **cast(dict[str, Any], {**_KEEPALIVES, **self._parameters}),
         )
-        try:
-            if is_writer:
-                self._lock(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return PostgresqlSession(connection)
+        return PostgresqlSession(connection, self._watchdog.watch(connection.fileno()))
 
-    def _lock(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
-        """Exclude other brokers while the session lasts. Unlike a locked row, this holds no transaction open."""
-        query = "SELECT pg_try_advisory_lock(%s, %s)"
-        row = connection.execute(query, (_LOCK_SPACE, self._lock_number)).fetchone()
-        if row is None or not row[0]:
+    def _lock(self, session: PostgresqlSession) -> None:
+        """Exclude other brokers of ours while the session lasts."""
+        [(is_locked,)] = session.select("SELECT pg_try_advisory_lock(%s, %s)", (_LOCK_SPACE, self._lock_number))
+        if not is_locked:
             raise Locked(self._description)
+
+    def hold(self, lock_table: str) -> Hold:
+        session = self._connect()
+        try:
+            session.run("SET idle_in_transaction_session_timeout = 0")
+            return PostgresqlHold(session, lock_table)
+        except pg.LockNotAvailable:
+            session.close()
+            raise Locked(self._description, f"ActiveMQ, which has locked {lock_table}") from None
+        except BaseException:
+            session.close()
+            raise
+
+    def limit_answers(self, seconds_max: float) -> None:
+        self._watchdog.limit(seconds_max)
 
     def diagnose(self, error: Exception) -> Diagnosis:
         sentence = first_line(error)
+        if isinstance(error, NoAnswer):
+            return Diagnosis(Trouble.LOST, sentence)
         if isinstance(error, Locked):
             return Diagnosis(Trouble.REPEAT, sentence)
         if isinstance(error, pg.NotNullViolation) and "transaction_number" in sentence:
             return Diagnosis(Trouble.SUPERSEDED, sentence)
         if isinstance(error, _REPEATABLE):
-            return Diagnosis(Trouble.REPEAT, sentence)
+            return Diagnosis(Trouble.REPEAT, sentence, SPACE_ADVICE if isinstance(error, pg.DiskFull) else "")
+        if isinstance(error, pg.InsufficientPrivilege):
+            return Diagnosis(Trouble.FATAL, sentence, GRANT_ADVICE)
         if isinstance(error, _LOST) or (isinstance(error, psycopg.OperationalError) and not error.sqlstate):
             return Diagnosis(Trouble.LOST, sentence)
         return Diagnosis(Trouble.FATAL, sentence, is_unforeseen=not isinstance(error, psycopg.Error))

@@ -6,12 +6,17 @@ ActiveMQ's tables have its columns, keys and indexes (its class Statements, afte
 
 # ruff: noqa: S608 - all parts of a statement are constants and table names
 
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ackwire.store.sql.dialect import Dialect
-from ackwire.store.sql.driver import Driver, Session, Statement
+from ackwire.store.sql.driver import Driver, Hold, Session, Statement
 from ackwire.store.sql.errors import Trouble, UnusableDatabase
+from ackwire.util.plurals import counted
+
+_log = logging.getLogger(__name__)
 
 SCHEMA_VERSION: Final = 1
 """Of the tables of Ackwire; one that is higher was made by a later version."""
@@ -194,25 +199,94 @@ def _tables_of_ackwire(dialect: Dialect, names: Tables) -> list[Table]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Brings the tables of Ackwire from one version to the next."""
+
+    version: int
+    """That it leads to."""
+    reason: str
+    statements: Callable[[Dialect, Tables], Sequence[str]]
+    """To be written so that they can be repeated (IF NOT EXISTS): MariaDB commits each one by itself."""
+
+
+STEPS: Final[Mapping[int, Step]] = {}
+"""By the version that they start from: one for each version before `SCHEMA_VERSION`."""
+
+
 def ddl(dialect: Dialect, names: Tables) -> list[str]:
     """All statements that create the schema, for those who run them by hand."""
     return [statement for table in tables_of(dialect, names) for statement in table.ddl(dialect)]
 
 
-def prepare_schema(driver: Driver, session: Session, names: Tables, *, create_tables: bool) -> None:
-    """See that the schema is there and can be used; create what is missing. Raises `UnusableDatabase`."""
+def prepare_schema(
+    driver: Driver,
+    session: Session,
+    names: Tables,
+    hold: Callable[[], Hold],
+    *,
+    create_tables: bool,
+    steps: Mapping[int, Step] = STEPS,
+) -> Hold:
+    """See that the schema is there and can be used: bring an earlier version up to date, create what is missing. *hold*
+    takes the lock of ActiveMQ, before anything is changed if its tables are there. Raises `UnusableDatabase`."""
     found = _found_columns(driver, session)
-    missing = []
-    for table in tables_of(driver.dialect, names):
-        columns = found.get(table.name.upper())
-        if columns is None:
-            missing.append(table)
-        else:
-            _check_columns(driver, table, columns)
-    if names.state.upper() in found:
-        _check_version(driver, session, names)
+    _check_tables(driver, _tables_of_activemq(driver.dialect, names), found)
+    version = _version(driver, session, names) if names.state.upper() in found else None
+    newest = max(steps, default=0) + 1
+    if version is not None and version > newest:
+        raise UnusableDatabase(
+            f"{driver.description}: the schema has version {version}, and this is a broker for version "
+            f"{newest}; use the later version of Ackwire that has written it"
+        )
+    held = hold() if names.lock.upper() in found else None
+    if version is not None and version < newest:
+        _migrate(driver, session, names, [steps[it] for it in range(version, newest)], may_change=create_tables)
+        found = _found_columns(driver, session)
+    tables = tables_of(driver.dialect, names)
+    _check_tables(driver, tables, found)
+    missing = [table for table in tables if table.name.upper() not in found]
     if missing:
         _create(driver, session, missing, create_tables=create_tables)
+    if driver.dialect.has_privileges:
+        _check_privileges(session, [table for table in tables if table.name != names.lock])
+    return held or hold()
+
+
+def _check_tables(driver: Driver, tables: Sequence[Table], found: Mapping[str, set[str]]) -> None:
+    for table in tables:
+        columns = found.get(table.name.upper())
+        if columns is not None:
+            _check_columns(driver, table, columns)
+
+
+def _check_privileges(session: Session, tables: Sequence[Table]) -> None:
+    """Execute what needs each privilege, on no rows: the driver's error says which one is missing."""
+    statements = []
+    for table in tables:
+        columns = ", ".join(name for name, _ in table.columns)
+        statements += [
+            f"INSERT INTO {table.name} ({columns}) SELECT {columns} FROM {table.name} WHERE 1 = 0",
+            f"UPDATE {table.name} SET {table.key[0]} = {table.key[0]} WHERE 1 = 0",
+            f"DELETE FROM {table.name} WHERE 1 = 0",
+        ]
+    session.transact([Statement(it, [()]) for it in statements])
+
+
+def _migrate(driver: Driver, session: Session, names: Tables, steps: Sequence[Step], *, may_change: bool) -> None:
+    """Take one step after the other, each in a transaction where the database can do that."""
+    if not may_change:
+        raise UnusableDatabase(
+            f"{driver.description}: the schema is {counted(len(steps), 'version')} older than this broker; "
+            "sql.create_tables is false, so let one start change it with a user who may"
+        )
+    for step in steps:
+        statements = [
+            *step.statements(driver.dialect, names),
+            f"UPDATE {names.state} SET SCHEMA_VERSION = {step.version}",
+        ]
+        _log.info("%s: the schema gets version %d: %s", driver.description, step.version, step.reason)
+        session.transact([Statement(it, [()]) for it in statements])
 
 
 def _found_columns(driver: Driver, session: Session) -> dict[str, set[str]]:
@@ -231,18 +305,13 @@ def _check_columns(driver: Driver, table: Table, columns: set[str]) -> None:
         )
 
 
-def _check_version(driver: Driver, session: Session, names: Tables) -> None:
+def _version(driver: Driver, session: Session, names: Tables) -> int:
     rows = session.select(f"SELECT SCHEMA_VERSION FROM {names.state} WHERE ID = 1")
     if not rows:
         raise UnusableDatabase(
             f"{driver.description}: table {names.state} is empty; it was changed by hand, or a backup is incomplete"
         )
-    version = rows[0][0]
-    if version > SCHEMA_VERSION:
-        raise UnusableDatabase(
-            f"{driver.description}: the schema has version {version}, and this is a broker for version "
-            f"{SCHEMA_VERSION}; use the later version of Ackwire that has written it"
-        )
+    return int(rows[0][0])
 
 
 def _create(driver: Driver, session: Session, missing: list[Table], *, create_tables: bool) -> None:

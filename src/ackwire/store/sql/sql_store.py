@@ -7,9 +7,9 @@ Its parts: `recorder.py` (the verbs), `changes.py` (what a transaction does), `g
 import logging
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, TypeVar, final
 
 from ackwire.errors import StoreFailed
 from ackwire.jms.message import Message
@@ -28,7 +28,7 @@ from ackwire.store.contract import (
     WaitingMessage,
     WaitingMessages,
 )
-from ackwire.store.sql.driver import Driver, Session
+from ackwire.store.sql.driver import Driver, Hold, Session
 from ackwire.store.sql.errors import Locked, UnusableDatabase
 from ackwire.store.sql.execution import Execution
 from ackwire.store.sql.group_commit import GroupCommit
@@ -39,7 +39,7 @@ from ackwire.store.sql.restore import Restoring
 from ackwire.store.sql.row_form import RowForm
 from ackwire.store.sql.schema import Tables, prepare_schema
 from ackwire.store.sql.statements import Statements
-from ackwire.store.sql.writer import Attempts, Writer
+from ackwire.store.sql.writer import CLOSING_SECONDS_MAX, Attempts, Writer
 from ackwire.util.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -70,18 +70,33 @@ class SqlSurroundings:
     at_turn_end: Callable[[Callable[[], None]], object] | None = None
 
 
+_OPENING_ADVICE: Final = "check that the server runs, and address, database, user, password and privileges"
+
+
+class Sessions(NamedTuple):
+    """The connections of a store."""
+
+    writing: Session
+    reading: Session
+    held: Hold
+
+
 _LOCKED_SECONDS_MAX: Final = 5.0
 """How long a start waits for the lock: a server may need a moment to notice that the last run has ended."""
 
 _LOCKED_PAUSE_SECONDS: Final = 0.02
 
 
-def _first_session(driver: Driver, clock: Clock) -> Session:
+_T = TypeVar("_T")
+
+
+def _locked(take: Callable[[], _T], clock: Clock) -> _T:
+    """What *take* returns, which takes a lock. Raises `Locked` if it is not free after a while."""
     began = clock.monotonic()
     attempts_left = round(_LOCKED_SECONDS_MAX / _LOCKED_PAUSE_SECONDS)
     while True:
         try:
-            return driver.connect(is_writer=True)
+            return take()
         except Locked:
             attempts_left -= 1
             if not attempts_left or clock.monotonic() - began > _LOCKED_SECONDS_MAX:
@@ -100,36 +115,41 @@ class SqlStore(SqlRecorder):
     @classmethod
     def open(cls, driver: Driver, surroundings: SqlSurroundings, options: SqlOptions) -> "SqlStore":
         """Open a database. Raises `UnusableDatabase`: then nothing in it has changed, but for tables that were made."""
-        sessions: list[Session] = []
+        clock, names = surroundings.clock, Tables(options.table_prefix)
+        opened = ExitStack()  # what is closed again if the store does not open
         try:
-            sessions.append(_first_session(driver, surroundings.clock))
-            sessions.append(driver.connect(is_writer=False))
-            return cls(driver, sessions[0], sessions[1], surroundings, options)
+            writing = _locked(lambda: driver.connect(is_writer=True), clock)
+            opened.callback(writing.close)
+
+            def hold() -> Hold:
+                held = _locked(lambda: driver.hold(names.lock), clock)
+                opened.callback(held.close)
+                return held
+
+            held = prepare_schema(driver, writing, names, hold, create_tables=options.create_tables)
+            reading = driver.connect(is_writer=False)
+            opened.callback(reading.close)
+            return cls(driver, Sessions(writing, reading, held), surroundings, options)
         except Exception as error:
-            for session in sessions:
-                with suppress(Exception):
-                    session.close()
+            with suppress(Exception):
+                opened.close()
             diagnosis = driver.diagnose(error)
             if isinstance(error, UnusableDatabase) or diagnosis.is_unforeseen:
                 raise
-            raise UnusableDatabase(
-                f"{driver.description} cannot be used: {diagnosis.sentence}; check that the server runs, and address, "
-                "database, user, password and privileges"
-            ) from error
+            advice = diagnosis.advice or _OPENING_ADVICE
+            raise UnusableDatabase(f"{driver.description} cannot be used: {diagnosis.sentence}; {advice}") from error
 
     def __init__(
         self,
         driver: Driver,
-        session: Session,
-        reading_session: Session,
+        sessions: Sessions,
         surroundings: SqlSurroundings,
         options: SqlOptions,
     ) -> None:
-        names = Tables(options.table_prefix)
-        statements = Statements(driver.dialect, names)
-        prepare_schema(driver, session, names, create_tables=options.create_tables)
+        statements = Statements(driver.dialect, Tables(options.table_prefix))
+        self._driver = driver
         self._form = surroundings.make_form()
-        opening = Opening(session, statements, self._form)
+        opening = Opening(sessions.writing, statements, self._form)
         opening.read()
         opening.begin_run(options.run_id, surroundings.clock.now_ms())
         self.message_bytes_max = driver.message_bytes_max
@@ -145,7 +165,9 @@ class SqlStore(SqlRecorder):
             return Attempts(driver, surroundings.clock, options.reconnect_seconds_max, self._closing)
 
         execution = Execution(statements, surroundings.make_form(), options.run_id)
-        self._writer = Writer(driver, session, statements, execution, options.run_id, attempts())
+        self._writer = Writer(
+            driver, sessions.writing, sessions.held, statements, execution, options.run_id, attempts()
+        )
         self._commit = GroupCommit(
             self._writer,
             surroundings.writing,
@@ -158,7 +180,7 @@ class SqlStore(SqlRecorder):
         self._commit.filling = opening.changes
         self._reading = surroundings.reading
         self._reading_form = surroundings.make_form()
-        self._session = ReadingSession(driver, reading_session, attempts())
+        self._session = ReadingSession(driver, sessions.reading, attempts())
         self._reads = Reads(self._catalog, self._commit, self._session, statements, self._form)
         self._restoring = Restoring(self._catalog, self._memory, self._reads, self._session, statements, self._form)
 
@@ -191,7 +213,8 @@ class SqlStore(SqlRecorder):
 
     def close(self) -> None:
         """See `Durability`."""
-        self._closing.set()  # a database that is away is not waited for as long as usual
+        self._closing.set()  # a database that is away, or silent, is not waited for as long as usual
+        self._driver.limit_answers(CLOSING_SECONDS_MAX)
         self._commit.finish()
         if self._commit.failure is None:
             self._commit.record().is_open = False

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final, final
 
 from ackwire.store.sql.dialect import SQLITE, Dialect
-from ackwire.store.sql.driver import Row, Session, Statement
-from ackwire.store.sql.errors import Diagnosis, Trouble, UnusableDatabase, first_line
+from ackwire.store.sql.driver import Hold, NoHold, Row, Session, Statement
+from ackwire.store.sql.errors import SPACE_ADVICE, Diagnosis, Trouble, UnusableDatabase, first_line
 
 _BUSY_SECONDS: Final = 1.0
 """How long a statement waits for another program that has the file, before it is repeated."""
@@ -54,7 +54,7 @@ def diagnose(error: Exception) -> Diagnosis:
     if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
         if code in _REPEATABLE:
-            return Diagnosis(Trouble.REPEAT, sentence)
+            return Diagnosis(Trouble.REPEAT, sentence, SPACE_ADVICE if code == sqlite3.SQLITE_FULL else "")
         if isinstance(error, sqlite3.IntegrityError) and "TRANSACTION_NUMBER" in sentence:
             return Diagnosis(Trouble.SUPERSEDED, sentence)
     return Diagnosis(Trouble.FATAL, sentence, is_unforeseen=not isinstance(error, sqlite3.Error | OSError))
@@ -84,6 +84,12 @@ class SqliteDriver:
                 f"{self._path} cannot be used: {first_line(error)}; it must be a SQLite database, or a new file in a "
                 "directory that can be written to"
             ) from None
+
+    def hold(self, lock_table: str) -> Hold:  # noqa: ARG002 - ActiveMQ has no store on SQLite
+        return NoHold()
+
+    def limit_answers(self, seconds_max: float) -> None:
+        """See `Driver`: a file answers, or fails."""
 
     def diagnose(self, error: Exception) -> Diagnosis:
         return diagnose(error)

@@ -27,6 +27,7 @@ class Statements:
     def __init__(self, dialect: Dialect, names: Tables) -> None:
         self._dialect = dialect
         self._names = names
+        self.lock_table = names.lock
         sql, same = dialect.sql, dialect.text_equals.format
         msgs, acks, places, extra = names.msgs, names.acks, names.places, names.extra
         subscription = f"{same('CLIENT_ID')} AND {same('SUB_NAME')}"

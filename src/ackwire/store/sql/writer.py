@@ -12,8 +12,16 @@ from contextlib import suppress
 from typing import Final, TypeVar, final
 
 from ackwire.store.sql.changes import Changes
-from ackwire.store.sql.driver import Driver, Session
-from ackwire.store.sql.errors import DatabaseAway, Diagnosis, Locked, Superseded, Trouble, UnusableDatabase
+from ackwire.store.sql.driver import Driver, Hold, Session
+from ackwire.store.sql.errors import (
+    DatabaseAway,
+    DatabaseRefused,
+    Diagnosis,
+    Locked,
+    Superseded,
+    Trouble,
+    UnusableDatabase,
+)
 from ackwire.store.sql.execution import Execution
 from ackwire.store.sql.statements import Statements
 from ackwire.util.clock import Clock
@@ -22,7 +30,11 @@ _FIRST_PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 2.0
 """Pauses between attempts double from the first to the longest: a fail-over takes seconds, a deadlock no time."""
 
-_CLOSING_SECONDS_MAX: Final = 5.0
+_HOLD_CHECK_SECONDS: Final = 5.0
+"""How often the server is asked whether the lock is held, which costs a round trip. An end of the connection that has
+come here is seen at once."""
+
+CLOSING_SECONDS_MAX: Final = 5.0
 """How long a broker that stops waits for a database that is away."""
 
 _log = logging.getLogger(__name__)
@@ -35,11 +47,13 @@ class Attempts:
 
     def __init__(self, driver: Driver, clock: Clock, seconds_max: float, closing: threading.Event) -> None:
         self._driver = driver
-        self._clock = clock
+        self.clock = clock
         self._seconds_max = seconds_max
         self._closing = closing
         self.trouble: str | None = None
         """Why the database does nothing at the moment; read by the loop."""
+        self._reported: set[str] = set()
+        """What was logged since the database last answered."""
         self.count = 0
         """How often something was repeated."""
 
@@ -61,26 +75,32 @@ class Attempts:
                 if diagnosis.trouble is Trouble.SUPERSEDED:
                     raise Superseded from error
                 if diagnosis.trouble is Trouble.FATAL:
-                    raise
-                began = began or self._clock.monotonic()
+                    if diagnosis.is_unforeseen:
+                        raise
+                    raise DatabaseRefused(
+                        f"{self._driver.description} has refused a transaction: {diagnosis.explanation}"
+                    ) from error
+                began = began or self.clock.monotonic()
                 self._wait(began, pause, diagnosis)
                 pause = min(2 * pause, _PAUSE_SECONDS_MAX)
             else:
                 if self.trouble is not None:
                     _log.info("%s: the database answers again", self._driver.description)
                     self.trouble = None
+                    self._reported.clear()
                 return result
 
     def _wait(self, began: float, pause: float, diagnosis: Diagnosis) -> None:
-        passed = self._clock.monotonic() - began
-        limit = min(self._seconds_max, _CLOSING_SECONDS_MAX) if self._closing.is_set() else self._seconds_max
+        passed = self.clock.monotonic() - began
+        limit = min(self._seconds_max, CLOSING_SECONDS_MAX) if self._closing.is_set() else self._seconds_max
         if passed + pause > limit:
             raise DatabaseAway(
                 f"{self._driver.description} has not taken anything for {passed:.0f} s "
-                f"(sql.reconnect_seconds_max is {self._seconds_max:g}): {diagnosis.sentence}"
+                f"(sql.reconnect_seconds_max is {self._seconds_max:g}): {diagnosis.explanation}"
             )
         self.count += 1
-        if self.trouble is None:
+        if diagnosis.sentence not in self._reported:
+            self._reported.add(diagnosis.sentence)
             _log.warning("%s: %s; trying again", self._driver.description, diagnosis.sentence)
         self.trouble = f"the database {self._driver.description} takes nothing at the moment: {diagnosis.sentence}"
         self._closing.wait(pause)
@@ -94,6 +114,7 @@ class Writer:
         self,
         driver: Driver,
         session: Session,
+        hold: Hold,
         statements: Statements,
         execution: Execution,
         run_id: str,
@@ -101,6 +122,9 @@ class Writer:
     ) -> None:
         self._driver = driver
         self._session: Session | None = session
+        self._hold: Hold | None = hold
+        self._checked = 0.0
+        """When it was last seen that the lock is still held."""
         self._statements = statements
         self._execution = execution
         self._run_id = run_id
@@ -113,19 +137,44 @@ class Writer:
     def write(self, changes: Changes) -> None:
         """See `TransactionWriter`."""
         made = self._execution.statements_of(changes)
+        is_repeated = False
 
         def attempt() -> None:
+            nonlocal is_repeated
             session = self._session
             if session is None:
                 session = self._session = self._driver.connect(is_writer=True)
-                if self._has_committed(session, changes.number):
-                    return
+                is_repeated = True
+            self._check_hold()
+            if is_repeated and self._has_committed(session, changes.number):
+                return
+            is_repeated = True
             session.transact(made)
 
         self._attempts.run(attempt, self._on_error)
 
+    def _check_hold(self) -> None:
+        """See that no other program can have taken the lock: its connection may be lost alone."""
+        now = self._attempts.clock.monotonic()
+        if self._hold is not None and self._hold.is_quiet and now - self._checked < _HOLD_CHECK_SECONDS:
+            return
+        try:
+            if self._hold is None:
+                self._hold = self._driver.hold(self._statements.lock_table)
+            self._hold.check()
+        except Exception:
+            self._release_hold()
+            raise
+        self._checked = now
+
+    def _release_hold(self) -> None:
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            with suppress(Exception):  # it may be lost
+                hold.close()
+
     def _has_committed(self, session: Session, number: int) -> bool:
-        """Whether the transaction of that number had committed before the connection was lost."""
+        """Whether the transaction of that number had committed before an error was seen."""
         run_id, last, *_ = session.select(self._statements.state)[0]
         if run_id != self._run_id:
             raise Superseded
@@ -136,15 +185,18 @@ class Writer:
         if session is None:
             return
         if diagnosis.trouble is Trouble.LOST:
-            self._session = None
-            with suppress(Exception):
-                session.close()
+            self._give_up_session()
+            self._checked = 0.0
         else:
             with suppress(Exception):
                 session.rollback()
 
-    def close(self) -> None:
+    def _give_up_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             with suppress(Exception):  # it may be lost, and nothing depends on it any more
                 session.close()
+
+    def close(self) -> None:
+        self._give_up_session()
+        self._release_hold()

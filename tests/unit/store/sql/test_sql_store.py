@@ -4,21 +4,24 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from ackwire.errors import StoreFailed
 from ackwire.jms.destinations import parse_destination
+from ackwire.jms.message import Message
 from ackwire.store.background import OnTheSpot
 from ackwire.store.contract import PreparedTransaction
 from ackwire.store.sql.dialect import MARIADB, POSTGRESQL, SQLITE, Dialect
-from ackwire.store.sql.driver import Row, Session, Statement
+from ackwire.store.sql.driver import NoHold, Row, Session, Statement
 from ackwire.store.sql.errors import Diagnosis, Trouble, UnusableDatabase
-from ackwire.store.sql.schema import Tables, ddl
+from ackwire.store.sql.schema import SCHEMA_VERSION, STEPS, Step, Tables, ddl, prepare_schema
 from ackwire.store.sql.sql_store import SqlOptions, SqlStore, SqlSurroundings
 from ackwire.store.sql.sqlite import SqliteDriver
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.jdbc_rows import JdbcRows
+from tests.helpers.background import ControlledBackground
 from tests.helpers.sql_factories import MemoryDriver
 from tests.helpers.stored import D, E, Messages, Q, T, durable, xa_id
 
@@ -192,6 +195,94 @@ def test_K3_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         opened(SqliteDriver(path))
 
 
+# ---- earlier schemas -------------------------------------------------------------------------------------------
+
+
+def test_K3_an_earlier_schema_is_brought_up_to_date_one_step_after_the_other() -> None:
+    """The broker has one version so far: the steps are made for this test."""
+
+    def add(column: str) -> Callable[[Dialect, Tables], list[str]]:
+        return lambda _dialect, names: [f"ALTER TABLE {names.state} ADD COLUMN {column} BIGINT"]
+
+    driver = MemoryDriver()
+    opened(driver).close()
+    steps = {1: Step(2, "a test", add("FIRST_NEW")), 2: Step(3, "a test", add("SECOND_NEW"))}
+    session = driver.connect(is_writer=True)
+    state = "SELECT SCHEMA_VERSION, FIRST_NEW, SECOND_NEW FROM ACKWIRE_STATE"
+    with pytest.raises(UnusableDatabase, match=r"2 versions older than this broker; sql\.create_tables is false"):
+        prepare_schema(driver, session, Tables(), NoHold, create_tables=False, steps=steps)
+    assert rows(driver, "SELECT SCHEMA_VERSION FROM ACKWIRE_STATE") == [(1,)]
+    for _ in range(2):  # the second one has nothing to do
+        prepare_schema(driver, session, Tables(), NoHold, create_tables=True, steps=steps)
+        assert rows(driver, state) == [(3, None, None)]
+    with pytest.raises(UnusableDatabase, match="the schema has version 3, and this is a broker for version 1"):
+        opened(driver)
+
+
+def test_K3_a_step_that_fails_leaves_the_version_before_it() -> None:
+    driver = MemoryDriver()
+    opened(driver).close()
+    session = driver.connect(is_writer=True)
+    good = Step(2, "a test", lambda _, names: [f"ALTER TABLE {names.state} ADD COLUMN NEW BIGINT"])
+    bad = Step(3, "a test", lambda _, names: [f"ALTER TABLE {names.state} ADD COLUMN LOST BIGINT", "NO SQL"])
+    with pytest.raises(sqlite3.OperationalError):
+        prepare_schema(driver, session, Tables(), NoHold, create_tables=True, steps={1: good, 2: bad})
+    assert rows(driver, "SELECT SCHEMA_VERSION, NEW FROM ACKWIRE_STATE") == [(2, None)]
+    assert "LOST" not in {column for _, column in rows(driver, SQLITE.columns)}
+
+
+def test_K3_there_is_a_step_from_every_earlier_version() -> None:
+    assert {before: step.version for before, step in STEPS.items()} == {it: it + 1 for it in range(1, SCHEMA_VERSION)}
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------
+
+
+def fetching_store() -> tuple[SqlStore, ControlledBackground, Message]:
+    """A store with one message that is committed, whose reads are under control."""
+    reading, messages = ControlledBackground(Random(0)), Messages()
+    surroundings = SqlSurroundings(JdbcRows, ManualClock(), writing=OnTheSpot(), reading=reading)
+    store = SqlStore.open(MemoryDriver(), surroundings, SqlOptions("run"))
+    message = messages.make(Q)
+    store.append(message, [Q])
+    sync(store)
+    return store, reading, message
+
+
+def test_K7_a_fetch_whose_end_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For want of memory, for example: that says nothing about the message, which can be fetched again."""
+    store, reading, message = fetching_store()
+    results: list[object] = []
+    store.fetch(Q, [message.sequence], results.append, lambda: results.append("failed"))
+
+    def end(_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._reads, "end", end)
+        reading.run_all()
+    assert results == ["failed"]
+    store.fetch(Q, [message.sequence], lambda it: results.extend(m and m.sequence for m in it))
+    reading.run_all()
+    assert results == ["failed", message.sequence]
+    assert store.failure is None
+
+
+def test_K7_a_fetch_that_the_database_refuses_fails_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then neither callback is called."""
+    store, reading, message = fetching_store()
+    results: list[object] = []
+    store.fetch(Q, [message.sequence], results.append, lambda: results.append("failed"))
+
+    def refuse(*_: object) -> None:
+        raise sqlite3.OperationalError("no such table")
+
+    monkeypatch.setattr(store._reads, "run", refuse)
+    reading.run_all()
+    assert results == []
+    assert "no such table" in str(store.failure)
+
+
 # ---- a database that goes away ---------------------------------------------------------------------------------
 
 
@@ -254,6 +345,38 @@ def test_K7_a_transaction_is_committed_once_wherever_the_connection_is_lost(when
     assert driver.commits == commits + 1
     assert rows(driver, "SELECT ID FROM ACTIVEMQ_MSGS") == [(message.sequence,)]
     assert store.full() is None
+
+
+def test_K7_a_transaction_that_had_committed_is_not_repeated_whatever_the_error_says() -> None:
+    """A deadlock, reported for a transaction that is there: its number is asked for before each repetition."""
+    driver, messages = FlakyDriver(), Messages()
+    store = opened(driver)
+    commits = driver.commits
+
+    def deny() -> None:
+        driver.after = lambda: None
+        error = sqlite3.OperationalError("a deadlock")
+        error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        raise error
+
+    driver.after = deny
+    store.append(messages.make(Q), [Q])
+    sync(store)
+    assert driver.commits == commits + 1
+
+
+def test_K7_a_refused_transaction_fails_the_store_with_the_reason() -> None:
+    driver, messages = FlakyDriver(), Messages()
+    store = opened(driver)
+
+    def refuse() -> None:
+        raise sqlite3.OperationalError("no such table: ACTIVEMQ_MSGS")
+
+    driver.before = refuse
+    store.append(messages.make(Q), [Q])
+    failures: list[StoreFailed] = []
+    store.when_durable(lambda: pytest.fail("answered"), failures.append)
+    assert "has refused a transaction: no such table: ACTIVEMQ_MSGS" in str(failures[0])
 
 
 def test_K7_a_database_that_stays_away_fails_the_store() -> None:
