@@ -10,7 +10,7 @@ from typing import Final, Protocol, final
 
 from ackwire.errors import StoreFailed
 from ackwire.store.background import Background
-from ackwire.store.contract import DurabilityState
+from ackwire.store.contract import DurabilityState, Sync
 from ackwire.store.sql.changes import Changes
 from ackwire.util.clock import Clock, Timer
 
@@ -113,7 +113,12 @@ class GroupCommit:
 
     # ---- who waits -------------------------------------------------------------------------------------------------
 
-    def when_durable(self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None] | None) -> None:
+    def when_durable(
+        self,
+        callback: Callable[[], None],
+        on_failed: Callable[[StoreFailed], None] | None,
+        sync: Sync = Sync.NOW,  # noqa: ARG002 - a transaction is always beside the loop
+    ) -> None:
         if self.failure is not None:
             if on_failed is not None:
                 on_failed(self.failure)
