@@ -23,8 +23,6 @@ class Commit(Protocol):
     """The highest sequence of a message that was appended."""
     depth: int
     """How many `atomically` blocks are open."""
-    before_write: Callable[[], int] | None
-    on_durable: Callable[[int], None] | None
 
     @property
     def durability(self) -> DurabilityState: ...
@@ -57,6 +55,8 @@ class Commit(Protocol):
     def full(self) -> str | None: ...
 
     def when_room(self, callback: Callable[[], None]) -> None: ...
+
+    def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None: ...
 
     def fail(self, error: Exception) -> None:
         """Promise nothing more (K7)."""

@@ -58,6 +58,10 @@ class Execution:
         mark: Row = (self._run_id, number - 1, number, changes.last_sequence, int(changes.is_open))
         return [it for it in made if it.rows] + [Statement(self._statements.mark, [mark])]
 
+    def release(self) -> None:
+        """The statements that were made last are not needed any more."""
+        self._frames.release()
+
     def _ranges(self, changes: Changes) -> Iterator[Statement]:
         sql = self._statements
         for container, ranges in changes.cleared.items():

@@ -136,6 +136,10 @@ class GroupCommit:
         self.durability.has_waiters = bool(self._waiters)
         return bool(cancelled)
 
+    def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None:
+        """See `Durability`."""
+        self.before_write, self.on_durable = before_write, on_durable
+
     def full(self) -> str | None:
         """Why nothing more should be sent: the database is away, or does not answer."""
         trouble = self._writer.trouble

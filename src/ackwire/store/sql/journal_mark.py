@@ -5,7 +5,7 @@ before the mark is in the database; what is behind it is only in the journal, so
 until it is *drained*.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -45,6 +45,10 @@ class JournalMark:
         numbers = (self.epoch, self.segment, self.offset, self.number, self.last_offset)
         texts = pack_text(self.run_id) + pack_text(self.journal)
         return _NUMBERS.pack(_FORMAT, self.is_drained, *numbers) + pack_bytes(self.journal_id) + texts
+
+    def of_run(self, run_id: str) -> "JournalMark":
+        """The same mark, written by another run, which goes on writing to the journal."""
+        return replace(self, run_id=run_id, is_drained=False)
 
     def row(self) -> Row:
         """For the statement `put_record`."""

@@ -43,7 +43,7 @@ from ackwire.store.sql.row_form import RowForm
 from ackwire.store.sql.schema import Tables, prepare_schema
 from ackwire.store.sql.statements import Statements
 from ackwire.store.sql.writer import Attempts, Writer
-from ackwire.util.clock import Clock
+from ackwire.util.clock import Clock, Timer
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -71,7 +71,7 @@ class SqlSurroundings:
     writing: Background
     reading: Background
     on_failed: Callable[[StoreFailed], None] = lambda _: None
-    at_turn_end: Callable[[Callable[[], None]], object] | None = None
+    at_turn_end: Callable[[Callable[[], None]], Timer] | None = None
 
 
 _LOCKED_SECONDS_MAX: Final = 5.0
@@ -218,7 +218,7 @@ class SqlStore(SqlRecorder):
 
     def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None:
         """See `Durability`."""
-        self._commit.before_write, self._commit.on_durable = before_write, on_durable
+        self._commit.observe_writes(before_write, on_durable)
 
     def close(self) -> None:
         """See `Durability`."""

@@ -122,7 +122,10 @@ class Writer:
                     return
             session.transact(made)
 
-        self._attempts.run(attempt, self._on_error)
+        try:
+            self._attempts.run(attempt, self._on_error)
+        finally:
+            self._execution.release()
 
     def _has_committed(self, session: Session, number: int) -> bool:
         """Whether the transaction of that number had committed before the connection was lost."""
