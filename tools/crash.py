@@ -3,6 +3,7 @@
     python tools/crash.py --kills 200 --seed 1
     python tools/crash.py --broker activemq       # tries the harness on the real ActiveMQ
     python tools/crash.py --broker memory         # and on a broker that forgets everything
+    python tools/crash.py --broker journal+postgresql   # on a journal in front of a temporary PostgreSQL
 
 Ends with status 1 at the first violation; the data directory and the logs are kept then.
 """
@@ -26,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="decides when to strike, and what the clients do")
-    parser.add_argument("--broker", default="journal", help="memory, journal, journal+leveldb or activemq")
+    parser.add_argument("--broker", default="journal", help="activemq, or a store (see tests/crash/brokers.py)")
     options = parser.parse_args()
     if problem := missing_requirements(ACTIVEMQ_JARS if options.broker == "activemq" else CLIENT_JARS):
         print(problem)

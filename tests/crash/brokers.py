@@ -5,18 +5,24 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from ackwire.config.store_uri import parse_store_uri
+from ackwire.store.sql.drivers import driver_for
+from tests.helpers.databases import mariadb, postgresql
 from tests.helpers.java import BROKER_JARS, JVM_OPTIONS, classpath, compiled
 from tests.helpers.processes import ManagedProcess, ackwire_program
+from tests.helpers.sql_factories import wipe
 
 _ACTIVEMQ_SOURCES = Path(__file__).parent.parent / "conformance/java/broker"
 ACTIVEMQ_JARS = (*BROKER_JARS, "activemq-kahadb-store.jar", "activemq-protobuf.jar")
+_SERVERS = {"postgresql": postgresql, "mariadb": mariadb}
 _PORTS = range(20000, 32000)  # below those that the system gives to clients, one of which could take ours in between
 
-# Small files, so that the broker is killed while it begins a new one or gives up an old one, too.
+# Small files and frequent checkpoints, so that the broker is killed while it begins a new file or gives up an old one,
+# and while a database catches up, too.
 _SETTINGS = """
 [store]
 segment_bytes = "128 KiB"
-index = "{index}"
+checkpoint_seconds = 0.5
 """
 
 StartBroker = Callable[[], ManagedProcess]
@@ -37,14 +43,27 @@ def free_port(rng: random.Random) -> int:
 
 
 def ackwire(store: str, port: int, folder: Path) -> StartBroker:
-    """`ackwire serve` with the *store* of that name, "journal+leveldb" for a journal with that index; its files and its
-    log are below *folder*."""
+    """`ackwire serve` with the *store* of that name: "journal+leveldb" for a journal with that index, "postgresql" for
+    a database of a temporary server, "journal+postgresql" for a journal in front of it. Its files and its log are below
+    *folder*."""
     config = folder / "ackwire.toml"
-    kind, _, index = store.partition("+")
-    config.write_text(_SETTINGS.format(index=index or "lmdb"))
-    argv = [str(ackwire_program()), "serve", "--config", str(config), "--store", kind]
+    config.write_text(_SETTINGS)
+    argv = [str(ackwire_program()), "serve", "--config", str(config), "--store", _store_uri(store, folder)]
     argv += ["--data", str(folder / "data"), "--listen", f"tcp://127.0.0.1:{port}"]
     return lambda: ManagedProcess(argv, log_path=folder / "broker.log")
+
+
+def _store_uri(store: str, folder: Path) -> str:
+    """What `--store` is given for a *store* of that name, whose database is empty."""
+    journal, _, name = store.rpartition("+")
+    prefix = f"{journal}+" if journal else ""
+    if name == "sqlite":
+        return f"{prefix}sqlite:///{folder / 'messages.db'}"
+    if name in _SERVERS:
+        uri = _SERVERS[name]().uri
+        wipe(driver_for(parse_store_uri(uri), None))
+        return prefix + uri
+    return f"{store}:" if journal else store
 
 
 def activemq(port: int, folder: Path, java_cache: Path) -> StartBroker:
