@@ -118,6 +118,7 @@ HOT_MODULES = [
     "store/journal/space",
     "store/journal/state_recording",
     "store/journal/writer",
+    "store/journal_sql/journaled_message",
     "store/leveldb_index",
     "store/lmdb_index",
     "store/temp",

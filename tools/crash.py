@@ -4,6 +4,7 @@
     python tools/crash.py --store postgresql      # on a temporary server
     python tools/crash.py --broker activemq       # tries the harness on the real ActiveMQ
     python tools/crash.py --store memory          # and on a broker that forgets everything
+    python tools/crash.py --store journal+postgresql   # on a journal in front of a temporary PostgreSQL
 
 Ends with status 1 at the first violation; the data directory and the logs are kept then.
 """

@@ -81,6 +81,7 @@ BEHAVIOURS = {
     "K1": "stored before the producer is answered; what is not acknowledged at a start is delivered again",
     "K2": "journal store: recovery, compaction, the tools for a stopped broker's store",
     "K3": "SQL store in the tables of ActiveMQ's JDBC store, on PostgreSQL, MariaDB and SQLite",
+    "K4": "journal in front of SQL: the journal answers; what is consumed before a checkpoint never reaches SQL",
     "K5": "LevelDB as the journal's index",
     "K6": "memory store",
     "K7": "a write or sync that fails: nothing is answered any more, nothing is reported stored that is not",

@@ -21,6 +21,7 @@ from ackwire.config.store_uri import (
     PASSWORD_VARIABLE,
     StoreUri,
     is_database,
+    parse_store,
     parse_store_uri,
     store_name,
 )
@@ -40,8 +41,12 @@ from ackwire.store.files import LockHeld, OsFiles
 from ackwire.store.index_files import IndexKind
 from ackwire.store.indexes import open_index
 from ackwire.store.journal.journal_store import JournalStore
+from ackwire.store.journal.opening import JournalSource
 from ackwire.store.journal.options import JournalOptions, SyncPolicy
 from ackwire.store.journal.recovery_report import UnusableStore
+from ackwire.store.journal_sql.journal_sql_store import Front, JournalSqlStore
+from ackwire.store.journal_sql.journaled_commit import CheckpointOptions
+from ackwire.store.journal_sql.no_index import NoIndex
 from ackwire.store.leftovers import Leftovers
 from ackwire.store.memory import MemoryStore
 from ackwire.store.sql.driver import Driver
@@ -63,6 +68,9 @@ _DRAIN_POLL_SECONDS: Final = 0.01
 
 _SEGMENTS_MIN: Final = 4
 """Files that a journal must have room for: one to write to, one made ahead, and some to fill."""
+
+_FRONT_DIRECTORY: Final = "sql-journal"
+"""Below the data directory: the journal in front of a database, which no other kind of store reads."""
 
 _FAILED_DRAIN_SECONDS: Final = 0.5
 """How long peers may take to read that the store has failed."""
@@ -106,7 +114,8 @@ async def serve(
     protocols = installed_protocols() if protocols is None else protocols
     turn = Turn(asyncio.get_running_loop())
     progress = _Progress()
-    with _opened_store(settings, SystemClock(), turn, progress) as (store, failure):
+    resolved = replace(settings, store=settings.store.resolved())
+    with _opened_store(resolved, SystemClock(), turn, progress) as (store, failure):
         settings = _with_largest_message(settings, store)
         editor = OpenWireEditor(
             f"ID:{settings.broker.name}-{clock.now_ms()}", settings.broker.name, clock, wire_limits(settings)
@@ -115,7 +124,7 @@ async def serve(
             opened_audit(
                 settings, clock, turn.turns, producer_text=producer_text, transaction_text=transaction_text
             ) as audit,
-            _temp_store(settings) as temp,
+            _temp_store(resolved) as temp,
         ):
             broker = Broker(
                 clock=clock,
@@ -261,8 +270,10 @@ def _opened_store(
         if not failure.done():
             failure.set_result(error)
 
-    if is_database(settings.store.kind):
-        with _opened_database(settings, clock, turn, on_failed) as database:
+    choice = parse_store(settings.store.kind)
+    if is_database(choice.kind):
+        open_database = _opened_journal_and_database if choice.has_journal else _opened_database
+        with open_database(settings, clock, turn, on_failed) as database:
             yield database, failure
         return
     leftovers = Leftovers(Path(settings.store.data))
@@ -288,9 +299,83 @@ def _opened_store(
 def _opened_database(
     settings: Settings, clock: Clock, turn: Turn, on_failed: Callable[[StoreFailed], None]
 ) -> Iterator[SqlStore]:
-    uri = parse_store_uri(settings.store.kind)
+    with _database(settings, clock, turn, on_failed) as (driver, surroundings, options):
+        store = _open_database(driver, surroundings, options)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+@contextmanager
+def _opened_journal_and_database(
+    settings: Settings, clock: Clock, turn: Turn, on_failed: Callable[[StoreFailed], None]
+) -> Iterator[SqlStore]:
+    threads = [ThreadBackground(name) for name in ("journal", "segments", "reads")]
+    writing, housekeeping, reading = threads
+    data = _data_directory(settings)
+    front = Front(
+        JournalSource(
+            OsFiles(),
+            data / _FRONT_DIRECTORY,
+            OpenWireStoredForm(wire_limits(settings)),
+            lambda _: NoIndex(),
+            clock.now_ms,
+            new_id=lambda: os.urandom(16),
+            holder=_holder(settings),
+        ),
+        _journal_options(settings),
+        CheckpointOptions(settings.store.checkpoint_seconds, settings.store.checkpoint_bytes),
+        writing=writing,
+        housekeeping=housekeeping,
+        reading=reading,
+    )
+    try:
+        with _database(settings, clock, turn, on_failed) as (driver, surroundings, options):
+            with Leftovers(data / _FRONT_DIRECTORY).removed_if_bare(OsFiles()):
+                store = _open_journal_and_database(front, driver, surroundings, options)
+            try:
+                yield store
+            finally:
+                store.close()
+    finally:
+        for thread in threads:
+            thread.stop()
+
+
+def _open_journal_and_database(
+    front: Front, driver: Driver, surroundings: SqlSurroundings, options: SqlOptions
+) -> JournalSqlStore:
+    began = surroundings.clock.monotonic()
+    try:
+        store = JournalSqlStore.open_both(front, driver, surroundings, options)
+    except (UnusableDatabase, UnusableStore) as error:
+        raise ConfigError(f"the store cannot be used: {error}") from None
+    _log.info(
+        "journal in %s in front of %s; %d records replayed; opened in %.1f s",
+        front.source.data,
+        driver.description,
+        store.report.replayed,
+        surroundings.clock.monotonic() - began,
+    )
+    for damage in store.report.damages:
+        _log.error("%s: %s", front.source.data, damage)
+    return store
+
+
+def _holder(settings: Settings) -> str:
+    """This broker, as the lock of a store and other brokers' messages name it."""
+    return f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
+
+
+@contextmanager
+def _database(
+    settings: Settings, clock: Clock, turn: Turn, on_failed: Callable[[StoreFailed], None]
+) -> Iterator[tuple[Driver, SqlSurroundings, SqlOptions]]:
+    """A database that is about to be opened, and the threads that use it."""
+    uri = parse_store_uri(parse_store(settings.store.kind).kind)
     driver = driver_for(uri, _database_password(settings), settings.sql.table_prefix, settings.sql.answer_seconds_max)
-    holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
+    holder = _holder(settings)
     writing, reading = ThreadBackground("database writer"), ThreadBackground("database reader")
     surroundings = SqlSurroundings(
         make_form=lambda: JdbcRows(wire_limits(settings)),
@@ -308,11 +393,7 @@ def _opened_database(
     )
     try:
         with _locked_file(uri, holder):
-            store = _open_database(driver, surroundings, options)
-            try:
-                yield store
-            finally:
-                store.close()
+            yield driver, surroundings, options
     finally:
         writing.stop()
         reading.stop()
@@ -397,6 +478,33 @@ def _open_journal(
     reading: ThreadBackground,
     on_failed: Callable[[StoreFailed], None],
 ) -> JournalStore:
+    data = _data_directory(settings)
+    try:
+        store = JournalStore.open(
+            OsFiles(),
+            data,
+            form=OpenWireStoredForm(wire_limits(settings)),
+            clock=clock,
+            open_index=lambda fresh: open_index(IndexKind(settings.store.index), data / "index", fresh=fresh),
+            options=_journal_options(settings),
+            writing=writing,
+            indexing=indexing,
+            reading=reading,
+            new_id=lambda: os.urandom(16),
+            holder=_holder(settings),
+            on_failed=on_failed,
+            at_turn_end=turn.at_end,
+        )
+    except (UnusableStore, OSError) as error:
+        raise ConfigError(f"the store cannot be used: {error}") from None
+    _log.info("journal in %s, sync %s; %s", data, settings.store.sync, store.report)
+    for damage in store.report.damages:
+        _log.error("%s: %s", data, damage)
+    return store
+
+
+def _data_directory(settings: Settings) -> Path:
+    """The directory of a journal, which there is room for. Raises `ConfigError`."""
     data = Path(settings.store.data)
     try:
         data.mkdir(parents=True, exist_ok=True)
@@ -409,35 +517,17 @@ def _open_journal(
             f"limits.store_bytes_max is {settings.limits.store_bytes_max}, and must be {needed} at least: "
             f"{_SEGMENTS_MIN} files of store.segment_bytes"
         )
-    holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
-    try:
-        store = JournalStore.open(
-            OsFiles(),
-            data,
-            form=OpenWireStoredForm(wire_limits(settings)),
-            clock=clock,
-            open_index=lambda fresh: open_index(IndexKind(settings.store.index), data / "index", fresh=fresh),
-            options=JournalOptions(
-                sync=SyncPolicy(settings.store.sync),
-                sync_interval_seconds=settings.store.sync_interval_seconds,
-                segment_bytes=settings.store.segment_bytes,
-                bytes_max=settings.limits.store_bytes_max,
-                free_bytes_min=settings.store.free_bytes_min,
-            ),
-            writing=writing,
-            indexing=indexing,
-            reading=reading,
-            new_id=lambda: os.urandom(16),
-            holder=holder,
-            on_failed=on_failed,
-            at_turn_end=turn.at_end,
-        )
-    except (UnusableStore, OSError) as error:
-        raise ConfigError(f"the store cannot be used: {error}") from None
-    _log.info("journal in %s, sync %s; %s", data, settings.store.sync, store.report)
-    for damage in store.report.damages:
-        _log.error("%s: %s", data, damage)
-    return store
+    return data
+
+
+def _journal_options(settings: Settings) -> JournalOptions:
+    return JournalOptions(
+        sync=SyncPolicy(settings.store.sync),
+        sync_interval_seconds=settings.store.sync_interval_seconds,
+        segment_bytes=settings.store.segment_bytes,
+        bytes_max=settings.limits.store_bytes_max,
+        free_bytes_min=settings.store.free_bytes_min,
+    )
 
 
 def _listener(

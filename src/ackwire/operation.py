@@ -35,5 +35,7 @@ NOT_HERE: Final = "not here"
 
 QUEUE_VERBS: Final = ("list", "create", "purge", "pause", "resume", "recall", "delete")
 MESSAGE_VERBS: Final = ("move", "copy", "retry", "delete")
+CHECKPOINT: Final = "checkpoint"
+"""The verb that concerns the store, and no destination."""
 DELETE_MESSAGES: Final = "delete messages"
 """The verb for messages, because `delete` is that for queues."""

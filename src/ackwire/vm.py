@@ -31,7 +31,7 @@ from ackwire.client.uri import VmUri
 from ackwire.config import ListenSettings, Settings, StoreSettings, load, with_setting
 from ackwire.config.fields import did_you_mean
 from ackwire.config.listener_uri import ListenerUri
-from ackwire.config.store_uri import JOURNAL, MEMORY
+from ackwire.config.store_uri import JOURNAL, MEMORY, store_name
 from ackwire.errors import ConfigError
 from ackwire.jms.destinations import Destination
 from ackwire.jms.message import Message
@@ -591,14 +591,14 @@ def _stored(settings: Settings, given: Mapping[str, str], *, is_whole: bool) -> 
     asked, data = given.get("persistent"), given.get("dataDirectory")
     if asked not in (None, "true", "false"):
         raise ConfigError(f"broker.persistent must be true or false, and is {asked}")
-    is_kept = asked == "true" if asked is not None else settings.store.kind != MEMORY
+    is_kept = asked == "true" if asked is not None else store_name(settings.store.kind) != MEMORY
     if is_kept and data is None and not is_whole:
         raise ConfigError("broker.persistent=true needs broker.dataDirectory: where to keep messages")
     if data is not None and not is_kept:
         raise ConfigError("broker.dataDirectory needs broker.persistent=true: without it nothing is kept on disk")
     if not is_kept:
         settings = with_setting(settings, "store", "kind", MEMORY)
-    elif settings.store.kind == MEMORY:
+    elif store_name(settings.store.kind) == MEMORY:
         settings = with_setting(settings, "store", "kind", JOURNAL)
     if data is None:
         return settings

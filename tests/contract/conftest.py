@@ -29,7 +29,7 @@ def messages() -> Messages:
     return Messages()
 
 
-_ON_SERVERS = ("postgresql", "mariadb")
+_ON_SERVERS = ("postgresql", "mariadb", "journal+postgresql", "journal+mariadb")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -14,11 +14,12 @@ _ACTIVEMQ_SOURCES = Path(__file__).parent.parent / "conformance/java/broker"
 ACTIVEMQ_JARS = (*BROKER_JARS, "activemq-kahadb-store.jar", "activemq-protobuf.jar")
 _PORTS = range(20000, 32000)  # below those that the system gives to clients, one of which could take ours in between
 
-# Small files, so that the broker is killed while it begins a new one or gives up an old one, too.
+# Small files and frequent checkpoints, so that the broker is killed while it begins a new file or gives up an old one,
+# and while a database catches up, too.
 _SETTINGS = """
 [store]
 segment_bytes = "128 KiB"
-index = "{index}"
+checkpoint_seconds = 0.5
 """
 
 StartBroker = Callable[[], ManagedProcess]
@@ -51,14 +52,14 @@ def store_uri(kind: str, folder: Path) -> str:
         return f"{prefix}sqlite:///{folder / 'messages.db'}"
     if database in DATABASE_SERVERS:
         return prefix + DATABASE_SERVERS[database]().new_database()
-    return kind.partition("+")[0]
+    return f"{kind}:" if before else kind
 
 
 def ackwire(kind: str, port: int, folder: Path) -> StartBroker:
     """`ackwire serve` with the store of that *kind*, "journal+leveldb" for a journal with that index; its files and its
     log are below *folder*."""
     config = folder / "ackwire.toml"
-    config.write_text(_SETTINGS.format(index="leveldb" if kind == "journal+leveldb" else "lmdb"))
+    config.write_text(_SETTINGS)
     argv = [str(ackwire_program()), "serve", "--config", str(config), "--store", store_uri(kind, folder)]
     argv += ["--data", str(folder / "data"), "--listen", f"tcp://127.0.0.1:{port}"]
     return lambda: ManagedProcess(argv, log_path=folder / "broker.log")

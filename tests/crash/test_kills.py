@@ -20,7 +20,7 @@ def java_cache(pytestconfig: pytest.Config) -> Path:
     return java_cache_or_skip(pytestconfig, CLIENT_JARS)
 
 
-@pytest.mark.parametrize(("broker", "kills"), [("journal", 20), ("journal+leveldb", 8)])
+@pytest.mark.parametrize(("broker", "kills"), [("journal", 20), ("journal+leveldb", 8), ("journal+postgresql", 8)])
 def test_nothing_that_was_promised_is_lost_in_many_kills(
     java_cache: Path, tmp_path: Path, broker: str, kills: int
 ) -> None:

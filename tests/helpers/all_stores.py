@@ -6,6 +6,12 @@ from typing import Final
 
 from ackwire.store.index_files import IndexKind
 from tests.helpers.journal import JournalFactory, JournalOnFilesFactory
+from tests.helpers.journal_sql import (
+    JournalSqliteOnFilesFactory,
+    journal_mariadb_factory,
+    journal_postgresql_factory,
+    journal_sqlite_factory,
+)
 from tests.helpers.sql_factories import (
     SqliteOnFilesFactory,
     mariadb_factory,
@@ -27,6 +33,11 @@ STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
     "sqlite, real files": SqliteOnFilesFactory,
     "postgresql": postgresql_factory,
     "mariadb": mariadb_factory,
+    "journal+sqlite": lambda _: journal_sqlite_factory(),
+    "journal+sqlite, slow disk": lambda _: journal_sqlite_factory(1),
+    "journal+sqlite, real files": JournalSqliteOnFilesFactory,
+    "journal+postgresql": journal_postgresql_factory,
+    "journal+mariadb": journal_mariadb_factory,
 }
 """By name; each is given a folder of its own."""
 
@@ -39,6 +50,10 @@ DURABLE_STORES: Final = (
     "sqlite",
     "postgresql",
     "mariadb",
+    "journal+sqlite",
+    "journal+sqlite, slow disk",
+    "journal+postgresql",
+    "journal+mariadb",
 )
 """Those whose disk can fail and lose power."""
 
@@ -48,5 +63,7 @@ SIMULATED_STORES: Final[dict[str, Callable[[int], StoreFactory]]] = {
     "journal, slow disk": lambda seed: JournalFactory(2 * seed + 1),
     "journal, LevelDB": lambda seed: JournalFactory(seed, index=IndexKind.LEVELDB),
     "sqlite": sqlite_factory,
+    "journal+sqlite": lambda seed: journal_sqlite_factory(2 * seed),
+    "journal+sqlite, slow disk": lambda seed: journal_sqlite_factory(2 * seed + 1),
 }
 """Those in which everything, also time and chance, comes from one seed."""

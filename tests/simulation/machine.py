@@ -13,14 +13,16 @@ from ackwire.store.index import Index
 from ackwire.store.index_files import IndexKind
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
+from ackwire.store.journal_sql.journaled_commit import CheckpointOptions
 from ackwire.util.clock import ManualClock, Timer
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA
+from tests.helpers.journal_sql import open_journal_sql
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
 from tests.helpers.real_indexes import RealIndexes
 from tests.helpers.simulated_disk import EIO, ENOSPC, Effect, Operation, SimulatedDisk
-from tests.helpers.sql_factories import MemoryDriver, SqlMedium
+from tests.helpers.sql_factories import FaultyDriver, MemoryDriver, SqlMedium
 from tests.helpers.stores import Crash
 from tests.simulation.audit import Violation
 
@@ -200,6 +202,54 @@ class SqliteMachine(Machine):
     def stop(self, crash: Crash) -> None:
         super().stop(crash)
         self._database.crash()
+
+
+class JournalSqliteMachine(Machine):
+    """A machine with a journal in front of a database, whose commits fail and stop with the disk, too."""
+
+    def __init__(self, seed: int, random: Random, clock: ManualClock) -> None:
+        super().__init__(seed, random, clock)
+        self._driver = FaultyDriver(MemoryDriver(), self.disk)
+        self._checkpoints = CheckpointOptions(
+            seconds=random.choice((0.2, 2.0, 20.0)), journal_bytes=random.choice((1000, 4000, 20_000))
+        )
+
+    def _begin_process(self) -> None:
+        super()._begin_process()
+        self._database = ControlledBackground(self._random)
+
+    def open(self) -> Store:
+        store = open_journal_sql(
+            self.disk,
+            DATA,
+            self._driver,
+            self.clock,
+            writing=self._writing,
+            database=self._database,
+            housekeeping=self._indexing,
+            reading=self._reading,
+            new_id=lambda: self._random.randbytes(16),
+            options=self._options,
+            checkpoints=self._checkpoints,
+        )
+        self.report, self.damages = str(store.report), store.report.damages
+        return store
+
+    def step(self) -> None:
+        if self._random.random() < 0.2:
+            self._database.step()
+        else:
+            super().step()
+
+    def settle(self) -> None:
+        super().settle()
+        while not self._database.is_idle:
+            self._database.run_all()
+            super().settle()
+
+    def stop(self, crash: Crash) -> None:
+        super().stop(crash)
+        self._driver.crash()
 
 
 def _ignore(_failure: StoreFailed) -> None:

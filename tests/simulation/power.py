@@ -17,6 +17,7 @@ from ackwire.jms.destinations import parse_destination
 from ackwire.jms.message import Message
 from ackwire.store.contract import DurableKey, Place, StagedRecord, Store
 from ackwire.store.journal.recovery_report import UnusableStore
+from ackwire.store.sql.errors import UnusableDatabase
 from ackwire.util.clock import Clock
 from ackwire.util.sequence_runs import sequences_of
 from tests.helpers.simulated_disk import Stopped
@@ -26,14 +27,15 @@ from tests.simulation.bulk import BulkWorld
 from tests.simulation.client import Client
 from tests.simulation.consumers import Consumer
 from tests.simulation.ledger import DEAD_LETTERS, Copy, Found
-from tests.simulation.machine import Machine, SqliteMachine
+from tests.simulation.machine import JournalSqliteMachine, Machine, SqliteMachine
 from tests.simulation.producers import Producer
 from tests.simulation.python_clients import CoreConsumer, CoreProducer
 from tests.simulation.world import STEPS, World
 
-STORES: Final = ("memory", "paging", "journal", "client", "bulk", "quick", "sqlite")
+STORES: Final = ("memory", "paging", "journal", "client", "bulk", "quick", "sqlite", "journal+sqlite")
 """What a world can be made with; "client" is a journal, too, and its clients are those of Python; "bulk" is one with
-cursors and staged batches, "quick" one that hardly gets to see messages, and "sqlite" a database in its place."""
+cursors and staged batches, "quick" one that hardly gets to see messages, "sqlite" a database in its place, and
+"journal+sqlite" a journal in front of one."""
 
 _CRASHES: Final = (
     (Crash.POWER_CUT,),
@@ -193,7 +195,7 @@ class JournalWorld(World):
             self.note("---- it stops again while it starts")
             self._machine.stop(self._some_crash())
             return False
-        except (OSError, UnusableStore, StoreFailed) as error:
+        except (OSError, UnusableStore, UnusableDatabase, StoreFailed) as error:
             if disk.failed_calls == failed_before:
                 raise Violation(f"the store cannot be opened, and the disk is well: {error}") from error
             self.note(f"---- it cannot start: {error}")
@@ -338,6 +340,13 @@ class SqliteWorld(JournalWorld):
         return SqliteMachine(self.seed, self.random, self.clock)
 
 
+class JournalSqliteWorld(JournalWorld):
+    """A world whose broker has a journal in front of a database."""
+
+    def _make_machine(self) -> Machine:
+        return JournalSqliteMachine(self.seed, self.random, self.clock)
+
+
 def _name_of(place: Place) -> str:
     """The name that the ledger has for it."""
     return f"durable:{place.client_id}" if isinstance(place, DurableKey) else repr(place)
@@ -354,6 +363,8 @@ def world_for(seed: int, *, store: str = "any", steps: int = STEPS, record: bool
         return QuickWorld(seed, steps=steps, record=record)
     if kind == "sqlite":
         return SqliteWorld(seed, steps=steps, record=record)
+    if kind == "journal+sqlite":
+        return JournalSqliteWorld(seed, steps=steps, record=record)
     if kind == "journal":
         return JournalWorld(seed, steps=steps, record=record)
     return World(seed, pages=kind == "paging", steps=steps, record=record)

@@ -14,6 +14,8 @@ QUICK_SEEDS = 100
 """And where messages are consumed before the disk has them."""
 SQLITE_SEEDS = 20
 """And with a database in place of the journal: the broker knows stores only by their contract."""
+JOURNAL_SQLITE_SEEDS = 20
+"""And with a journal in front of a database."""
 CLIENT_SEEDS = 60
 """The same with the Python client's core, whose worlds are busier."""
 
@@ -48,6 +50,12 @@ def test_J4_seeds_with_quick_consumers_show_no_violation(first: int) -> None:
 def test_K1_seeds_on_a_database_show_no_violation(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run_seed(seed, "sqlite")
+
+
+@pytest.mark.parametrize("first", range(1, JOURNAL_SQLITE_SEEDS + 1, CHUNK))
+def test_K4_seeds_with_a_journal_in_front_of_a_database_show_no_violation(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed, "journal+sqlite")
 
 
 @pytest.mark.parametrize("store", STORES)

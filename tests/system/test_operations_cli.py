@@ -60,6 +60,10 @@ def test_queue_list_tells_how_each_queue_stands(broker: RunningBroker) -> None:
     assert row.split()[:5] == ["orders", "4", "0", "0", "0"]
 
 
+def test_K4_a_checkpoint_is_begun_on_demand(broker: RunningBroker) -> None:
+    assert ackwire(broker, "checkpoint") == (0, "a checkpoint has begun")
+
+
 def test_queues_are_created_paused_resumed_purged_and_deleted(broker: RunningBroker) -> None:
     assert ackwire(broker, "queue", "create", "new") == (0, "queue://new: created")
     assert ackwire(broker, "queue", "create", "new") == (0, "queue://new: it exists already")

@@ -17,6 +17,7 @@ from ackwire.jms.types import Long, Value
 from ackwire.operation import (
     AFTER,
     ANSWER,
+    CHECKPOINT,
     COUNT,
     DELETE_MESSAGES,
     DONE,
@@ -76,6 +77,8 @@ class OperationRequests:
 
     def _now(self, principal: Principal, verb: str, asked: _Asked) -> int | None:
         """Do what takes no steps; None if *verb* does."""
+        if verb == CHECKPOINT:
+            return self._operations.checkpoint(principal)
         verbs: dict[str, Callable[[Principal, Destination], int]] = {
             "create": self._operations.create,
             "purge": self._operations.purge,

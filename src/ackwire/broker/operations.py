@@ -1,4 +1,4 @@
-"""The operations for operators: pause, resume, purge, move, copy, retry, delete, create, list, recall.
+"""The operations for operators: pause, resume, purge, move, copy, retry, delete, create, list, recall, checkpoint.
 
 `operation_requests.py` calls these verbs for requests that arrive as messages, such as those of the command line. Each
 verb checks permission first, returns how many messages or destinations were affected, and writes a line to the log and,
@@ -106,6 +106,13 @@ class Operations:
         self._clients = clients
         self._connections = connections
         self._permissions = permissions
+
+    def checkpoint(self, principal: Principal) -> int:
+        """Have the store begin now what it otherwise does from time to time; returns 1."""
+        self._permissions.permit(principal, Action.OPERATE)
+        self._store.checkpoint()
+        _log.info("a checkpoint was asked for by %s", principal)
+        return 1
 
     # ---- destinations ------------------------------------------------------------------------------------------
 

@@ -119,6 +119,7 @@ def _add_other_commands(commands: "Commands") -> None:
     from ackwire.cli import (
         audit,
         browse,
+        checkpoint,
         config,
         message,
         queue,
@@ -131,7 +132,9 @@ def _add_other_commands(commands: "Commands") -> None:
         why,
     )
 
-    for module in (config, why, queue, message, transaction, store, audit, send, receive, browse, request, subscribe):
+    for module in (config, why, queue, message, transaction, store, checkpoint, audit):
+        module.add_command(commands)
+    for module in (send, receive, browse, request, subscribe):
         module.add_command(commands)
     version = commands.add_parser("version", help="print the version of Ackwire and of Python")
     version.add_argument("-v", "--verbose", action="store_true", help="and whether the broker is compiled")

@@ -5,7 +5,7 @@ The tables `[[policy]]` are `DestinationPolicy` (`config/policy.py`), one for ea
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
 from dataclasses import fields as fields_of
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from ackwire.config.fields import Option
 from ackwire.config.listener_uri import FRAME_BYTES_HIGHEST, INACTIVITY_MS_HIGHEST, parse_address, parse_listener_uri
 from ackwire.config.memory import memory_bytes
 from ackwire.config.policy import DestinationPolicy
-from ackwire.config.store_uri import JOURNAL, check_store, check_table_prefix
+from ackwire.config.store_uri import JOURNAL, MEMORY, check_store, check_table_prefix, parse_store
 from ackwire.config.types import GIB, KIB, MIB, Bytes, Share, Text, Uris, Whole
 from ackwire.config.wholes import DEFAULT_DATA, disk_bytes
 
@@ -64,7 +64,8 @@ class StoreSettings:
             Text(1024, check=check_store, what='"journal", "memory", or the URI of a database'),
             "journal: in files, kept over a restart and a crash. memory: everything is forgotten when the broker "
             "stops. sqlite:///file, postgresql://user@host/database, mariadb://user@host/database: in the tables of "
-            "ActiveMQ's JDBC store, so that a database can change hands.",
+            "ActiveMQ's JDBC store, so that a database can change hands. journal+ in front of such a URI: a journal "
+            "answers, and what is not consumed soon moves to the database.",
         ),
     )
     data: str = fields.option(
@@ -113,6 +114,26 @@ class StoreSettings:
         reason="Producers of persistent messages wait when the disk has less than this left, so that consumers can go "
         "on and make space.",
     )
+    checkpoint_seconds: float = fields.seconds(
+        30,
+        lowest=0.1,
+        highest=86_400,
+        reason="How often a journal in front of a database moves to it what is still there. What is consumed sooner "
+        "never reaches the database.",
+    )
+    checkpoint_bytes: int = fields.size(
+        256 * MIB,
+        lowest=MIB,
+        highest=1024 * GIB,
+        reason="The same, when so much was written to that journal since the last time.",
+    )
+
+    def resolved(self) -> "StoreSettings":
+        """These settings with what a URI in `kind` says about the journal in its own setting."""
+        choice = parse_store(self.kind)
+        if choice.kind != JOURNAL:
+            return self if choice.kind != MEMORY else replace(self, kind=MEMORY)
+        return replace(self, kind=JOURNAL, index=choice.index or self.index, data=choice.data or self.data)
 
 
 @dataclass(frozen=True, slots=True)

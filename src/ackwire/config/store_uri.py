@@ -1,8 +1,11 @@
-"""Which store: `journal`, `memory`, or the URI of a database.
+"""Which store: `journal`, `memory`, or a URI.
 
+    journal:                              journal:/var/lib/ackwire
+    journal+leveldb:                      journal+leveldb:/var/lib/ackwire
     sqlite:///file                        sqlite:////absolute/file
     postgresql://user@host:5432/database?sslmode=verify-full
     mariadb://user@host:3306/database
+    journal+postgresql://user@host/database, and so on: a journal in front of that database
 
 The password never stands in a URI, which every user of the machine can read in the list of processes: it comes from the
 file `sql.password_file` or the environment variable ACKWIRE_STORE_PASSWORD.
@@ -20,7 +23,11 @@ from ackwire.errors import ConfigError
 JOURNAL: Final = "journal"
 MEMORY: Final = "memory"
 DATABASES: Final = ("sqlite", "postgresql", "mariadb")
-"""Schemes of store URIs."""
+"""Schemes of the URIs of databases."""
+INDEXES: Final = ("lmdb", "leveldb")
+"""What a journal's index can be written with."""
+_IN_FRONT: Final = f"{JOURNAL}+"
+"""Before the scheme of a database: the journal is in front of it. Before the name of an index: the journal has it."""
 
 PASSWORD_VARIABLE: Final = "ACKWIRE_STORE_PASSWORD"  # noqa: S105 - its name
 """The environment variable with the password of the database."""
@@ -47,8 +54,42 @@ class StoreUri:
         return f"{self.scheme}://{self.host}{port}/{self.path}"
 
 
+@dataclass(frozen=True, slots=True)
+class StoreChoice:
+    """What `store.kind` says."""
+
+    kind: str
+    """`journal`, `memory`, or the URI of a database."""
+    has_journal: bool = False
+    """A journal is in front of the database."""
+    index: str | None = None
+    """What the journal's index is written with, if that is said."""
+    data: str | None = None
+    """The directory of the journal, if that is said."""
+
+
+def parse_store(kind: str) -> StoreChoice:
+    """Read `store.kind`. Raises `ConfigError` if it is no store."""
+    scheme, _, path = kind.partition(":")
+    if scheme == MEMORY and not path:
+        return StoreChoice(MEMORY)
+    if scheme == JOURNAL:
+        return StoreChoice(JOURNAL, data=path or None)
+    behind = scheme.removeprefix(_IN_FRONT)
+    if behind != scheme and behind in INDEXES:
+        return StoreChoice(JOURNAL, index=behind, data=path or None)
+    if ":" not in kind:
+        raise ConfigError(
+            f'must be "{JOURNAL}", "{MEMORY}" or the URI of a database, and is "{kind}"'
+            f"{did_you_mean(kind, (JOURNAL, MEMORY))}"
+        )
+    uri = kind.removeprefix(_IN_FRONT)
+    parse_store_uri(uri)
+    return StoreChoice(uri, has_journal=behind != scheme)
+
+
 def is_database(kind: str) -> bool:
-    """Whether `store.kind` is the URI of a database."""
+    """Whether `store.kind` is the URI of a database, without a journal in front of it."""
     return kind.partition(":")[0] in DATABASES
 
 
@@ -59,14 +100,7 @@ def store_name(kind: str) -> str:
 
 def check_store(kind: str) -> None:
     """Raise `ConfigError` if *kind* is no store."""
-    if kind in (JOURNAL, MEMORY):
-        return
-    if ":" not in kind:
-        raise ConfigError(
-            f'must be "{JOURNAL}", "{MEMORY}" or the URI of a database, and is "{kind}"'
-            f"{did_you_mean(kind, (JOURNAL, MEMORY))}"
-        )
-    parse_store_uri(kind)
+    parse_store(kind)
 
 
 def parse_store_uri(text: str) -> StoreUri:

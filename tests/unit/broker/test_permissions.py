@@ -96,6 +96,7 @@ class Verbs:
                 "remove_durable": lambda: broker.remove_durable("app", "s", connection.principal),
             },
             Operations: {
+                "checkpoint": lambda: operations.checkpoint(OPS),
                 "list": lambda: operations.list(OPS, destination(Kind.QUEUE, ">")),
                 "create": lambda: operations.create(OPS, named("queue://new")),
                 "delete_destination": lambda: operations.delete_destination(OPS, Q),

@@ -38,10 +38,20 @@ class FailureState:
                 f"is acknowledged; start the broker again when {remedy}"
             )
             _log.critical("%s", failure)
+        self._tell(failure)
+        return failure
+
+    def fail_with(self, failure: StoreFailed) -> None:
+        """Promise nothing any more, for a reason that has nothing to do with the journal."""
+        if self.failure is None:
+            self.failure = failure
+            _log.critical("%s", failure)
+            self._tell(failure)
+
+    def _tell(self, failure: StoreFailed) -> None:
         self._on_failed(failure)
         if self.tell_waiters is not None:
             self.tell_waiters(failure)
-        return failure
 
     def require_good(self) -> None:
         """Raise the failure, if there is one."""

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from ackwire.store.catalog import Catalog
 from ackwire.store.contract import StoredForm
@@ -77,8 +77,7 @@ class JournalSource:
 
 def open_journal(source: JournalSource, options: JournalOptions) -> OpenJournal:
     """Raises `UnusableStore` if the files cannot be used, or another broker uses them."""
-    source.files.make_directory(source.data / "journal")
-    lock = _take_lock(source)
+    lock = take_lock(source)
     try:
         # A broker that still runs although its lock was removed sees this with its next sync, and answers no more.
         source.files.touch(source.data / "journal")
@@ -88,7 +87,9 @@ def open_journal(source: JournalSource, options: JournalOptions) -> OpenJournal:
         raise
 
 
-def _take_lock(source: JournalSource) -> Lock:
+def take_lock(source: JournalSource) -> Lock:
+    """Make the directory, and exclude other brokers from it. Raises `UnusableStore`."""
+    source.files.make_directory(source.data / "journal")
     try:
         return source.files.lock(source.data / "lock", source.holder)
     except LockHeld as held:
@@ -97,10 +98,36 @@ def _take_lock(source: JournalSource) -> Lock:
 
 def _recovered(source: JournalSource, options: JournalOptions, lock: Lock) -> OpenJournal:
     recovery = _recover(source)
+    # A power cut may bring the index's seal back, and then the journal goes on behind the index.
+    was_closed = recovery.catalog.index.is_vouched_for and not recovery.report.replayed
+    return stand_at_end(source, options, lock, recovery, was_cut_off=bool(recovery.store_id) and not was_closed)
+
+
+class RecoveredJournal(Protocol):
+    """What a recovery has found: the end of the journal, and what is known of it."""
+
+    catalog: Catalog
+    report: Report
+    quarantine: Quarantine
+    epoch: int
+    number: int
+    segment: int
+    offset: int
+    last_segment: int
+
+    @property
+    def store_id(self) -> bytes: ...
+
+    @property
+    def can_resume(self) -> bool: ...
+
+
+def stand_at_end(
+    source: JournalSource, options: JournalOptions, lock: Lock, recovery: RecoveredJournal, *, was_cut_off: bool
+) -> OpenJournal:
+    """The journal that *recovery* has read, ready to be written to."""
     catalog = recovery.catalog
     store_id = recovery.store_id or source.new_id()
-    # A power cut may bring the index's seal back, and then the journal goes on behind the index.
-    was_closed = catalog.index.is_vouched_for and not recovery.report.replayed
     writer = JournalWriter(
         source.files,
         source.data / "journal",
@@ -134,7 +161,7 @@ def _recovered(source: JournalSource, options: JournalOptions, lock: Lock) -> Op
         store_id,
         recovery.report,
         recovery.quarantine,
-        was_cut_off=bool(recovery.store_id) and not was_closed,
+        was_cut_off=was_cut_off,
     )
 
 

@@ -45,7 +45,6 @@ class PendingRecord:
         """The record is in the file now."""
 
 
-@final
 class PendingMessage(PendingRecord):
     """A message for some places; those that it leaves before it is written are taken out again."""
 

@@ -7,12 +7,11 @@ was confirmed to a client. A group is applied when its last record is there. See
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import Checkpoint, Position
 from ackwire.store.journal.record import Damaged, Flag, Record
-from ackwire.store.journal.record_application import RecordApplication
 from ackwire.store.journal.recovery_report import Quarantine, Report
 from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, Damage, SegmentScan
 from ackwire.store.journal.segment_files import SegmentFiles
@@ -24,6 +23,14 @@ _FRESH_MAX: Final = 200_000
 """Entries in memory while a long journal is read; beyond it they go to the index."""
 
 
+class Application(Protocol):
+    """Applies records to what a store knows."""
+
+    def apply(self, record: Record) -> None:
+        """Apply the next record. Raises `Damaged` if it cannot be used."""
+        ...
+
+
 @final
 class Replay:
     """The position of the replay, and the records that are held back."""
@@ -32,7 +39,7 @@ class Replay:
         self,
         segments: SegmentFiles,
         catalog: Catalog,
-        application: RecordApplication,
+        application: Application,
         report: Report,
         quarantine: Quarantine,
         *,

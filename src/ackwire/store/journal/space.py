@@ -3,16 +3,24 @@
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import final
+from typing import Protocol, final
 
 from ackwire.store.background import Background
 from ackwire.store.files import DataFile
-from ackwire.store.journal.checkpointing import Checkpointing
 from ackwire.store.journal.failure import FailureState, is_disk_full
 from ackwire.store.journal.opening import OpenJournal
 from ackwire.store.journal.options import JournalOptions
 
 _log = logging.getLogger(__name__)
+
+
+class Checkpoints(Protocol):
+    """What makes room by and by."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last checkpoint did not succeed; no more is taken meanwhile."""
+        ...
 
 
 @final
@@ -22,7 +30,7 @@ class Space:
     def __init__(
         self,
         journal: OpenJournal,
-        checkpointing: Checkpointing,
+        checkpointing: Checkpoints,
         state: FailureState,
         *,
         options: JournalOptions,

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple, final
 
 from ackwire.jms.message import Message
+from ackwire.store.sql.frames import Frame, frame_size
 
 ALL: Final = (1 << 63) - 1
 """Above every sequence."""
@@ -23,7 +24,7 @@ class PendingRow(NamedTuple):
     producer_count: int
     expiration: int
     priority: int
-    frame: bytes
+    frame: Frame
     tail_offset: int
     redeliveries: int
     is_new: bool
@@ -31,14 +32,23 @@ class PendingRow(NamedTuple):
     xid: str | None
 
 
-def pending_row(message: Message, container: str, producer: str, *, is_new: bool, xid: str | None = None) -> PendingRow:
+def pending_row(
+    message: Message,
+    container: str,
+    producer: str,
+    *,
+    is_new: bool,
+    xid: str | None = None,
+    frame: Frame | None = None,
+) -> PendingRow:
+    """The row of *message*; *frame* says where its bytes are, if they need not be in memory."""
     return PendingRow(
         container,
         producer,
         message.producer_count,
         message.expiration,
         message.priority,
-        message.frame,
+        message.frame if frame is None else frame,
         message.tail_offset,
         message.redelivery_counter,
         is_new,
@@ -100,12 +110,15 @@ class Changes:
         "rows",
         "single_priorities",
         "updated_acks",
+        "xid_rows",
         "xids",
     )
 
     def __init__(self) -> None:
         self.rows: dict[int, PendingRow] = {}
         """`ACTIVEMQ_MSGS` by ID."""
+        self.xid_rows: dict[str, list[int]] = {}
+        """Those of them that belong to prepared transactions, by XID."""
         self.deleted: dict[str, dict[int, None]] = {}
         """Rows of it that are to be deleted, by container."""
         self.extra: dict[ExtraKey, PendingRow | None] = {}
@@ -144,7 +157,9 @@ class Changes:
         known = self.rows.get(sequence)
         was_there = self.deleted.get(row.container, {}).pop(sequence, 0) is None or (known and not known.is_new)
         self.rows[sequence] = row._replace(is_new=False) if was_there and row.is_new else row
-        self.frame_bytes += len(row.frame)
+        if row.xid is not None:
+            self.xid_rows.setdefault(row.xid, []).append(sequence)
+        self.frame_bytes += frame_size(row.frame)
         self.row_count += 1
 
     def delete_row(self, sequence: int, container: str) -> None:
@@ -171,8 +186,9 @@ class Changes:
 
     def decide(self, xid: bytes, signed: Sequence[str]) -> None:
         """A prepared transaction is over, whose XIDs with their signs are *signed*."""
-        for sequence in [it for it, row in self.rows.items() if row.xid in signed]:
-            del self.rows[sequence]
+        for text in signed:
+            for sequence in self.xid_rows.pop(text, ()):
+                self.rows.pop(sequence, None)
         for sequence in [it for it, (text, _) in self.xids.items() if text in signed]:
             del self.xids[sequence]
         self.decided[xid] = None
@@ -181,7 +197,7 @@ class Changes:
 
     def put_extra(self, key: ExtraKey, row: PendingRow) -> None:
         self.extra[key] = row
-        self.frame_bytes += len(row.frame)
+        self.frame_bytes += frame_size(row.frame)
         self.row_count += 1
 
     def delete_extra(self, key: ExtraKey) -> None:

@@ -1,22 +1,49 @@
 """`Changes` as statements, in the order in which they are executed."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar, final, overload
 
-from ackwire.store.sql.changes import Changes, PendingRow
+from ackwire.store.sql.changes import Changes, ExtraKey, PendingRow
 from ackwire.store.sql.driver import Row, Statement
+from ackwire.store.sql.frames import Frames
 from ackwire.store.sql.row_form import RowForm
 from ackwire.store.sql.statements import Statements
 from ackwire.store.sql.xids import ACKNOWLEDGED, SENT, signed_xid
+
+_K = TypeVar("_K")
+
+
+@final
+class _MadeRows(Sequence[Row]):
+    """Rows with messages, made when the driver asks for them: all at once may be more than memory has."""
+
+    def __init__(self, pending: Sequence[tuple[_K, PendingRow]], make: Callable[[_K, PendingRow], Row]) -> None:
+        self._pending = pending
+        self._make: Callable[..., Row] = make
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        if isinstance(index, slice):
+            return _MadeRows(self._pending[index], self._make)
+        return self._make(*self._pending[index])
 
 
 @final
 class Execution:
     """Makes statements. Used by the thread that writes."""
 
-    def __init__(self, statements: Statements, form: RowForm, run_id: str) -> None:
+    def __init__(self, statements: Statements, form: RowForm, frames: Frames, run_id: str) -> None:
         self._statements = statements
         self._form = form
+        self._frames = frames
         self._run_id = run_id
 
     def statements_of(self, changes: Changes) -> list[Statement]:
@@ -30,6 +57,10 @@ class Execution:
         number = changes.number
         mark: Row = (self._run_id, number - 1, number, changes.last_sequence, int(changes.is_open))
         return [it for it in made if it.rows] + [Statement(self._statements.mark, [mark])]
+
+    def release(self) -> None:
+        """The statements that were made last are not needed any more."""
+        self._frames.release()
 
     def _ranges(self, changes: Changes) -> Iterator[Statement]:
         sql = self._statements
@@ -47,16 +78,15 @@ class Execution:
         for container, sequences in changes.deleted.items():
             yield from sql.delete_messages(container, list(sequences))
         rows = sorted(changes.rows.items())
-        yield Statement(sql.insert_message, [self._row(it, row) for it, row in rows if row.is_new])
-        yield Statement(sql.put_message, [self._row(it, row) for it, row in rows if not row.is_new])
+        yield Statement(sql.insert_message, _MadeRows([it for it in rows if it[1].is_new], self._row))
+        yield Statement(sql.put_message, _MadeRows([it for it in rows if not it[1].is_new], self._row))
         yield Statement(sql.set_xid, [(xid, it, container) for it, (xid, container) in changes.xids.items()])
         yield Statement(sql.delete_extra, [it for it, row in changes.extra.items() if row is None])
-        kept = [
-            (*key, row.expiration, row.priority, self._packed(row))
-            for key, row in changes.extra.items()
-            if row is not None
-        ]
-        yield Statement(sql.put_extra, kept)
+        kept = [(key, row) for key, row in changes.extra.items() if row is not None]
+        yield Statement(sql.put_extra, _MadeRows(kept, self._extra_row))
+
+    def _extra_row(self, key: ExtraKey, row: PendingRow) -> Row:
+        return *key, row.expiration, row.priority, self._packed(row)
 
     def _row(self, sequence: int, row: PendingRow) -> Row:
         priority = row.priority if row.container.startswith("queue:") else 0  # as ActiveMQ writes it for topics
@@ -64,7 +94,7 @@ class Execution:
         return sequence, row.producer, row.producer_count, row.container, row.expiration, priority, packed, row.xid
 
     def _packed(self, row: PendingRow) -> bytes:
-        return self._form.pack(row.frame, row.tail_offset, row.redeliveries)
+        return self._form.pack(self._frames.read(row.frame), row.tail_offset, row.redeliveries)
 
     def _subscriptions(self, changes: Changes) -> Iterator[Statement]:
         sql = self._statements

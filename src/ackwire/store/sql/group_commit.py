@@ -10,7 +10,7 @@ from typing import Final, Protocol, final
 
 from ackwire.errors import StoreFailed
 from ackwire.store.background import Background
-from ackwire.store.contract import DurabilityState
+from ackwire.store.contract import DurabilityState, Sync
 from ackwire.store.sql.changes import Changes
 from ackwire.util.clock import Clock, Timer
 
@@ -113,7 +113,12 @@ class GroupCommit:
 
     # ---- who waits -------------------------------------------------------------------------------------------------
 
-    def when_durable(self, callback: Callable[[], None], on_failed: Callable[[StoreFailed], None] | None) -> None:
+    def when_durable(
+        self,
+        callback: Callable[[], None],
+        on_failed: Callable[[StoreFailed], None] | None,
+        sync: Sync = Sync.NOW,  # noqa: ARG002 - a transaction is always beside the loop
+    ) -> None:
         if self.failure is not None:
             if on_failed is not None:
                 on_failed(self.failure)
@@ -130,6 +135,10 @@ class GroupCommit:
             self._waiters.remove(it)
         self.durability.has_waiters = bool(self._waiters)
         return bool(cancelled)
+
+    def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None:
+        """See `Durability`."""
+        self.before_write, self.on_durable = before_write, on_durable
 
     def full(self) -> str | None:
         """Why nothing more should be sent: the database is away, or does not answer."""

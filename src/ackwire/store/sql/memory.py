@@ -15,6 +15,8 @@ class RecordKind(IntEnum):
     JOB = 1
     PREPARED = 2
     STATE = 3
+    JOURNAL = 4
+    """The mark of a journal in front of the database (`journal_mark.py`)."""
 
 
 @final

@@ -17,6 +17,7 @@ from ackwire.store.journal.state import job_id_of, state_record_key_of
 from ackwire.store.sql.catalog import Catalog, PlaceInfo
 from ackwire.store.sql.changes import Changes
 from ackwire.store.sql.driver import Row, Session, Statement
+from ackwire.store.sql.journal_mark import JournalMark, unpack_mark
 from ackwire.store.sql.memory import Memory, RecordKind
 from ackwire.store.sql.prepared import unpack_prepared
 from ackwire.store.sql.progress import Progress
@@ -36,8 +37,9 @@ _log = logging.getLogger(__name__)
 class Opening:
     """Reads a database into a catalog. `changes` has what the first transaction is to put right."""
 
-    def __init__(self, session: Session, statements: Statements, form: RowForm) -> None:
+    def __init__(self, session: Session, statements: Statements, form: RowForm, description: str) -> None:
         self._session = session
+        self._description = description
         self._statements = statements
         self._form = form
         self.catalog = Catalog()
@@ -45,6 +47,12 @@ class Opening:
         self.changes = Changes()
         self.crashed_ms: int | None = None
         self.lowest_id = 0
+        self.mark: JournalMark | None = None
+        """How far the database is, if there is or was a journal in front of it."""
+        self.run_id = ""
+        """The last run."""
+        self.recorded_sequence = 0
+        """The last sequence that a run of ours has recorded: higher ones are ActiveMQ's."""
 
     def read(self) -> None:
         """Read everything but messages."""
@@ -55,12 +63,16 @@ class Opening:
         self._read_records()
         self._read_sequence()
 
-    def begin_run(self, run_id: str, now_ms: int) -> None:
-        """Mark the database as used by this run: the last one may not write any more."""
+    def begin_run(self, run_id: str, now_ms: int, mark: JournalMark | None = None) -> None:
+        """Mark the database as used by this run: the last one may not write any more. With a journal in front of it
+        that journal's *mark* is written, too."""
         _, _, _, is_open, crashed_ms = self._session.select(self._statements.state)[0]
         self.crashed_ms = now_ms if is_open else crashed_ms
         values: Row = (run_id, self.catalog.last_sequence, self.crashed_ms)
-        self._session.transact([Statement(self._statements.begin_run, [values])])
+        statements = [Statement(self._statements.begin_run, [values])]
+        if mark is not None:
+            statements.append(Statement(self._statements.put_record, [mark.row()]))
+        self._session.transact(statements)
 
     # ---- places ----------------------------------------------------------------------------------------------------
 
@@ -221,6 +233,9 @@ class Opening:
             RecordKind.STATE: lambda data: state_record_key_of(memoryview(data)),
         }
         for record_id, kind, data in self._session.select(self._statements.records):
+            if kind == RecordKind.JOURNAL:
+                self.mark = unpack_mark(bytes(data), self._description)
+                continue
             self.memory.restore_record(RecordKind(kind), keys[kind](bytes(data)), record_id)
         for slot, producer_key, count, heard in self._session.select(self._statements.counts):
             self.memory.restore_count(slot, bytes(producer_key), count, heard)
@@ -228,7 +243,8 @@ class Opening:
             self.memory.restore_commit(heard, self._form.transaction_from_bytes(bytes(transaction)))
 
     def _read_sequence(self) -> None:
-        _, _, last, _, _ = self._session.select(self._statements.state)[0]
+        self.run_id, _, last, _, _ = self._session.select(self._statements.state)[0]
+        self.recorded_sequence = last
         found = [last, *self._session.select(self._statements.last_ids)[0]]
         found += self._session.select(self._statements.last_extra)[0]
         self.catalog.last_sequence = max(it or 0 for it in found)

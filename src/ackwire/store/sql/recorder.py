@@ -10,7 +10,8 @@ from ackwire.store.journal.record import pack_durable, pack_place_name
 from ackwire.store.journal.state import pack_job, pack_state_record
 from ackwire.store.sql.catalog import Catalog, PlaceInfo, container_of, fits
 from ackwire.store.sql.changes import ALL, AckRow, Changes, ExtraKey, pending_row
-from ackwire.store.sql.group_commit import GroupCommit
+from ackwire.store.sql.commit import Commit
+from ackwire.store.sql.frames import Frame
 from ackwire.store.sql.memory import Memory, RecordKind
 from ackwire.store.sql.prepared import PreparedRecord, pack_prepared
 from ackwire.store.sql.progress import Progress
@@ -24,7 +25,7 @@ class SqlRecorder:
 
     _catalog: Catalog
     _memory: Memory
-    _commit: GroupCommit
+    _commit: Commit
     _form: RowForm
     _reads: Reads
     """Those under way hear of what comes and goes meanwhile."""
@@ -37,6 +38,9 @@ class SqlRecorder:
 
     def append(self, message: Message, places: Sequence[Place]) -> None:
         """See `Recorder`."""
+        self._append(message, places, message.frame)
+
+    def _append(self, message: Message, places: Sequence[Place], frame: Frame) -> None:
         changes, sequence = self._commit.record(), message.sequence
         self._catalog.use_sequence(sequence)
         if sequence > self._commit.appended_sequence:
@@ -49,23 +53,23 @@ class SqlRecorder:
             info = self._catalog.places.get(place) or self._new_place(place)
             self._reads.on_append(info, message)
             if is_plain and info.container is not None and place == message.destination:
-                self._put_row(changes, info.container, producer, message)
+                self._put_row(changes, info.container, producer, message, frame)
             elif is_plain and topic is not None and info.is_shared:
                 takers.add(info.place_id)
                 self._progress(info, topic).take(sequence)
             else:
                 info.has_extra = True
-                row = pending_row(message, "", producer, is_new=False)
+                row = pending_row(message, "", producer, is_new=False, frame=frame)
                 changes.put_extra(ExtraKey(info.place_id, sequence), row)
         if takers and topic is not None:
-            self._put_row(changes, topic, producer, message)
+            self._put_row(changes, topic, producer, message, frame)
             self._catalog.skip(topic, takers, sequence)
         self._memory.remember_count(changes, message.origin.producer_key, message.producer_count)
         self._commit.begin_if_large()
 
-    def _put_row(self, changes: Changes, container: str, producer: str, message: Message) -> None:
+    def _put_row(self, changes: Changes, container: str, producer: str, message: Message, frame: Frame) -> None:
         is_new = message.sequence > self._written_sequence
-        changes.put_row(message.sequence, pending_row(message, container, producer, is_new=is_new))
+        changes.put_row(message.sequence, pending_row(message, container, producer, is_new=is_new, frame=frame))
 
     def _progress(self, info: PlaceInfo, container: str) -> Progress:
         self._catalog.touched[info.place_id] = info

@@ -18,6 +18,7 @@ from ackwire.store.contract import (
 from ackwire.store.journal.state import unpack_job, unpack_state_record
 from ackwire.store.sql.catalog import Catalog, PlaceInfo
 from ackwire.store.sql.changes import PendingRow
+from ackwire.store.sql.frames import frame_size
 from ackwire.store.sql.memory import Memory, RecordKind
 from ackwire.store.sql.opening import PORTION, destination_of
 from ackwire.store.sql.prepared import PreparedRecord, unpack_prepared
@@ -172,7 +173,7 @@ class _SharedRows:
 
 def _waiting_row(row: tuple[int, PendingRow]) -> WaitingMessage:
     sequence, it = row
-    return WaitingMessage(sequence, it.expiration, it.priority, len(it.frame))
+    return WaitingMessage(sequence, it.expiration, it.priority, frame_size(it.frame))
 
 
 def _those_in(rows: Iterator[WaitingMessage], pending: SequenceSet) -> Iterator[WaitingMessage]:

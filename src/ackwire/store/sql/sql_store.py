@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, TypeVar
 
 from ackwire.errors import StoreFailed
 from ackwire.jms.message import Message
@@ -28,21 +28,25 @@ from ackwire.store.contract import (
     WaitingMessage,
     WaitingMessages,
 )
+from ackwire.store.sql.commit import Commit
 from ackwire.store.sql.driver import Driver, Hold, Session
 from ackwire.store.sql.errors import Locked, UnusableDatabase
 from ackwire.store.sql.execution import Execution
+from ackwire.store.sql.frames import Frames, FramesInMemory
 from ackwire.store.sql.group_commit import GroupCommit
+from ackwire.store.sql.journal_mark import refuse_waiting_journal
 from ackwire.store.sql.opening import Opening
-from ackwire.store.sql.reads import ReadingSession, Reads
+from ackwire.store.sql.reads import Fetch, ReadingSession, Reads
 from ackwire.store.sql.recorder import SqlRecorder
 from ackwire.store.sql.restore import Restoring
 from ackwire.store.sql.row_form import RowForm
 from ackwire.store.sql.schema import Tables, prepare_schema
 from ackwire.store.sql.statements import Statements
 from ackwire.store.sql.writer import CLOSING_SECONDS_MAX, Attempts, Writer
-from ackwire.util.clock import Clock
+from ackwire.util.clock import Clock, Timer
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class SqlSurroundings:
     writing: Background
     reading: Background
     on_failed: Callable[[StoreFailed], None] = lambda _: None
-    at_turn_end: Callable[[Callable[[], None]], object] | None = None
+    at_turn_end: Callable[[Callable[[], None]], Timer] | None = None
 
 
 _OPENING_ADVICE: Final = "check that the server runs, and address, database, user, password and privileges"
@@ -87,9 +91,6 @@ _LOCKED_SECONDS_MAX: Final = 5.0
 _LOCKED_PAUSE_SECONDS: Final = 0.02
 
 
-_T = TypeVar("_T")
-
-
 def _locked(take: Callable[[], _T], clock: Clock) -> _T:
     """What *take* returns, which takes a lock. Raises `Locked` if it is not free after a while."""
     began = clock.monotonic()
@@ -104,40 +105,45 @@ def _locked(take: Callable[[], _T], clock: Clock) -> _T:
             threading.Event().wait(_LOCKED_PAUSE_SECONDS)
 
 
-@final
+def with_sessions(driver: Driver, clock: Clock, options: SqlOptions, make: Callable[[Sessions], _T]) -> _T:
+    """What *make* makes with sessions of a database whose tables are there. Raises `UnusableDatabase`, and has closed
+    them then."""
+    names = Tables(options.table_prefix)
+    opened = ExitStack()  # what is closed again if the store does not open
+    try:
+        writing = _locked(lambda: driver.connect(is_writer=True), clock)
+        opened.callback(writing.close)
+
+        def hold() -> Hold:
+            held = _locked(lambda: driver.hold(names.lock), clock)
+            opened.callback(held.close)
+            return held
+
+        held = prepare_schema(driver, writing, names, hold, create_tables=options.create_tables)
+        reading = driver.connect(is_writer=False)
+        opened.callback(reading.close)
+        return make(Sessions(writing, reading, held))
+    except Exception as error:
+        with suppress(Exception):
+            opened.close()
+        diagnosis = driver.diagnose(error)
+        if isinstance(error, UnusableDatabase) or diagnosis.is_unforeseen:
+            raise
+        advice = diagnosis.advice or _OPENING_ADVICE
+        raise UnusableDatabase(f"{driver.description} cannot be used: {diagnosis.sentence}; {advice}") from error
+
+
 class SqlStore(SqlRecorder):
-    """Implements `Store` on a database."""
+    """Implements `Store` on a database. `JournalSqlStore` puts a journal in front of it."""
 
     pages = True
-    used_bytes = 0
-    bytes_max = 0
 
     @classmethod
     def open(cls, driver: Driver, surroundings: SqlSurroundings, options: SqlOptions) -> "SqlStore":
         """Open a database. Raises `UnusableDatabase`: then nothing in it has changed, but for tables that were made."""
-        clock, names = surroundings.clock, Tables(options.table_prefix)
-        opened = ExitStack()  # what is closed again if the store does not open
-        try:
-            writing = _locked(lambda: driver.connect(is_writer=True), clock)
-            opened.callback(writing.close)
-
-            def hold() -> Hold:
-                held = _locked(lambda: driver.hold(names.lock), clock)
-                opened.callback(held.close)
-                return held
-
-            held = prepare_schema(driver, writing, names, hold, create_tables=options.create_tables)
-            reading = driver.connect(is_writer=False)
-            opened.callback(reading.close)
-            return cls(driver, Sessions(writing, reading, held), surroundings, options)
-        except Exception as error:
-            with suppress(Exception):
-                opened.close()
-            diagnosis = driver.diagnose(error)
-            if isinstance(error, UnusableDatabase) or diagnosis.is_unforeseen:
-                raise
-            advice = diagnosis.advice or _OPENING_ADVICE
-            raise UnusableDatabase(f"{driver.description} cannot be used: {diagnosis.sentence}; {advice}") from error
+        return with_sessions(
+            driver, surroundings.clock, options, lambda sessions: cls(driver, sessions, surroundings, options)
+        )
 
     def __init__(
         self,
@@ -149,9 +155,9 @@ class SqlStore(SqlRecorder):
         statements = Statements(driver.dialect, Tables(options.table_prefix))
         self._driver = driver
         self._form = surroundings.make_form()
-        opening = Opening(sessions.writing, statements, self._form)
+        opening = Opening(sessions.writing, statements, self._form, driver.description)
         opening.read()
-        opening.begin_run(options.run_id, surroundings.clock.now_ms())
+        self._claim(opening, driver.description, options.run_id, surroundings.clock.now_ms())
         self.message_bytes_max = driver.message_bytes_max
         """The largest message that the database takes; None if there is no such limit."""
         self._clock = surroundings.clock
@@ -164,11 +170,27 @@ class SqlStore(SqlRecorder):
         def attempts() -> Attempts:
             return Attempts(driver, surroundings.clock, options.reconnect_seconds_max, self._closing)
 
-        execution = Execution(statements, surroundings.make_form(), options.run_id)
+        execution = Execution(statements, surroundings.make_form(), self._make_frames(), options.run_id)
         self._writer = Writer(
             driver, sessions.writing, sessions.held, statements, execution, options.run_id, attempts()
         )
-        self._commit = GroupCommit(
+        self._commit = self._make_commit(surroundings)
+        self._commit.filling = opening.changes
+        self._reading = surroundings.reading
+        self._reading_form, self._reading_frames = surroundings.make_form(), self._make_frames()
+        self._session = ReadingSession(driver, sessions.reading, attempts())
+        self._reads = Reads(self._catalog, self._commit, self._session, statements, self._form, self._make_frames())
+        self._restoring = Restoring(self._catalog, self._memory, self._reads, self._session, statements, self._form)
+
+    # ---- what a journal in front of the database does in another way -----------------------------------------------
+
+    def _claim(self, opening: Opening, description: str, run_id: str, now_ms: int) -> None:
+        """See that the database may be used, and begin a run."""
+        refuse_waiting_journal(opening.mark, description)
+        opening.begin_run(run_id, now_ms)
+
+    def _make_commit(self, surroundings: SqlSurroundings) -> Commit:
+        return GroupCommit(
             self._writer,
             surroundings.writing,
             surroundings.clock,
@@ -177,12 +199,18 @@ class SqlStore(SqlRecorder):
             at_turn_end=surroundings.at_turn_end,
             last_sequence=self._catalog.last_sequence,
         )
-        self._commit.filling = opening.changes
-        self._reading = surroundings.reading
-        self._reading_form = surroundings.make_form()
-        self._session = ReadingSession(driver, sessions.reading, attempts())
-        self._reads = Reads(self._catalog, self._commit, self._session, statements, self._form)
-        self._restoring = Restoring(self._catalog, self._memory, self._reads, self._session, statements, self._form)
+
+    def _make_frames(self) -> Frames:
+        """A reader of frames for one thread."""
+        return FramesInMemory()
+
+    def _run_beside(self, fetch: Fetch, done: Callable[[Exception | None], None]) -> None:
+        """Read what *fetch* asks for beside the loop."""
+        self._reading.submit(lambda: self._reads.run(fetch, self._reading_form, self._reading_frames), done)
+
+    def _fetch_failed(self, error: Exception, again: Callable[[], None]) -> None:  # noqa: ARG002 - a journal can wait
+        """A fetch has failed for good; *again* would repeat it."""
+        self._commit.fail(error)
 
     # ---- durability ------------------------------------------------------------------------------------------------
 
@@ -198,10 +226,10 @@ class SqlStore(SqlRecorder):
         self,
         callback: Callable[[], None],
         on_failed: Callable[[StoreFailed], None] | None = None,
-        sync: Sync = Sync.NOW,  # noqa: ARG002 - a transaction is always beside the loop
+        sync: Sync = Sync.NOW,
     ) -> None:
         """See `Durability`."""
-        self._commit.when_durable(callback, on_failed)
+        self._commit.when_durable(callback, on_failed, sync)
 
     def cancel(self, callback: Callable[[], None]) -> bool:
         """See `Durability`."""
@@ -209,7 +237,7 @@ class SqlStore(SqlRecorder):
 
     def observe_writes(self, before_write: Callable[[], int], on_durable: Callable[[int], None]) -> None:
         """See `Durability`."""
-        self._commit.before_write, self._commit.on_durable = before_write, on_durable
+        self._commit.observe_writes(before_write, on_durable)
 
     def close(self) -> None:
         """See `Durability`."""
@@ -300,14 +328,15 @@ class SqlStore(SqlRecorder):
         """See `Reader`."""
         reads = self._reads
         fetch = reads.begin(place, sequences)
-        if fetch is None or not fetch.queries:
+        if fetch is None or reads.is_at_hand(fetch):
             on_loaded([None] * len(sequences) if fetch is None else reads.end(fetch))
             return
 
         def done(error: Exception | None) -> None:
             reads.under_way.remove(fetch)
             if error is not None:
-                self._commit.fail(error)
+                self._fetch_failed(error, lambda: self.fetch(place, sequences, on_loaded, on_failed))
+                return
             if self._commit.failure is not None:
                 return
             try:
@@ -321,9 +350,19 @@ class SqlStore(SqlRecorder):
                 on_loaded(loaded)
 
         reads.under_way.append(fetch)
-        self._reading.submit(lambda: reads.run(fetch, self._reading_form), done)
+        self._run_beside(fetch, done)
 
     # ---- operators -------------------------------------------------------------------------------------------------
+
+    @property
+    def used_bytes(self) -> int:
+        """See `Administration`: what a database takes on its disk is its own affair."""
+        return 0
+
+    @property
+    def bytes_max(self) -> int:
+        """See `Administration`."""
+        return 0
 
     def files(self) -> list[FileInfo]:
         """See `Administration`: a database has none to explain."""

@@ -151,7 +151,10 @@ class Writer:
             is_repeated = True
             session.transact(made)
 
-        self._attempts.run(attempt, self._on_error)
+        try:
+            self._attempts.run(attempt, self._on_error)
+        finally:
+            self._execution.release()
 
     def _check_hold(self) -> None:
         """See that no other program can have taken the lock: its connection may be lost alone."""
