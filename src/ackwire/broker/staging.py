@@ -268,13 +268,15 @@ class Staging:
                 self.count -= len(messages)
                 del queue.reservations.holders[part]
                 queue.reservations.show(messages)
-        if part.messages and at_start:
-            self._store.put_state_record(part.note())  # what is in queues may be reserved from now on
-            self._publish_later(part, 0)
-        elif part.messages:
-            self._publish_on(part)
-        else:
+        if not part.messages:
             del self._parts[part.producer, part.name]
+            return
+        with suppress(StoreFailed):  # the next run goes on with it
+            self._store.put_state_record(part.note())  # what is in queues may be reserved from now on
+        if at_start:
+            self._publish_later(part, 0)
+        else:
+            self._publish_on(part)
 
     def _publish_on(self, part: Part) -> None:
         """Read some of the messages for topics, which are published when they have arrived."""

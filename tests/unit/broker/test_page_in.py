@@ -12,7 +12,7 @@ from ackwire.broker.subscription import QueueSubscription
 from ackwire.broker.why.reasons import why_consumer, why_message, why_queue
 from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import BrokerError, Conflict, RangeGone, UnknownResource
-from ackwire.store.contract import OnLoaded, Place
+from ackwire.store.contract import OnLoaded, Place, StagedRecord
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, text_of
@@ -323,6 +323,16 @@ def test_A3_a_batch_for_a_topic_is_published_when_its_messages_have_arrived() ->
     late.finish()
     assert subscriber.texts == texts(0, 1)
     assert late.broker.staging.part_count == 0
+
+
+def test_A3_a_restart_before_a_topic_gets_its_messages_does_not_show_those_of_a_queue_again() -> None:
+    late = LateRig()
+    writer = Writer(late.rig)
+    writer.stage(["for a queue"])
+    writer.stage(["for a topic"], where="topic://t")
+    assert writer.commit()
+    [note] = [it for it in late.store.state_records() if isinstance(it, StagedRecord)]
+    assert [place for place, _ in note.held] == [named("topic://t")]
 
 
 @pytest.mark.parametrize("subject", ["queue", "message", "consumer"])
