@@ -16,6 +16,7 @@ from ackwire.errors import (
 )
 from tests.helpers.broker_rig import BrokerRig, named, paging_rig
 from tests.helpers.bulk import Reader, raise_it
+from tests.helpers.operating import purged
 
 Q = "queue://q"
 
@@ -382,7 +383,7 @@ def test_purge_leaves_a_cursor_what_it_has(rig: BrokerRig) -> None:
     _fill(rig)
     reader = Reader(rig)
     reader.latest(0, 2)
-    assert rig.broker.registry.needed_queue(named(Q)).removal.purge() == 3
+    assert purged(rig.broker.registry.needed_queue(named(Q))) == 3
     assert Reader(_restarted(rig), open=False).texts(0, 2) == ["1", "2"]
 
 

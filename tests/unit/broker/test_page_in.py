@@ -17,7 +17,7 @@ from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, text_of
 from tests.helpers.bulk import Writer
-from tests.helpers.operating import count_in_slices
+from tests.helpers.operating import count_in_slices, purged
 from tests.helpers.paging_store import FakeSpill, HandStore
 from tests.simulation.audit import audit
 
@@ -126,7 +126,7 @@ def test_B6_what_is_purged_while_it_is_read_is_gone() -> None:
     late = LateRig()
     late.fill()
     consumer = late.consumer()
-    assert late.queue().removal.purge() == COUNT
+    assert purged(late.queue()) == COUNT
     late.finish()
     assert consumer.delivered == []
     late.producer.send(Q, "new")
@@ -402,7 +402,7 @@ def test_C3_a_pull_that_does_not_wait_is_answered_when_what_was_read_is_gone() -
     late.fill(1)
     consumer = late.consumer(prefetch=0)
     consumer.pull(-1)
-    late.queue().removal.purge()
+    purged(late.queue())
     late.finish()
     assert (consumer.texts, consumer.port.ends) == ([], 1)
 
@@ -639,7 +639,7 @@ def test_H3_what_leaves_while_earlier_batches_are_counted_is_not_counted() -> No
     count_in_slices(late.broker.slices, steps, counts.append, _raise)
     late.rig.clock.advance(0)
     assert late.store.asked
-    late.queue().removal.purge()
+    purged(late.queue())
     late.finish()
     assert (counts, temp.frames) == ([0], {})
 
@@ -651,7 +651,7 @@ def test_B6_a_spilled_message_that_is_gone_before_the_store_answers_is_not_read_
     late.producer.send(Q, "spilled", persistent=False)
     consumer = late.consumer()
     assert late.store.asked
-    late.queue().removal.purge()
+    purged(late.queue())
     late.finish()
     assert (consumer.delivered, temp.frames) == ([], {})
 

@@ -20,6 +20,7 @@ from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, contents, named, paging_rig
 from tests.helpers.compilation import attributes_of, pure_only
+from tests.helpers.operating import purged
 from tests.helpers.paging_store import FakeSpill, PagingStore
 from tests.helpers.waiting import answered
 from tests.simulation.audit import audit
@@ -295,7 +296,7 @@ def test_purge_reads_nothing_is_written_once_and_spares_what_is_out(persistent: 
     consumer.client.port.is_ready = False
     held = [message.sequence for message in contents(_queue(rig)) if message.dispatched_ms]
     loaded = store.loaded + temp.reads
-    assert _queue(rig).removal.purge() == 3000 - 2 - len(held)
+    assert purged(_queue(rig)) == 3000 - 2 - len(held)
     assert store.loaded + temp.reads == loaded
     assert store.purges == 1
     kept = {waiting.sequence for waiting in store.waiting(named("queue://q"))}
