@@ -138,6 +138,7 @@ async def serve(
                 loop_report=None if turn.monitor is None else turn.monitor.report,
             )
             broker.slices.others_wait = turn.others_wait
+            broker.slices.before_slice = turn.catch_up
             if audit is not None:
                 audit.join(broker.flow.on_audit_full)
                 store.observe_writes(audit.flush, audit.durable)

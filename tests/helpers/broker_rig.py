@@ -41,6 +41,7 @@ from ackwire.wire.openwire.marshal import Codec
 from ackwire.wire.openwire.primitives import encode_map
 from tests.helpers.paging_store import FakeSpill, PagingStore
 from tests.helpers.recorded_audit import RecordedAudit
+from tests.helpers.waiting import pending_in
 
 SESSION: Final = 1
 """The session of every producer and consumer of a rig."""
@@ -81,7 +82,7 @@ def contents(queue: Queue) -> list[Message]:
     found: list[Message] = []
     for batch in queue.view.browse():
         if not isinstance(batch, list):
-            return list(queue.view.pending())
+            return list(pending_in(queue))
         found += batch
     return found
 

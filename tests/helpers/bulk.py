@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ackwire.broker.cursors import CursorInfo
+from ackwire.broker.cursors import CursorInfo, Row
 from ackwire.errors import BrokerError
 from ackwire.jms.message import Message
 from tests.helpers.broker_rig import BrokerRig, RigClient, named, text_of
@@ -44,8 +44,15 @@ class Reader:
         [answer] = answers
         return answer
 
+    def rows(self, after: int, to: int) -> list[Row]:
+        """Of a store that answers at once."""
+        answers: list[list[Row]] = []
+        self.rig.broker.cursors.rows(self.name, after, to, answers.append, raise_it)
+        [rows] = answers
+        return rows
+
     def texts(self, after: int, to: int) -> list[str | None]:
-        rows = self.rig.broker.cursors.rows(self.name, after, to)
+        rows = self.rows(after, to)
         assert [row[0] for row in rows] == list(range(after + 1, to + 1))
         return [text_of(self.rig.editor.restored(row[1])) for row in rows]
 
@@ -62,7 +69,13 @@ class Reader:
         return answer
 
     def close(self) -> None:
-        self.rig.broker.cursors.close(self.name, lambda: None, raise_it)
+        answers: list[bool] = []
+        self.rig.broker.cursors.close(self.name, lambda: answers.append(True), raise_it)
+        for _ in range(1000):
+            if answers:
+                return
+            self.rig.clock.advance(0)
+        raise AssertionError(f"cursor {self.name} was not closed")
 
 
 class Writer:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from ackwire.broker.fetching import Fetch, job_of
 from ackwire.broker.operations import Counting
+from ackwire.broker.queue import Queue
 from ackwire.broker.slices import Slices
 from ackwire.errors import BrokerError
 
@@ -25,3 +26,13 @@ def count_in_slices(
             on_done(count)
 
     slices.start(job_of(steps_to_end(), slices, _UNITS_PER_STEP))
+
+
+def purged(queue: Queue) -> int:
+    """Purge *queue* without others in between; how many messages that were."""
+    steps = queue.removal.purge()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return int(end.value)

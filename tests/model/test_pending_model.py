@@ -112,8 +112,11 @@ class PendingModel(RuleBasedStateMachine):
     @rule()
     def clear(self) -> None:
         in_memory = [message for sequence, message in self.there.items() if sequence not in self.paged]
-        cleared = self.list.clear()
-        assert cleared.messages == len(self.there)
+        detached = self.list.detach()
+        assert (detached.sequences(), detached.paged_count) == (sorted(self.there), len(self.paged))
+        assert [it for _, it in detached.last_entries(1 << 40)] == sorted(self.there)
+        sequences, cleared = detached.drop_last(1 << 40)
+        assert (sequences, cleared.messages) == (sorted(self.there), len(self.there))
         assert cleared.size_bytes == sum(message.size_bytes for message in self.there.values())
         assert cleared.in_memory_bytes == sum(message.size_bytes for message in in_memory)
         assert cleared.last_sequence >= max(self.there, default=0)

@@ -20,6 +20,7 @@ from ackwire.jms.types import Int
 from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, paging_rig
 from tests.helpers.broker_rig import contents as contents_of
+from tests.helpers.operating import purged
 from tests.simulation.audit import audit
 
 QUEUE = "queue://q"
@@ -258,7 +259,7 @@ class QueueModel(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         """What waits goes; what is in flight or acknowledged in a transaction stays, in the store too: `agrees`."""
-        assert self.queue.removal.purge() == len(self.pending)
+        assert purged(self.queue) == len(self.pending)
         self.purged += len(self.pending)
         self.pending = []
 

@@ -14,6 +14,7 @@ from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import QueueSubscription
 from ackwire.jms.message import Message
 from ackwire.store.contract import Store
+from tests.helpers.waiting import pending_in, waiting_for
 
 
 class Violation(Exception):
@@ -51,12 +52,12 @@ def _acked_in_transactions(broker: Broker) -> dict[int, list[Message]]:
 
 
 def _audit_queue(queue: Queue, in_transactions: list[Message], asking: Set[QueueSubscription]) -> list[Message]:
-    pending = list(queue.view.pending())
+    pending = list(pending_in(queue))
     for level in queue.contents.levels:
         _audit_order(queue, level)
     waiting, in_flight = [], []
     for subscription in queue.consumers:
-        waiting += list(queue.view.waiting_for(subscription))
+        waiting += list(waiting_for(queue, subscription))
         in_flight += [message for message in subscription.in_flight if queue.owns(message)]
     everything = pending + waiting + in_flight + in_transactions
     twice = [n for n, times in Counter(message.sequence for message in everything).items() if times > 1]
@@ -113,7 +114,7 @@ def _audit_idle(queue: Queue, lane: Lane, pending: list[Message], asking: Set[Qu
             continue
         waiting = subscription.waiting_in.get(queue.place)
         if waiting is not None:
-            first = next(queue.view.waiting_for(subscription), None)
+            first = next(waiting_for(queue, subscription), None)
             if first is None or first.key not in subscription.in_flight:
                 raise Violation(f"{subscription!r} has room, and messages of {queue!r} wait for it alone: {waiting}")
             continue

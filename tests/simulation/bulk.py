@@ -12,8 +12,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from ackwire.broker.cursors import Row
 from ackwire.broker.in_flight import AckKind
-from ackwire.errors import BrokerError, StoreFailed
+from ackwire.errors import BrokerError, RangeGone, StoreFailed
 from ackwire.store.journal.journal_store import JournalStore
 from tests.helpers.broker_rig import RIGS, BrokerRig, RigClient, RigConsumer, named, text_of
 from tests.helpers.journal import JournalFactory
@@ -191,7 +192,21 @@ class BulkWorld:
 
     def _read_rows(self, cursor: Cursor) -> None:
         after = self.random.randint(cursor.committed, cursor.end)
-        for row in self.rig.broker.cursors.rows(cursor.name, after, cursor.end):
+        life = self._life
+
+        def arrived(rows: list[Row]) -> None:
+            if life == self._life:
+                self._check_rows(cursor, rows)
+
+        self.rig.broker.cursors.rows(cursor.name, after, cursor.end, arrived, self._refused)
+
+    def _refused(self, error: BrokerError) -> None:
+        """A range may be committed while it is read; nothing else may go wrong."""
+        if not isinstance(error, RangeGone) or "were committed" not in str(error):
+            raise Violation(f"rows of a cursor were refused: {error}")
+
+    def _check_rows(self, cursor: Cursor, rows: list[Row]) -> None:
+        for row in rows:
             text = text_of(self.rig.editor.restored(row[1]))
             assert text is not None
             self._check_visible(text)
@@ -287,7 +302,11 @@ class BulkWorld:
 
     def _judge(self) -> None:
         for cursor in self.cursors:
-            for it in self.rig.broker.cursors.rows(cursor.name, cursor.committed, cursor.end):
+            found: list[list[Row]] = []
+            self.rig.broker.cursors.rows(cursor.name, cursor.committed, cursor.end, found.append, self._refused)
+            self.factory.settle()
+            [rows] = found
+            for it in rows:
                 text = text_of(self.rig.editor.restored(it[1]))
                 assert text is not None
                 if cursor.rows.setdefault(it[0], text) != text:

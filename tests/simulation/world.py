@@ -31,6 +31,7 @@ from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.negotiation import Preferences
 from tests.helpers.paging_store import FakeSpill, LateStore, PagingStore
 from tests.helpers.recorded_audit import RecordedAudit
+from tests.helpers.waiting import pending_in
 from tests.simulation.audit import Violation, audit
 from tests.simulation.client import Client
 from tests.simulation.consumers import Consumer, Drain, DurableSubscriber, SelfDraining
@@ -341,7 +342,7 @@ class World:
         attached = self.broker.queues_of_consumers.of[subscription]
         queue = next(queue for queue in attached.values() if len(attached) == 1 or queue.owns(message))
         now_ms = self.clock.now_ms()
-        for older in queue.view.pending():
+        for older in pending_in(queue):
             if queue.contents.level_of(older) != queue.contents.level_of(message):
                 continue
             if older.sequence > message.sequence:

@@ -1,14 +1,17 @@
-"""A long queue is emptied at once: the queue, the durable subscription or the temporary queue is deleted.
+"""A long queue is emptied at once: it is purged, or the queue, the subscription or the temporary queue is deleted.
 
-python -m tools.attack.large_purge [MESSAGES] [--journal]
+python -m tools.attack.large_purge [MESSAGES] [--journal] [--audit]
 """
 
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
+from tempfile import TemporaryDirectory
 
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.primitives import decode_map, encode_map
 from ackwire.wire.openwire.structures import Structure
 from tests.helpers.openwire_client import OpenWireClient, queue, topic
 from tools.attack.bulk import WAIT_SECONDS, settle
@@ -50,8 +53,36 @@ def _delete(client: OpenWireClient, where: commands.ActiveMQDestination) -> None
     )
 
 
+def _purge(client: OpenWireClient, reply_to: commands.ActiveMQTempQueue, number: int) -> None:
+    producer = client.open_producer()
+    client.send(
+        commands.ActiveMQMessage(
+            producer_id=producer,
+            message_id=commands.MessageId(None, producer, number),
+            destination=queue("Ackwire.Operations"),
+            reply_to=reply_to,
+            marshalled_properties=encode_map({"verb": "purge", "queue": "queue://purged"}),
+        )
+    )
+    outcome = "working"
+    while outcome == "working":
+        answer = client.wait_for(commands.MessageDispatch, timeout_seconds=WAIT_SECONDS).message
+        assert answer is not None
+        outcome = str(decode_map(answer.marshalled_properties or b"\0\0\0\0")["outcome"])
+    assert outcome == "done", outcome
+
+
 def _attack(broker: Attacked, client: OpenWireClient, messages: int) -> None:
     where = queue("purged")
+    connection_id = commands.ConnectionId(client.connection_id)
+    reply_to = commands.ActiveMQTempQueue(f"{client.connection_id}:2")
+    client.request(commands.DestinationInfo(connection_id=connection_id, destination=reply_to))
+    client.subscribe(reply_to)
+    for number, persistent in enumerate((True, False), 1):
+        kind = "persistent" if persistent else "non-persistent"
+        _fill(client, where, messages, persistent=persistent)
+        _measured(broker, f"purge {messages}, {kind}", partial(_purge, client, reply_to, number))
+        print(broker.loop(), flush=True)
     for persistent in (True, False):
         kind = "persistent" if persistent else "non-persistent"
         _fill(client, where, messages, persistent=persistent)
@@ -64,7 +95,6 @@ def _attack(broker: Attacked, client: OpenWireClient, messages: int) -> None:
     )
     _measured(broker, f"unsubscribe from {messages}", lambda: _request(client, ends))
     temporary = commands.ActiveMQTempQueue(f"{client.connection_id}:1")
-    connection_id = commands.ConnectionId(client.connection_id)
     client.request(commands.DestinationInfo(connection_id=connection_id, destination=temporary))
     _fill(client, temporary, messages, persistent=False)
     _measured(broker, f"hang-up with {messages}", client.close)
@@ -82,9 +112,15 @@ def _measured(broker: Attacked, name: str, action: Callable[[], None]) -> None:
 def main(arguments: list[str]) -> None:
     store = "journal" if "--journal" in arguments else "memory"
     counts = [int(it) for it in arguments if it.isdigit()]
-    with attacked("--store", store, toml=_TOML) as broker:
+    with TemporaryDirectory(prefix="ackwire-audit-") as folder:
+        audit = f"[audit]\ndirectory = '{folder}'\n" if "--audit" in arguments else ""
+        _run(store, _TOML + audit, *(counts or [MESSAGES]))
+
+
+def _run(store: str, toml: str, messages: int) -> None:
+    with attacked("--store", store, toml=toml) as broker:
         with OpenWireClient.logged_in(broker.port) as client:
-            _attack(broker, client, *(counts or [MESSAGES]))
+            _attack(broker, client, messages)
         print(broker.loop())
 
 

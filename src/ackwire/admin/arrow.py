@@ -10,7 +10,7 @@ into many, are refused. pyarrow is loaded when it is needed first.
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
@@ -62,7 +62,7 @@ def prepare() -> None:
 class Source(Protocol):
     """Rows in their order."""
 
-    def next(self, limit: int) -> Rows | None:
+    async def next(self, limit: int) -> Rows | None:
         """At most *limit* more of them; None after the last."""
         ...
 
@@ -71,18 +71,18 @@ class Source(Protocol):
 class Dense:
     """The rows after one number up to another, where nearly every number has one."""
 
-    def __init__(self, read: Callable[[int, int], Rows], after: int, to: int) -> None:
+    def __init__(self, read: Callable[[int, int], Awaitable[Rows]], after: int, to: int) -> None:
         self._read = read
         self._after = after
         self._to = to
         self._has_begun = False
 
-    def next(self, limit: int) -> Rows | None:
+    async def next(self, limit: int) -> Rows | None:
         if self._after >= self._to and self._has_begun:
             return None
         self._has_begun = True  # an empty range is asked for as well: perhaps it is gone
         to = min(self._after + limit, self._to)
-        rows = self._read(self._after, to)
+        rows = await self._read(self._after, to)
         self._after = to
         return rows
 
@@ -91,22 +91,23 @@ class Dense:
 class Sparse:
     """The rows after a number, as far as there are any."""
 
-    def __init__(self, read: Callable[[int, int], Rows], after: int) -> None:
+    def __init__(self, read: Callable[[int, int], Awaitable[tuple[Rows, int | None]]], after: int) -> None:
+        """*read* gives rows and the number of the last message that it has looked at; None if there was none."""
         self._read = read
         self._after = after
 
-    def next(self, limit: int) -> Rows | None:
-        rows = self._read(self._after, limit)
-        if not rows:
+    async def next(self, limit: int) -> Rows | None:
+        rows, last = await self._read(self._after, limit)
+        if last is None:
             return None
-        self._after = rows[-1][0]
+        self._after = last
         return rows
 
 
-def messages(source: Source, limits: WireLimits) -> Answer:
+async def messages(source: Source, limits: WireLimits) -> Answer:
     """The answer that streams *source*. What the first rows raise is raised here, before anything was answered."""
     require_pyarrow()
-    first = source.next(_ROWS_AT_FIRST)
+    first = await source.next(_ROWS_AT_FIRST)
     return Answer(200, content_type=CONTENT_TYPE, pieces=_stream(source, first, limits))
 
 
@@ -120,7 +121,7 @@ async def _stream(source: Source, rows: Rows | None, limits: WireLimits) -> Asyn
         for batch in reader.add(rows):
             yield memoryview(batch.serialize())
         await asyncio.sleep(0)
-        rows = source.next(_next_limit(rows))
+        rows = await source.next(_next_limit(rows))
     if (batch := reader.rest()) is not None:
         yield memoryview(batch.serialize())
     yield _END_OF_STREAM

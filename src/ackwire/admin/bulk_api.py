@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ackwire.broker.cursors import CursorInfo
+from ackwire.broker.cursors import CursorInfo, Row
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.staging import ProducerInfo
 from ackwire.errors import BrokerError
 from ackwire.jms.destinations import Destination
@@ -26,7 +27,10 @@ class Cursors(Protocol):
     def latest(
         self, name: str, after: int, limit: int, on_done: Callable[[int], None], on_failed: OnFailed
     ) -> None: ...
-    def rows(self, name: str, after: int, to: int) -> Sequence[tuple[int, bytes, int]]: ...
+    def oldest(self, name: str) -> Fetch: ...
+    def rows(
+        self, name: str, after: int, to: int, on_done: Callable[[list[Row]], None], on_failed: OnFailed
+    ) -> None: ...
     def commit(self, name: str, to: int, on_done: Callable[[int], None], on_failed: OnFailed) -> None: ...
     def close(self, name: str, on_done: Callable[[], None], on_failed: OnFailed) -> None: ...
 

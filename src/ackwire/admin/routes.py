@@ -6,6 +6,7 @@ Everything but `/health` needs the token. Bodies and answers are JSON, or Arrow 
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final, final
 from urllib.parse import unquote
@@ -190,7 +191,16 @@ class Api:
 
     async def _all_cursors(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
-        return json_answer(200, [_shown(info) for info in self._cursors.all()])
+        shown = []
+        for info in self._cursors.all():
+            with suppress(UnknownResource):  # it was closed meanwhile
+                shown.append(await self._shown(info))
+        return json_answer(200, shown)
+
+    async def _shown(self, info: CursorInfo) -> dict[str, object]:
+        oldest = self._cursors.oldest(info.name)
+        await promised(lambda done, _: oldest.when_arrived(done))
+        return _shown(info, next((it.timestamp for it in oldest.messages if it is not None), None))
 
     async def _open_cursor(self, request: Request, _: _Parameters) -> Answer:
         body = await _json_body(request, "name", "destination", "selector", "create")
@@ -199,7 +209,7 @@ class Api:
         name, create = _name(_text(body, "name")), _flag(body, "create", True)
         info = self._cursors.open(name, where, selector, create=create)
         await self._durable()
-        return json_answer(200, _shown(info))
+        return json_answer(200, await self._shown(info))
 
     async def _durable(self) -> None:
         """Wait until what was done is on the medium."""
@@ -207,7 +217,7 @@ class Api:
 
     async def _cursor(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
-        return json_answer(200, _shown(self._cursors.info(given["name"])))
+        return json_answer(200, await self._shown(self._cursors.info(given["name"])))
 
     async def _close_cursor(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
@@ -228,8 +238,12 @@ class Api:
     async def _cursor_messages(self, request: Request, given: _Parameters) -> Answer:
         await _no_body(request)
         after, to = _range(request)
-        rows = arrow.Dense(lambda a, b: self._cursors.rows(given["name"], a, b), after, to)
-        return arrow.messages(rows, self._options.wire_limits)
+
+        def read(after: int, to: int) -> Awaitable[arrow.Rows]:
+            return promised(lambda done, failed: self._cursors.rows(given["name"], after, to, done, failed))
+
+        rows = arrow.Dense(read, after, to)
+        return await arrow.messages(rows, self._options.wire_limits)
 
     # ---- queues, without consuming -----------------------------------------------------------------------------
 
@@ -244,8 +258,14 @@ class Api:
         await _no_body(request)
         after, to = _range(request, open_end=True)
         where = destination(Kind.QUEUE, given["name"])
-        rows = arrow.Sparse(lambda a, limit: self._bulk.browse_rows(where, a, to, limit), after)
-        return arrow.messages(rows, self._options.wire_limits)
+
+        def read(after: int, limit: int) -> Awaitable[tuple[arrow.Rows, int | None]]:
+            return promised(
+                lambda done, _: self._bulk.browse_rows(where, after, to, limit, lambda rows, last: done((rows, last)))
+            )
+
+        rows = arrow.Sparse(read, after)
+        return await arrow.messages(rows, self._options.wire_limits)
 
     # ---- staged batches ----------------------------------------------------------------------------------------
 
@@ -319,7 +339,7 @@ def _decoded(segment: str) -> str:
         raise BadRequest(f'"{segment[:200]}" in the path is no percent-encoded UTF-8') from None
 
 
-def _shown(info: CursorInfo) -> dict[str, object]:
+def _shown(info: CursorInfo, oldest_ms: int | None) -> dict[str, object]:
     return {
         "name": info.name,
         "destination": repr(info.destination),
@@ -328,7 +348,7 @@ def _shown(info: CursorInfo) -> dict[str, object]:
         "assigned": info.assigned,
         "waiting": info.waiting,
         "lag": info.lag,
-        "oldest_ms": info.oldest_ms,
+        "oldest_ms": oldest_ms,
     }
 
 

@@ -254,7 +254,7 @@ class Broker:
             permissions=permissions,
             audit=audit,
         )
-        self.cursors = Cursors(clock=clock, store=store, settings=live, registry=registry)
+        self.cursors = Cursors(clock=clock, slices=slices, store=store, settings=live, registry=registry)
         self._connections = Connections(
             clock=clock,
             settings=live,

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 from ackwire.broker.cursors import CursorInfo, Cursors, Row
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.permissions import Action, Permissions, Principal
 from ackwire.broker.queue import Queue
+from ackwire.broker.queue_view import OnRows
 from ackwire.broker.registry import Registry
 from ackwire.broker.staging import ProducerInfo, Staging
 from ackwire.errors import BrokerError, UnknownResource
@@ -47,9 +49,13 @@ class CursorAccess:
         self._ask(name)
         self._cursors.latest(name, after, limit, on_done, on_failed)
 
-    def rows(self, name: str, after: int, to: int) -> list[Row]:
+    def oldest(self, name: str) -> Fetch:
+        self._ask(name, Action.INSPECT)
+        return self._cursors.oldest(name)
+
+    def rows(self, name: str, after: int, to: int, on_done: Callable[[list[Row]], None], on_failed: Failed) -> None:
         self._ask(name)
-        return self._cursors.rows(name, after, to)
+        self._cursors.rows(name, after, to, on_done, on_failed)
 
     def commit(self, name: str, to: int, on_done: Callable[[int], None], on_failed: Failed) -> None:
         self._ask(name)
@@ -127,9 +133,9 @@ class BulkAccess:
         """Ask whether it may see how the broker stands. Raises `NotAuthorised`."""
         self._permissions.permit(self._principal, Action.INSPECT)
 
-    def browse_rows(self, where: Destination, after: int, to: int, limit: int) -> list[Row]:
-        """Up to *limit* messages of a queue with sequences behind *after*, up to *to*, without taking them."""
-        return self._queue(where).view.rows(after, to, limit)
+    def browse_rows(self, where: Destination, after: int, to: int, limit: int, on_rows: OnRows) -> None:
+        """Read up to *limit* messages of a queue with sequences behind *after*, up to *to*, without taking them."""
+        self._queue(where).view.rows(after, to, limit, on_rows)
 
     def browse_sequences(self, where: Destination) -> list[int]:
         """The sequences of all that `browse_rows` would show now, in order."""

@@ -10,18 +10,20 @@ A cursor of a topic reads from a durable subscription of its own, which is fille
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
 
 from ackwire.broker.auditing import Event
+from ackwire.broker.fetching import Fetch, job_of
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.queue import Queue
 from ackwire.broker.registry import Registry
 from ackwire.broker.reservations import Reservation
 from ackwire.broker.reserved_names import refuse_reserved
+from ackwire.broker.slices import Slices
 from ackwire.errors import (
     BrokerError,
     Conflict,
@@ -33,6 +35,7 @@ from ackwire.errors import (
     UnknownResource,
 )
 from ackwire.jms.destinations import Destination
+from ackwire.jms.message import Message
 from ackwire.selector import Selector
 from ackwire.store.contract import CursorRecord, DurableKey, DurableRecord, Place, Store, WaitingMessage
 from ackwire.util.clock import Clock
@@ -45,6 +48,8 @@ CURSOR_CLIENT_ID: Final = "ackwire.cursor"
 """Whose the durable subscriptions of cursors are; no client may call itself that."""
 
 _FORGOTTEN_PER_TURN: Final = 2000
+_UNITS_PER_READ: Final = 256
+"""Units of a slice for one read of a cursor that is closed: as many as messages, about 2 µs each."""
 _NAME_LENGTH_MAX: Final = 255
 _CLOSED: Final = "the cursor of a topic was closed"
 
@@ -67,8 +72,6 @@ class CursorInfo:
     """The number of the last message that it has been given."""
     waiting: int
     """Messages that wait in its queue for anybody: with a selector it may get fewer."""
-    oldest_ms: int | None
-    """When the oldest message that it has not committed was sent."""
 
     @property
     def lag(self) -> int:
@@ -145,8 +148,11 @@ class Cursor:
 class Cursors:
     """The cursors there are, and what can be done with them."""
 
-    def __init__(self, *, clock: Clock, store: Store, settings: LiveSettings, registry: Registry) -> None:
+    def __init__(
+        self, *, clock: Clock, slices: Slices, store: Store, settings: LiveSettings, registry: Registry
+    ) -> None:
         self._clock = clock
+        self._slices = slices
         self._store = store
         self._settings = settings
         self._registry = registry
@@ -167,6 +173,8 @@ class Cursors:
         selector = selector or None
         known = self._cursors.get(name)
         if known is not None:
+            if known.is_closed:
+                raise Conflict(f"{known!r} is being closed: open it again in a moment")
             if (known.destination, known.selector) != (destination, selector):
                 raise Conflict(
                     f"{known!r} has selector {known.selector!r}; it cannot become one of {destination!r} with "
@@ -212,26 +220,48 @@ class Cursors:
         """End a cursor. What it has not committed goes back to its queue; what a topic's has, ends with it."""
         cursor = self._cursor(name)
         cursor.is_closed = True
+        if cursor.destination.kind.is_queue and cursor.reserved.unsafe:
+            self._slices.start(job_of(self._closing(cursor, on_done, on_failed), self._slices, _UNITS_PER_READ))
+            return
+        self._end(cursor, [])
+        self._store.when_durable(on_done, on_failed)
+
+    def _closing(self, cursor: Cursor, on_done: Callable[[], None], on_failed: Failed) -> Iterator[Fetch | None]:
+        """Read what was not persistent, which goes back into memory; then end *cursor*."""
+        try:
+            unsafe = yield from cursor.queue.reservations.read_unsafe(cursor.reserved)
+            if self._is_stopped:
+                return
+            self._end(cursor, unsafe)
+        except BrokerError as error:
+            on_failed(error)
+        else:
+            self._store.when_durable(on_done, on_failed)
+
+    def _end(self, cursor: Cursor, unsafe: list[Message]) -> None:
+        """Let go what *cursor* has; *unsafe* are its messages that were not persistent."""
+        reservations = cursor.queue.reservations
         with self._store.atomically():
             self._forget(cursor, cursor.committed - cursor.removed)
             if cursor.destination.kind.is_queue:
                 cursor.tell(Event.RETURNED, 0)
-                cursor.queue.reservations.give_back(cursor.reserved)
+                reservations.give_back(cursor.reserved, unsafe)
             else:
                 cursor.tell(Event.DISCARDED, 0, cause=_CLOSED)
-            cursor.queue.reservations.remove_reader(cursor.lane)
-            del cursor.queue.reservations.holders[cursor]
+            reservations.remove_reader(cursor.lane)
+            del reservations.holders[cursor]
             self._store.drop_state_record(cursor.note().key)
-            del self._cursors[name]
-            durable = self._registry.durables.get(DurableKey(CURSOR_CLIENT_ID, name))
+            del self._cursors[cursor.name]
+            durable = self._registry.durables.get(DurableKey(CURSOR_CLIENT_ID, cursor.name))
             if durable is not None:
                 self._registry.end_durable(durable)
-        self._store.when_durable(on_done, on_failed)
 
     def _cursor(self, name: str) -> Cursor:
         cursor = self._cursors.get(name)
         if cursor is None:
             raise UnknownResource(f"cursor {name} does not exist: open it first")
+        if cursor.is_closed:
+            raise _closed(cursor)
         return cursor
 
     # ---- how they stand ----------------------------------------------------------------------------------------
@@ -254,13 +284,13 @@ class Cursors:
             cursor.committed,
             cursor.assigned,
             cursor.queue.view.pending_count,
-            self._oldest_ms(cursor),
         )
 
-    def _oldest_ms(self, cursor: Cursor) -> int | None:
-        first = cursor.reserved.sequences(cursor.committed - cursor.removed, cursor.committed - cursor.removed + 1)
-        [stored] = self._store.load(cursor.queue.place, first) if first else [None]
-        return None if stored is None else stored.timestamp
+    def oldest(self, name: str) -> Fetch:
+        """The oldest message that a cursor has not committed; no message if there is none."""
+        cursor = self._cursor(name)
+        first = cursor.committed - cursor.removed
+        return cursor.queue.contents.pages.fetch_stored(cursor.reserved.sequences(first, first + 1))
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
@@ -279,7 +309,7 @@ class Cursors:
     def _give(self, cursor: Cursor, wanted: int, on_done: Callable[[int], None], on_failed: Failed, after: int) -> None:
         """Give *cursor* messages up to the number *wanted*, some in each turn, then say so."""
         if cursor.is_closed:
-            on_failed(UnknownResource(f"cursor {cursor.name} was closed meanwhile"))
+            on_failed(_closed(cursor))
             return
         before = len(cursor.reserved)
         unstored, fetch = cursor.queue.reservations.reserve(cursor.lane, wanted - cursor.assigned, cursor.reserved)
@@ -308,9 +338,24 @@ class Cursors:
         cursor.promised = max(cursor.promised, up_to)
         on_done(up_to)
 
-    def rows(self, name: str, after: int, to: int) -> list[Row]:
-        """The messages with numbers behind *after*, up to *to*: all of them, or an error."""
+    def rows(self, name: str, after: int, to: int, on_done: Callable[[list[Row]], None], on_failed: Failed) -> None:
+        """Read the messages with numbers behind *after*, up to *to*: *on_done* gets all, or there is an error."""
         cursor = self._cursor(name)
+        self._check_range(cursor, after, to)
+        sequences = cursor.reserved.sequences(after - cursor.removed, to - cursor.removed)
+        fetch = cursor.queue.contents.pages.fetch_stored(sequences)
+
+        def arrived() -> None:
+            try:
+                rows = self._rows(cursor, after, sequences, fetch.messages)
+            except BrokerError as error:
+                on_failed(error)
+            else:
+                on_done(rows)
+
+        fetch.when_arrived(arrived)
+
+    def _check_range(self, cursor: Cursor, after: int, to: int) -> None:
         if after < cursor.committed:
             raise RangeGone(
                 f"messages {after + 1} to {min(to, cursor.committed)} of {cursor!r} were committed and are gone: the "
@@ -319,18 +364,24 @@ class Cursors:
             )
         if not after <= to <= cursor.promised:
             raise Conflict(f"{cursor!r} can be read up to {cursor.promised}, and {after + 1} to {to} was asked for")
-        sequences = cursor.reserved.sequences(after - cursor.removed, to - cursor.removed)
-        stored = self._store.read(cursor.queue.place, sequences)
-        lost = [after + 1 + index for index, it in enumerate(stored) if it is None]
+
+    def _rows(self, cursor: Cursor, after: int, sequences: list[int], messages: list[Message | None]) -> list[Row]:
+        """The rows of *messages*, which were read for *sequences*; what the cursor has done meanwhile counts."""
+        if cursor.is_closed:
+            raise _closed(cursor)
+        lost = [after + 1 + index for index, it in enumerate(messages) if it is None]
         if lost:
+            self._check_range(cursor, after, after + len(sequences))  # they may be committed by now
             raise RangeGone(
                 f"messages {_named(lost)} of {cursor!r} are lost: their bytes are damaged (the log and quarantine/ "
                 "tell where); commit beyond them to go on without them"
             )
         counted = cursor.reserved.redeliveries
-        if counted:
-            stored = [it and (it[0], counted.get(n, it[1])) for n, it in zip(sequences, stored, strict=True)]
-        return [(number, *it) for number, it in enumerate(stored, after + 1) if it is not None]
+        return [
+            (number, message.frame, counted.get(message.sequence, message.redelivery_counter))
+            for number, message in enumerate(messages, after + 1)
+            if message is not None
+        ]
 
     # ---- committing --------------------------------------------------------------------------------------------
 
@@ -390,6 +441,10 @@ class Cursors:
         if isinstance(place, DurableKey):
             return self._registry.durables[place].queue
         return self._registry.needed_queue(place)
+
+
+def _closed(cursor: Cursor) -> UnknownResource:
+    return UnknownResource(f"cursor {cursor.name} was closed meanwhile")
 
 
 def _named(numbers: list[int]) -> str:

@@ -81,7 +81,6 @@ class OperationRequests:
             return self._operations.checkpoint(principal)
         verbs: dict[str, Callable[[Principal, Destination], int]] = {
             "create": self._operations.create,
-            "purge": self._operations.purge,
             "pause": self._operations.pause,
             "resume": self._operations.resume,
             "recall": self._operations.recall,
@@ -90,6 +89,8 @@ class OperationRequests:
         return verbs[verb](principal, _destination(asked, QUEUE)) if verb in verbs else None
 
     def _counting(self, principal: Principal, verb: str, asked: _Asked) -> Counting:
+        if verb == "purge":
+            return self._operations.purge(principal, _destination(asked, QUEUE))
         ids = tuple(filter(None, _text(asked, IDS).split("\n")))
         selection = Selection(_destination(asked, QUEUE), ids, _text(asked, SELECTOR) or None)
         if verb not in ("move", "copy", "retry", DELETE_MESSAGES):

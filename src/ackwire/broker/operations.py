@@ -206,10 +206,13 @@ class Operations:
         _log.info("%s has recalled %s of %r", principal, counted(count, "message"), where)
         return count
 
-    def purge(self, principal: Principal, where: Destination) -> int:
-        """Delete all messages of a queue that wait; how many that were. Nothing is read for it."""
-        count = self._queue(principal, where, "purge").removal.purge()
-        _log.info("%s has purged %r of %s", principal, where, counted(count, "message"))
+    def purge(self, principal: Principal, where: Destination) -> Counting:
+        """Delete all messages of a queue that wait when it begins; nothing is read for it."""
+        return self._purged(principal, self._queue(principal, where, "purge"))
+
+    def _purged(self, principal: Principal, queue: Queue) -> Counting:
+        count = yield from queue.removal.purge()
+        _log.info("%s has purged %r of %s", principal, queue.place, counted(count, "message"))
         return count
 
     # ---- messages ----------------------------------------------------------------------------------------------

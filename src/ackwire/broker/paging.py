@@ -22,7 +22,7 @@ from ackwire.broker.slices import SLICE_SECONDS
 from ackwire.errors import RemoteProtocolError, StoreFailed
 from ackwire.jms.message import Message
 from ackwire.jms.message_editor import MessageEditor
-from ackwire.store.contract import DurableKey, OnLoaded, Place, Spill, SpillDamaged, Store, StoredFrame
+from ackwire.store.contract import DurableKey, OnLoaded, Place, Spill, SpillDamaged, Store
 from ackwire.util.clock import Clock
 
 BATCH_MESSAGES: Final = 256
@@ -88,18 +88,9 @@ class Pager:
             return message.ticket
         return None if self._temp is None else self._temp.append(message.frame)
 
-    def load(self, place: Place, references: Sequence[Reference]) -> list[Message | None]:
-        """The messages, one for each of *references*; None for what is lost, which has been reported.
-
-        Blocks until they are read: for tests and questions of operators, which look at few messages.
-        """
-        spilled = self._spilled(place, references)
-        stored = [sequence for sequence, ticket in references if not ticket]
-        loaded = self._own_copies(place, self._store.load(place, stored)) if stored else []
-        return _in_order(references, loaded, spilled)
-
     def fetch(self, place: Place, references: Sequence[Reference], on_loaded: OnLoaded) -> None:
-        """Call *on_loaded* with what `load` returns. It may be called before this returns; the loop does not wait."""
+        """Call *on_loaded* with the messages, one for each of *references*; None for what is lost, which has been
+        reported. It may be called before this returns; the loop does not wait."""
         spilled = self._spilled(place, references)  # now: their tickets may be freed before the store answers
         stored = [sequence for sequence, ticket in references if not ticket]
         if not stored:
@@ -170,15 +161,6 @@ class Pager:
             return None
         message.ticket = ticket
         return message
-
-    def frames(self, place: Place, references: Sequence[Reference]) -> list[StoredFrame | None]:
-        """The same, unread."""
-        stored = iter(self._store.read(place, [sequence for sequence, ticket in references if not ticket]))
-        return [self._spilled_frame(place, ticket) if ticket else next(stored) for _, ticket in references]
-
-    def _spilled_frame(self, place: Place, ticket: int) -> StoredFrame | None:
-        message = self._load_spilled(place, ticket)
-        return None if message is None else (message.frame, 0)
 
     def free(self, tickets: Iterable[int]) -> None:
         """These messages have gone for good."""
@@ -334,16 +316,11 @@ class QueuePages:
         if not waiting:
             del waiting_in[self._place]
 
-    def frames(self, references: Iterable[Reference]) -> list[StoredFrame | None]:
-        """The bytes of messages that are out of memory; None for what is lost, which has been reported."""
-        return self._pager.frames(self._place, list(references))
-
-    def stored(self, sequences: list[int]) -> list[Message]:
-        """Messages that are in no list, as the store has them; without those that are lost."""
-        return [it for it in self._load((sequence, 0) for sequence in sequences) if it is not None]
-
-    def _load(self, references: Iterable[Reference]) -> list[Message | None]:
-        return self._pager.load(self._place, list(references))
+    def fetch_stored(self, sequences: Sequence[int]) -> Fetch:
+        """Messages that are in no list, as the store has them."""
+        fetch = Fetch()
+        self._pager.fetch(self._place, [(sequence, 0) for sequence in sequences], fetch.arrive)
+        return fetch
 
     def _lose(self, sequence: int, size_bytes: int, ticket: object) -> None:
         _log.error("message %d of %r is lost: it cannot be read again", sequence, self._place)
@@ -385,16 +362,6 @@ class QueuePages:
         else:
             loaded([])
         return fetch
-
-    def load(self, entries: Iterable[Shown]) -> list[Message]:
-        """The messages of *entries*, without those that are lost. Blocks until they are read: for few messages."""
-        found: list[Message] = []
-        for it in entries:
-            entry = it.entry if isinstance(it, Listed) else it
-            message = entry if isinstance(entry, Message) else self._load([(it.sequence, _ticket(entry))])[0]
-            if message is not None:
-                found.append(message)
-        return found
 
     # ---- gone --------------------------------------------------------------------------------------------------
 

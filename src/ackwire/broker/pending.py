@@ -424,17 +424,24 @@ class PendingList:
         cleared = Cleared(len(listed), paged_bytes + in_memory_bytes, in_memory_bytes, last_sequence, tickets)
         return [sequence for _, sequence, _ in listed], cleared
 
-    def clear(self) -> Cleared:
-        """Remove everything."""
-        messages = self.in_memory()
-        in_memory_bytes = sum(message.size_bytes for message in messages)
-        tickets = [entry for entry in self._items if isinstance(entry, int) and entry]
-        tickets += [message.ticket for message in messages if message.ticket]
-        size_bytes = in_memory_bytes + self.paged_bytes
-        cleared = Cleared(self._count, size_bytes, in_memory_bytes, self.last_sequence, tickets)
-        self._cut_front(len(self._items))
-        self._count = self.paged_count = self.paged_bytes = 0
-        return cleared
+    def last_entries(self, count: int) -> list[tuple[Entry, int]]:
+        """The entries at the last *count* positions, each with its sequence."""
+        start = max(0, len(self._items) - count)
+        found = zip(self._items[start:], self._sequences[start:], strict=True)
+        return [(entry, sequence) for entry, sequence in found if entry is not None]
+
+    def detach(self) -> "PendingList":
+        """Move everything to another list, at once however much it is, and return that. Positions stay valid here."""
+        other = PendingList()
+        other._items, other._sequences = self._items, self._sequences
+        other._expirations, other._sizes = self._expirations, self._sizes
+        other._base, other._head, other._count = self._base, self._head, self._count
+        other.paged_count, other.paged_bytes = self.paged_count, self.paged_bytes
+        self._base += len(self._items)
+        self._items, self._sequences = [], array("q")
+        self._expirations, self._sizes = array("q"), array("I")
+        self._head = self._count = self.paged_count = self.paged_bytes = 0
+        return other
 
 
 def _is_time(expiration: int) -> bool:

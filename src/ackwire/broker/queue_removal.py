@@ -1,10 +1,10 @@
 """Removes all messages of one queue: purge, and the end of the queue."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Final, final
 
-from ackwire.broker.auditing import Audit, Event
+from ackwire.broker.auditing import Event
 from ackwire.broker.pending import Cleared, PagedOut, PendingList
 from ackwire.broker.queue_consumers import QueueConsumers
 from ackwire.broker.queue_contents import QueueContents
@@ -14,7 +14,7 @@ from ackwire.broker.slices import Budget, Slices
 from ackwire.jms.message import Message
 
 _DROPPED_AT_ONCE: Final = 64
-"""Messages of a deleted queue between two looks at the clock."""
+"""Messages of a purged or deleted queue between two looks at the clock: about 50 µs of work."""
 DELETED: Final = "its queue or subscription was deleted"
 
 
@@ -39,27 +39,60 @@ class QueueRemoval:
         self._undecided = undecided
         """The messages of the queue whose acks wait for the end of a transaction."""
 
-    def purge(self) -> int:
-        """Delete all pending messages and return how many. Nothing is read, and the store gets one record."""
+    def purge(self) -> Generator[None, None, int]:
+        """Delete all messages that are pending now, in steps, and return how many. Nothing is read.
+
+        They are out of reach at once. The store gets one record for all of them, and they leave memory afterwards; but
+        with an audit each step reports its messages and removes them, because what is reported must be so after a
+        crash.
+        """
         contents = self._contents
-        if contents.audit is not None:
-            self._tell_purged(contents.audit)
-        cleared = [level.clear() for level in contents.levels]
+        levels = [level.detach() for level in contents.levels]
+        alone: list[Message | PagedOut] = []
         for subscription in self._consumers:
-            cleared.append(_cleared([entry for entry, _ in subscription.waiting_in.pop(contents.place, ())]))
-        for it in cleared:
-            contents.count_cleared(it)
-        count = sum(it.messages for it in cleared)
-        if count and contents.is_stored:
-            contents.store.purge(contents.place, max(it.last_sequence for it in cleared), self._not_pending())
+            alone += [entry for entry, _ in subscription.waiting_in.pop(contents.place, ())]
+        count = sum(map(len, levels)) + len(alone)
+        is_one_record = contents.is_stored and contents.store.pages and contents.audit is None
+        if count and is_one_record:
+            last_sequence = max([level.last_sequence for level in levels] + [entry.sequence for entry in alone])
+            contents.store.purge(contents.place, last_sequence, self._not_pending())
+        for level in levels:
+            while level:
+                self._purge_last(level, is_removed=is_one_record)
+                yield None
+        for first in range(0, len(alone), _DROPPED_AT_ONCE):
+            self._purge_alone(alone[first : first + _DROPPED_AT_ONCE], is_removed=is_one_record)
+            yield None
         contents.flow.release()
         return count
 
-    def _tell_purged(self, audit: Audit) -> None:
+    def _purge_last(self, level: PendingList, *, is_removed: bool) -> None:
+        """Let some of the last messages in *level* go; the store too, unless they *are removed* from it."""
+        self._tell_purged(level.last_entries(_DROPPED_AT_ONCE))
+        sequences, cleared = level.drop_last(_DROPPED_AT_ONCE)
+        self._purged(sequences, cleared, is_removed=is_removed)
+
+    def _purge_alone(self, entries: list[Message | PagedOut], *, is_removed: bool) -> None:
+        """The same for messages that waited for one consumer."""
+        self._tell_purged([(it.ticket if isinstance(it, PagedOut) else it, it.sequence) for it in entries])
+        self._purged([it.sequence for it in entries], _cleared(entries), is_removed=is_removed)
+
+    def _purged(self, sequences: list[int], cleared: Cleared, *, is_removed: bool) -> None:
         contents = self._contents
+        if contents.is_stored and not is_removed:
+            contents.store.remove_many(contents.place, sequences)
+        contents.count_cleared(cleared)
+        contents.flow.release()
+
+    def _tell_purged(self, entries: Iterable[tuple[Message | int, int]]) -> None:
+        """Report that messages leave; *entries* are these, or tickets that stand for them, with their sequences."""
+        contents = self._contents
+        audit = contents.audit
+        if audit is None:
+            return
         event, why = (Event.DISCARDED, DELETED) if contents.is_gone else (Event.PURGED, None)
         paged: list[int] = []
-        for entry, sequence in self._view.waiting_entries():
+        for entry, sequence in entries:
             if isinstance(entry, Message):
                 audit.happened(event, contents.audited, entry, None, why)
             else:
@@ -83,8 +116,7 @@ class QueueRemoval:
         """
         contents = self._contents
         contents.is_gone = contents.pages.is_gone = True
-        if contents.audit is not None:
-            self._tell_purged(contents.audit)
+        self._tell_purged(self._view.waiting_entries())
         for subscription in self._consumers:
             contents.count_cleared(_cleared([it for it, _ in subscription.waiting_in.pop(contents.place, ())]))
         levels = contents.levels[:]

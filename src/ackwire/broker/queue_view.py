@@ -1,10 +1,11 @@
 """What is in one queue, for operators, browsers, questions and the audit. Nothing changes by looking."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import final
 
 from ackwire.broker.browse_snapshot import Snapshot
 from ackwire.broker.fetching import Fetch
+from ackwire.broker.paging import Shown
 from ackwire.broker.pending import NO_LIMIT, PagedOut
 from ackwire.broker.queue_consumers import QueueConsumers
 from ackwire.broker.queue_contents import QueueContents
@@ -14,6 +15,9 @@ from ackwire.jms.message import Message
 
 Row = tuple[int, bytes, int]
 """A message for bulk readers: its number or sequence, its bytes, and how often it was delivered before."""
+
+OnRows = Callable[[list[Row], int | None], None]
+"""Gets rows, and the sequence of the last message that was looked at; None if there was none."""
 
 Batch = list[Message] | Fetch
 """Messages; or what has to arrive before the next messages can be shown."""
@@ -68,29 +72,18 @@ class QueueView:
 
     # ---- messages ----------------------------------------------------------------------------------------------
 
-    def pending(self) -> Iterator[Message]:
-        """The messages that wait for any consumer, in the order of dispatch. Those that are paged out are read for the
-        caller, one at a time, and stay out; the loop waits for them: for questions about few messages."""
-        pages = self._contents.pages
-        for level in reversed(self._contents.levels):
-            after = 0
-            while after < level.last_sequence:
-                listed = pages.listed(level, after)
-                for it in listed:
-                    yield from pages.load([it])
-                after = listed[-1].sequence if listed else NO_LIMIT
-
-    def waiting_for(self, subscription: QueueSubscription) -> Iterator[Message]:
-        """The messages of this queue that wait for *subscription* alone, read as by `pending`."""
-        for entry in [entry for entry, _ in subscription.waiting_in.get(self._place, ())]:
-            yield from self._contents.pages.load([entry])
-
     def browse(self) -> Iterator[Batch]:
         """Every message that is here now, in order, those in flight included: what a browser sees, in batches."""
         return Snapshot(self._contents.levels, self._contents.pages, self._with_consumers).batches()
 
     def pending_batches(self) -> Iterator[Batch]:
-        """The messages that wait now, in order and in batches; those that are paged out are read, and stay out."""
+        """Everything that waits now, in order and in batches; what is paged out is read, and stays out."""
+        yield from self.pending()
+        for subscription in list(self._consumers):
+            yield from self.waiting_for(subscription)
+
+    def pending(self) -> Iterator[Batch]:
+        """The messages that wait for any consumer now, in the order of dispatch, in batches that are read likewise."""
         levels, pages = self._contents.levels, self._contents.pages
         ends = [level.last_sequence for level in levels]
         for number in range(len(levels) - 1, -1, -1):
@@ -99,10 +92,8 @@ class QueueView:
                 listed = pages.listed(levels[number], after, ends[number])
                 yield from _arrived(pages.read(listed))
                 after = listed[-1].sequence if listed else ends[number]
-        for subscription in list(self._consumers):
-            yield from self._waiting_batches(subscription)
 
-    def _waiting_batches(self, subscription: QueueSubscription) -> Iterator[Batch]:
+    def waiting_for(self, subscription: QueueSubscription) -> Iterator[Batch]:
         """The messages that wait for *subscription* alone now, without those that have gone when their batch is due."""
         pages = self._contents.pages
         left = [it.sequence for it, _ in subscription.waiting_in.get(self._place, ())]
@@ -140,32 +131,27 @@ class QueueView:
             found += level.sequences()
         return sorted(found)
 
-    def rows(self, after: int, to: int, limit: int) -> list[Row]:
-        """Sequence, bytes and redeliveries of the next messages behind *after*, up to *to*, at most *limit*; none means
-        that there are no more. What cannot be read is left out, and has been reported."""
-        while True:
-            rows, last = self._rows(after, to, limit)
-            if rows or last is None:
-                return rows
-            after = last
-
-    def _rows(self, after: int, to: int, limit: int) -> tuple[list[Row], int | None]:
-        found: dict[int, Message | PagedOut | int] = {}
+    def rows(self, after: int, to: int, limit: int, on_rows: OnRows) -> None:
+        """Call *on_rows* with the next messages behind *after*, up to *to*, at most *limit*, and the sequence of the
+        last one; with no sequence if there are no more. What cannot be read is left out, and has been reported."""
+        found: dict[int, Shown] = {}
         for number, level in enumerate(self._contents.levels):
-            found.update((it.sequence, it.entry) for it in level.between(after, to, limit, NO_LIMIT))
+            found.update((it.sequence, it) for it in level.between(after, to, limit, NO_LIMIT))
             found.update((it.sequence, it) for it in self._with_consumers(number) if after < it.sequence <= to)
-        shown = sorted(found)[:limit]
-        unread = [it for it in shown if not isinstance(found[it], Message)]
-        stored = self._contents.pages.frames((it, _ticket(found[it])) for it in unread)
-        read = dict(zip(unread, stored, strict=True))
-        rows: list[Row] = []
-        for sequence in shown:
-            entry = found[sequence]
-            if isinstance(entry, Message):
-                rows.append((sequence, entry.frame, entry.redelivery_counter))
-            elif (frame := read[sequence]) is not None:
-                rows.append((sequence, *frame))
-        return rows, shown[-1] if shown else None
+        sequences = sorted(found)[:limit]
+        if not sequences:
+            on_rows([], None)
+            return
+        fetch = self._contents.pages.read([found[it] for it in sequences])
+        fetch.when_arrived(lambda: on_rows(_rows(sequences, fetch.messages), sequences[-1]))
+
+
+def _rows(sequences: list[int], messages: list[Message | None]) -> list[Row]:
+    return [
+        (sequence, message.frame, message.redelivery_counter)
+        for sequence, message in zip(sequences, messages, strict=True)
+        if message is not None
+    ]
 
 
 def _arrived(fetch: Fetch) -> Iterator[Batch]:
@@ -173,9 +159,3 @@ def _arrived(fetch: Fetch) -> Iterator[Batch]:
     if not fetch.has_arrived:
         yield fetch
     yield [it for it in fetch.messages if it is not None]
-
-
-def _ticket(entry: Message | PagedOut | int) -> int:
-    """Where a message is that is out of memory."""
-    assert not isinstance(entry, Message)
-    return entry.ticket if isinstance(entry, PagedOut) else entry

@@ -5,7 +5,7 @@ the batch is committed. There may be millions, so only numbers are kept. The sto
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Final, Protocol, final
 
 from ackwire.broker.dispatch import EXAMINED_PER_TURN, Dispatcher
@@ -21,6 +21,8 @@ from ackwire.util.sequence_runs import Runs, runs_of, sequences_of
 
 _RESERVED_PER_TURN: Final = 20_000
 """Messages reserved for a cursor before others get their turn, where they need not be examined."""
+_READ_AT_ONCE: Final = 256
+"""Messages read at once for a cursor that is closed: to make them of their bytes takes about 0.5 ms."""
 
 
 class Holder(Protocol):
@@ -248,10 +250,19 @@ class Reservations:
             self._flow.used_bytes -= size_bytes
         self._flow.release()
 
-    def give_back(self, reserved: Reservation) -> None:
-        """Put all of *reserved* back in their places."""
+    def read_unsafe(self, reserved: Reservation) -> Generator[Fetch | None, None, list[Message]]:
+        """The messages of *reserved* that were not persistent, without those that are lost, read in steps."""
+        sequences = sorted(reserved.unsafe)
+        found: list[Message] = []
+        for first in range(0, len(sequences), _READ_AT_ONCE):
+            fetch = self._pages.fetch_stored(sequences[first : first + _READ_AT_ONCE])
+            yield fetch
+            found += [message for message in fetch.messages if message is not None]
+        return found
+
+    def give_back(self, reserved: Reservation, unsafe: list[Message]) -> None:
+        """Put all of *reserved* back in their places; *unsafe* are those of them that were not persistent."""
         self._return_stored([it for it in reserved.messages() if it.sequence not in reserved.unsafe])
-        unsafe = self._pages.stored(sorted(reserved.unsafe))
         self._store.remove_many(self._contents.place, reserved.unsafe)
         if self._store.pages:
             self._flow.used_bytes += sum(message.size_bytes for message in unsafe)
@@ -267,7 +278,9 @@ class Reservations:
     def _return_stored(self, messages: list[WaitingMessage]) -> None:
         """Put messages in line that the store has; they stay out of memory if they may."""
         if not self._store.pages:
-            self._dispatcher.return_messages(self._pages.stored([it.sequence for it in messages]))
+            fetch = self._pages.fetch_stored([it.sequence for it in messages])
+            assert fetch.has_arrived, "a store that does not page has all messages in memory"
+            self._dispatcher.return_messages([it for it in fetch.messages if it is not None])
             return
         contents = self._contents
         for level, pending in enumerate(contents.levels):

@@ -118,6 +118,8 @@ class Slices:
         """When the next slice was asked for: what has passed since is what everything else had."""
         self.others_wait: Callable[[], bool] = _nobody_waits
         """Whether clients wait to be read; the server knows."""
+        self.before_slice: Callable[[], object] = _nobody_waits
+        """Called before each slice: output that is held back for a few microseconds must not wait for the slice."""
 
     def __len__(self) -> int:
         """Jobs that are not done."""
@@ -160,6 +162,7 @@ class Slices:
     def _work(self) -> None:
         """One slice: jobs in rotation, until the budget is spent or each had its part."""
         self._is_due = False
+        self.before_slice()
         others_seconds = self._clock.monotonic() - self._asked_at
         budget = self.new_budget(min(GIVE_WAY_SECONDS_MAX, max(GIVE_WAY_SECONDS, others_seconds)))
         for _ in range(len(self._jobs)):

@@ -46,6 +46,8 @@ _TRANSACTIONS: Final = ""
 
 _NAME_LENGTH_MAX: Final = 255
 _PUBLISHED_PER_TURN: Final = 200
+_RETRY_SECONDS: Final = 1.0
+"""Between two tries to read messages: what fails, of want of memory or threads, may take a while to pass."""
 _SWEEP_SECONDS: Final = 60.0
 
 Failed = Callable[[BrokerError], None]
@@ -266,23 +268,41 @@ class Staging:
                 self.count -= len(messages)
                 del queue.reservations.holders[part]
                 queue.reservations.show(messages)
-        if part.messages and at_start:
-            self._store.put_state_record(part.note())  # what is in queues may be reserved from now on
-            self._clock.call_later(0, partial(self._publish_on, part))
-        elif part.messages:
-            self._publish_on(part)
-        else:
+        if not part.messages:
             del self._parts[part.producer, part.name]
+            return
+        with suppress(StoreFailed):  # the next run goes on with it
+            self._store.put_state_record(part.note())  # what is in queues may be reserved from now on
+        if at_start:
+            self._publish_later(part, 0)
+        else:
+            self._publish_on(part)
 
     def _publish_on(self, part: Part) -> None:
-        """Publish some of the messages for topics, then let others have their turn."""
+        """Read some of the messages for topics, which are published when they have arrived."""
         if self._is_stopped:
             return
         place = next(iter(part.messages))
-        now = part.take(place, _PUBLISHED_PER_TURN)
+        sequences = [it.sequence for it in part.messages[place][:_PUBLISHED_PER_TURN]]
+        with suppress(StoreFailed):  # the next run goes on with it
+            self._store.fetch(
+                place,
+                sequences,
+                partial(self._publish_loaded, part, place),
+                lambda: self._publish_later(part, _RETRY_SECONDS),
+            )
+
+    def _publish_later(self, part: Part, seconds: float) -> None:
+        self._clock.call_later(seconds, partial(self._publish_on, part))
+
+    def _publish_loaded(self, part: Part, place: Place, messages: list[Message | None]) -> None:
+        """Publish *messages*, the first ones of *part*, then let others have their turn."""
+        if self._is_stopped:
+            return
+        now = part.take(place, len(messages))
         with suppress(StoreFailed):  # the next run goes on with it
             with self._store.atomically():
-                for message in self._store.load(place, [it.sequence for it in now]):
+                for message in messages:
                     if message is not None and place == SET_ASIDE:
                         self._sends.route(None, message)
                     elif message is not None:
@@ -290,7 +310,7 @@ class Staging:
                 self._let_go(place, now)
                 self._put_or_drop(part)
             if part.messages:
-                self._clock.call_later(0, partial(self._publish_on, part))
+                self._publish_later(part, 0)
             else:
                 del self._parts[part.producer, part.name]
 

@@ -43,13 +43,16 @@ class CursorsStandIn:
         self._lost = lost
         self.asked: list[int] = []
 
-    def rows(self, _: str, after: int, to: int) -> list[Row]:
+    def rows(self, _: str, after: int, to: int, on_done: Any, on_failed: Any) -> None:
+        """The error of a range that is committed comes at once, all else later, as from a disk."""
         self.asked.append(to - after)
         if after < self._committed:
             raise RangeGone(f"messages up to {self._committed} were committed and are gone")
+        loop = asyncio.get_running_loop()
         if self._lost is not None and to >= self._lost:
-            raise RangeGone(f"message {self._lost} is lost")
-        return self._rows[after:to]
+            loop.call_soon(on_failed, RangeGone(f"message {self._lost} is lost"))
+        else:
+            loop.call_soon(on_done, self._rows[after:to])
 
 
 def table(body: bytes) -> Any:

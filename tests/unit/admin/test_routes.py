@@ -10,6 +10,7 @@ import pytest
 
 from ackwire.admin.routes import refusal
 from ackwire.broker.cursors import CursorInfo
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.permissions import Action, Principal
 from ackwire.broker.staging import ProducerInfo
 from ackwire.errors import (
@@ -31,7 +32,7 @@ from tests.helpers.http_rig import HttpClient, HttpRig
 
 
 def new_info(name: str, destination: Destination, selector: str | None = None) -> CursorInfo:
-    return CursorInfo(name, destination, selector, committed=0, assigned=0, waiting=0, oldest_ms=None)
+    return CursorInfo(name, destination, selector, committed=0, assigned=0, waiting=0)
 
 
 @dataclass
@@ -54,6 +55,12 @@ class CursorsStandIn:
 
     def all(self) -> list[CursorInfo]:
         return list(self.known.values())
+
+    def oldest(self, name: str) -> Fetch:
+        self.info(name)
+        fetch = Fetch()
+        asyncio.get_running_loop().call_soon(fetch.arrive, [])
+        return fetch
 
     def latest(self, name: str, after: int, limit: int, on_done: Any, on_failed: Any) -> None:
         self._later(("latest", name, after, limit), on_done, on_failed, after + 7)

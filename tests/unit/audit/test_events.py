@@ -14,6 +14,7 @@ from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import producer_text
 from tests.helpers.broker_rig import BrokerRig
 from tests.helpers.bulk import Reader, Writer
+from tests.helpers.operating import purged
 from tests.helpers.recorded_audit import RecordedAudit, Told, tee
 from tests.simulation.world import World
 from tests.unit.audit.rigs import FileAudit
@@ -187,7 +188,7 @@ def test_a_purge_tells_of_every_message(rig: AuditedRig) -> None:
     producer = rig.connect("p")
     sequences = [producer.send("queue://orders").sequence for _ in range(3)]
     queue: Any = rig.broker.registry.get_or_make(producer.message("queue://orders").destination)
-    queue.removal.purge()
+    purged(queue)
     assert [row["sequence"] for row in rig.rows("purged")] == sequences
 
 

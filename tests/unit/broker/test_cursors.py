@@ -2,6 +2,7 @@
 
 import pytest
 
+from ackwire.broker.cursors import Row
 from ackwire.broker.permissions import BROKER
 from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import (
@@ -15,6 +16,7 @@ from ackwire.errors import (
 )
 from tests.helpers.broker_rig import BrokerRig, named, paging_rig
 from tests.helpers.bulk import Reader, raise_it
+from tests.helpers.operating import purged
 
 Q = "queue://q"
 
@@ -146,7 +148,7 @@ def test_row_tells_how_often_it_was_delivered_before(rig: BrokerRig) -> None:
     rig.consumer(Q).close()
     reader = Reader(rig)
     reader.latest()
-    [row] = rig.broker.cursors.rows("c", 0, 1)
+    [row] = reader.rows(0, 1)
     assert row[2] == 1
 
 
@@ -381,7 +383,7 @@ def test_purge_leaves_a_cursor_what_it_has(rig: BrokerRig) -> None:
     _fill(rig)
     reader = Reader(rig)
     reader.latest(0, 2)
-    assert rig.broker.registry.needed_queue(named(Q)).removal.purge() == 3
+    assert purged(rig.broker.registry.needed_queue(named(Q))) == 3
     assert Reader(_restarted(rig), open=False).texts(0, 2) == ["1", "2"]
 
 
@@ -408,15 +410,18 @@ def test_look_shows_what_is_there_and_takes_nothing(rig: BrokerRig) -> None:
     _fill(rig, 10)
     rig.consumer(Q, prefetch=2)
     sequences = rig.broker.bulk(BROKER).browse_sequences(named(Q))
-    rows = [
-        row
-        for after in (0, sequences[3], sequences[7])
-        for row in rig.broker.bulk(BROKER).browse_rows(named(Q), after, 1 << 60, 4)
-    ]
+    rows = [row for after in (0, sequences[3], sequences[7]) for row in _look(rig, after, 4)[0]]
     assert [row[0] for row in rows] == sequences
     assert rig.pending(Q) == 8
     with pytest.raises(UnknownResource):
-        rig.broker.bulk(BROKER).browse_rows(named("queue://none"), 0, 10, 10)
+        rig.broker.bulk(BROKER).browse_rows(named("queue://none"), 0, 10, 10, lambda *_: None)
+
+
+def _look(rig: BrokerRig, after: int, limit: int) -> tuple[list[Row], int | None]:
+    shown: list[tuple[list[Row], int | None]] = []
+    rig.broker.bulk(BROKER).browse_rows(named(Q), after, 1 << 60, limit, lambda *it: shown.append(it))
+    [(rows, last)] = shown
+    return rows, last
 
 
 def test_look_goes_on_behind_messages_that_cannot_be_read() -> None:
@@ -425,4 +430,7 @@ def test_look_goes_on_behind_messages_that_cannot_be_read() -> None:
     sequences = rig.broker.bulk(BROKER).browse_sequences(named(Q))
     for sequence in sequences[:6]:
         del store._places[named(Q)][sequence]
-    assert [row[0] for row in rig.broker.bulk(BROKER).browse_rows(named(Q), 0, 1 << 60, 2)] == sequences[6:8]
+    assert _look(rig, 0, 2) == ([], sequences[1])
+    rows, last = _look(rig, sequences[4], 2)
+    assert ([row[0] for row in rows], last) == ([sequences[6]], sequences[6])
+    assert _look(rig, sequences[-1], 2) == ([], None)

@@ -1,10 +1,17 @@
-"""A deleted queue or subscription is gone at once; what waited in it leaves memory in slices of the loop."""
+"""A deleted or purged queue is empty at once; what waited in it leaves memory in slices of the loop."""
+
+from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
+from ackwire.broker.auditing import Event
+from ackwire.broker.permissions import BROKER as OPS
+from ackwire.errors import BrokerError
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
-from tests.helpers.broker_rig import BrokerRig, named
+from tests.helpers.broker_rig import BrokerRig, RigConsumer, named
+from tests.helpers.operating import count_in_slices
 from tests.helpers.paging_store import FakeSpill, PagingStore
 from tests.simulation.audit import audit
 
@@ -76,3 +83,80 @@ def test_small_queue_is_deleted_in_one_turn(rig: BrokerRig) -> None:
     _fill(rig, count=10)
     rig.broker.remove_destination(rig.connect().connection, named(Q))
     assert (len(rig.broker.slices), rig.broker.flow.used_bytes, named(Q) in rig.store.places()) == (0, 0, False)
+
+
+def _purge(rig: BrokerRig, asked: Iterator[None] | None = None) -> tuple[int, int]:
+    """Purge the queue in slices; how many messages that were, and how many slices."""
+    answers: list[int] = []
+    count_in_slices(rig.broker.slices, rig.broker.operations.purge(OPS, named(Q)), answers.append, _raise)
+    slices = 0
+    while len(rig.broker.slices):
+        rig.broker.slices._work()
+        slices += 1
+        if asked is not None:
+            next(asked, None)
+    [count] = answers
+    return count, slices
+
+
+def _raise(error: BrokerError) -> None:
+    raise error
+
+
+def test_purged_queue_leaves_memory_in_slices_and_takes_messages_meanwhile(rig: BrokerRig) -> None:
+    _fill(rig)
+    client = rig.connect()
+    consumers: list[RigConsumer] = []
+
+    def beside() -> Iterator[None]:
+        assert rig.pending(Q) == 0
+        client.send(Q, "new")
+        consumers.append(rig.consumer(Q))
+        yield
+
+    count, slices = _purge(rig, beside())
+    assert (count, slices > 5) == (MESSAGES, True)
+    [consumer] = consumers
+    assert consumer.texts == ["new"]
+    consumer.ack()
+    assert (rig.broker.flow.used_bytes, rig.pending(Q)) == (0, 0)
+    assert (rig.broker.flow.temp is None) or (rig.broker.flow.temp.used_bytes == 0)
+    assert list(rig.store.waiting(named(Q))) == []
+    audit(rig.broker, rig.store)
+
+
+def test_each_slice_of_an_audited_purge_reports_what_leaves_the_store_in_it(rig: BrokerRig) -> None:
+    _fill(rig)
+    stored = {it.sequence for it in rig.store.waiting(named(Q))}
+    rig.audit.events.clear()
+    counts = [0]
+
+    def beside() -> Iterator[None]:
+        while True:
+            told = {it.sequence for it in rig.audit.events if it.event is Event.PURGED}
+            assert stored - told == {it.sequence for it in rig.store.waiting(named(Q))}
+            counts.append(len(told))
+            yield
+
+    _purge(rig, beside())
+    assert counts[-1] == MESSAGES
+    assert max(after - before for before, after in pairwise(counts)) <= 500
+    audit(rig.broker, rig.store)
+
+
+def test_purge_without_an_audit_is_one_record_in_the_store() -> None:
+    store = PagingStore(OpenWireEditor("ID:store", "store", ManualClock()).restored)
+    limits = {"limits": {"memory_bytes_max": 50_000}}
+    rig = BrokerRig(store=store, temp=FakeSpill(), settings=limits, slice_units=100, is_audited=False)
+    in_flight = rig.consumer(Q, prefetch=2)
+    _fill(rig)
+    steps = rig.broker.operations.purge(OPS, named(Q))
+    assert next(steps) is None
+    assert (store.purges, len(list(store.waiting(named(Q))))) == (1, sum(it.persistent for it in in_flight.delivered))
+    count, slices = _purge(rig)
+    assert (count, slices, rig.pending(Q)) == (0, 1, 0)
+    assert rig.broker.flow.used_bytes > 0
+    while next(steps, 0) is None:
+        pass
+    assert (store.purges, len(in_flight.delivered)) == (1, 2)
+    audit(rig.broker, rig.store)

@@ -97,7 +97,7 @@ def test_a_queue_in_use_is_not_deleted() -> None:
 def test_purge_deletes_what_waits_and_says_how_many() -> None:
     rig = filled()
     consumer = rig.consumer(Q, prefetch=1)
-    assert rig.broker.operations.purge(OPS, Q) == 3
+    assert finished(rig, rig.broker.operations.purge(OPS, Q)) == 3
     assert consumer.texts == ["m0"]
     assert rig.pending(Q) == 0
 
@@ -357,7 +357,7 @@ def test_what_is_done_is_logged_and_audited(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(logging.INFO):
         finished(rig, rig.broker.operations.delete(OPS, Selection(Q, selector="n = 0")))
         finished(rig, rig.broker.operations.move(OPS, Selection(Q, selector="n = 1"), OTHER))
-        rig.broker.operations.purge(OPS, Q)
+        finished(rig, rig.broker.operations.purge(OPS, Q))
     assert rig.audit.names("queue://q") == ["purged", "purged", "purged"]
     assert rig.audit.names("queue://other") == ["stored"]
     assert "ops from 10.0.0.1: 1 message of queue://q deleted" in caplog.text

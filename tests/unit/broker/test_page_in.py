@@ -2,18 +2,22 @@
 
 import pytest
 
+from ackwire.broker.cursors import Row
 from ackwire.broker.in_flight import AckKind
 from ackwire.broker.operations import Selection
 from ackwire.broker.paging import BATCH_MESSAGES
 from ackwire.broker.permissions import BROKER
 from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import QueueSubscription
+from ackwire.broker.why.reasons import why_consumer, why_message, why_queue
 from ackwire.config.policy import DestinationPolicy
-from ackwire.store.contract import OnLoaded, Place
+from ackwire.errors import BrokerError, Conflict, RangeGone, UnknownResource
+from ackwire.store.contract import OnLoaded, Place, StagedRecord
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, named, text_of
-from tests.helpers.operating import count_in_slices
+from tests.helpers.bulk import Writer
+from tests.helpers.operating import count_in_slices, purged
 from tests.helpers.paging_store import FakeSpill, HandStore
 from tests.simulation.audit import audit
 
@@ -122,7 +126,7 @@ def test_B6_what_is_purged_while_it_is_read_is_gone() -> None:
     late = LateRig()
     late.fill()
     consumer = late.consumer()
-    assert late.queue().removal.purge() == COUNT
+    assert purged(late.queue()) == COUNT
     late.finish()
     assert consumer.delivered == []
     late.producer.send(Q, "new")
@@ -201,8 +205,161 @@ def test_B6_a_cursor_may_reserve_what_is_being_read() -> None:
     late.broker.cursors.latest("c", 0, 5, answers.append, _raise)
     assert answers == [5]
     assert late.drained(consumer) == texts(*range(5, COUNT))
-    rows = late.broker.cursors.rows("c", 0, 5)
-    assert [number for number, _, _ in rows] == [1, 2, 3, 4, 5]
+    late.broker.cursors.rows("c", 0, 5, (rows := Rows()).arrived, _raise)
+    assert rows.numbers is None
+    late.finish()
+    assert rows.numbers == [1, 2, 3, 4, 5]
+
+
+class Rows:
+    """The numbers of the rows that a cursor was read for."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] | None = None
+        self.errors: list[BrokerError] = []
+
+    def arrived(self, rows: list[Row]) -> None:
+        self.numbers = [number for number, _, _ in rows]
+
+
+def _cursor_of(late: LateRig, count: int = 5) -> None:
+    late.is_audited = False
+    late.broker.cursors.open("c", named(Q))
+    answers: list[int] = []
+    late.broker.cursors.latest("c", 0, count, answers.append, _raise)
+    late.finish()
+    assert answers == [count]
+
+
+def test_B6_rows_that_are_committed_while_they_are_read_are_gone() -> None:
+    late = LateRig()
+    late.fill()
+    _cursor_of(late)
+    rows = Rows()
+    late.broker.cursors.rows("c", 0, 5, rows.arrived, rows.errors.append)
+    late.broker.cursors.commit("c", 3, lambda _: None, _raise)
+    late.rig.clock.advance(0)
+    late.finish()
+    assert rows.numbers is None
+    [error] = rows.errors
+    assert isinstance(error, RangeGone)
+    assert "messages 1 to 3" in str(error)
+    assert "were committed" in str(error)
+
+
+def test_B6_rows_of_a_cursor_that_is_closed_while_they_are_read_are_refused() -> None:
+    late = LateRig()
+    late.fill()
+    _cursor_of(late)
+    rows = Rows()
+    late.broker.cursors.rows("c", 0, 5, rows.arrived, rows.errors.append)
+    late.broker.cursors.close("c", lambda: None, _raise)
+    late.rig.clock.advance(0)
+    late.finish()
+    assert rows.numbers is None
+    assert [type(it) for it in rows.errors] == [UnknownResource]
+
+
+def test_B6_the_oldest_message_of_a_cursor_is_read_beside_the_loop() -> None:
+    late = LateRig()
+    late.fill()
+    _cursor_of(late)
+    loads = late.store.loads
+    late.broker.cursors.info("c")
+    oldest = late.broker.cursors.oldest("c")
+    assert (oldest.has_arrived, late.store.loads) == (False, loads)
+    late.finish()
+    [message] = oldest.messages
+    assert message is not None
+    assert text_of(message) == "0"
+
+
+def test_B7_a_cursor_with_non_persistent_messages_closes_when_they_have_arrived() -> None:
+    late = LateRig()
+    for n in range(3):
+        late.producer.send(Q, f"{n}", persistent=False)
+    _cursor_of(late, 3)
+    done: list[bool] = []
+    late.broker.cursors.close("c", lambda: done.append(True), _raise)
+    late.rig.clock.advance(0)
+    assert (done, late.rig.pending(Q), len(late.store.asked)) == ([], 0, 1)
+    with pytest.raises(UnknownResource):
+        late.broker.cursors.latest("c", 0, 5, lambda _: None, _raise)
+    with pytest.raises(Conflict):
+        late.broker.cursors.open("c", named(Q))
+    late.finish()
+    assert (done, late.broker.cursors.all()) == ([True], [])
+    late.broker.flow._tight_above_bytes = MEMORY_BYTES
+    assert late.consumer().texts == texts(0, 1, 2)
+    assert late.store.waiting(named(Q)) == []
+
+
+def test_A2_a_look_in_bulk_goes_on_when_its_messages_have_arrived() -> None:
+    late = LateRig()
+    late.fill()
+    shown: list[tuple[list[bytes], int | None]] = []
+    late.broker.bulk(BROKER).browse_rows(
+        named(Q), 0, 1 << 60, 4, lambda rows, last: shown.append(([frame for _, frame, _ in rows], last))
+    )
+    assert (shown, len(late.store.asked)) == ([], 1)
+    taken = late.consumer(prefetch=1)
+    late.finish()
+    taken.ack()
+    [(frames, last)] = shown
+    assert [text_of(late.rig.editor.restored(frame)) for frame in frames] == texts(0, 1, 2, 3)
+    assert last is not None
+
+
+def test_A3_a_batch_for_a_topic_is_published_when_its_messages_have_arrived() -> None:
+    late = LateRig()
+    subscriber = late.rig.consumer("topic://t")
+    writer = Writer(late.rig)
+    writer.stage(["0", "1"], where="topic://t")
+    loads = late.store.loads
+    assert writer.commit()
+    assert (subscriber.texts, len(late.store.asked), late.store.loads) == ([], 1, loads)
+    late.store.fail()
+    late.rig.clock.advance(1)
+    late.finish()
+    assert subscriber.texts == texts(0, 1)
+    assert late.broker.staging.part_count == 0
+
+
+def test_A3_a_restart_before_a_topic_gets_its_messages_does_not_show_those_of_a_queue_again() -> None:
+    late = LateRig()
+    writer = Writer(late.rig)
+    writer.stage(["for a queue"])
+    writer.stage(["for a topic"], where="topic://t")
+    assert writer.commit()
+    [note] = [it for it in late.store.state_records() if isinstance(it, StagedRecord)]
+    assert [place for place, _ in note.held] == [named("topic://t")]
+
+
+@pytest.mark.parametrize("subject", ["queue", "message", "consumer"])
+def test_why_waits_for_messages_without_holding_up_the_loop(subject: str) -> None:
+    late = LateRig()
+    consumer = late.consumer(selector="JMSPriority = 9")
+    late.fill()
+    late.finish()
+    steps = {
+        "queue": lambda: why_queue(late.broker.view, named(Q)),
+        "message": lambda: why_message(late.broker.view, "ID:producer:1:1:7"),
+        "consumer": lambda: why_consumer(late.broker.view, consumer.subscription.consumer_id),
+    }[subject]()
+    loads, waits, lines = late.store.loads, 0, None
+    while lines is None:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            lines = end.value
+            continue
+        if step is not None and not step.has_arrived:
+            waits += 1
+            assert late.store.loads == loads
+            late.store.answer_all()
+            loads = late.store.loads
+    assert waits
+    assert lines
 
 
 def test_B6_a_cursor_with_a_selector_waits_for_what_it_examines() -> None:
@@ -245,7 +402,7 @@ def test_C3_a_pull_that_does_not_wait_is_answered_when_what_was_read_is_gone() -
     late.fill(1)
     consumer = late.consumer(prefetch=0)
     consumer.pull(-1)
-    late.queue().removal.purge()
+    purged(late.queue())
     late.finish()
     assert (consumer.texts, consumer.port.ends) == ([], 1)
 
@@ -482,7 +639,7 @@ def test_H3_what_leaves_while_earlier_batches_are_counted_is_not_counted() -> No
     count_in_slices(late.broker.slices, steps, counts.append, _raise)
     late.rig.clock.advance(0)
     assert late.store.asked
-    late.queue().removal.purge()
+    purged(late.queue())
     late.finish()
     assert (counts, temp.frames) == ([0], {})
 
@@ -494,7 +651,7 @@ def test_B6_a_spilled_message_that_is_gone_before_the_store_answers_is_not_read_
     late.producer.send(Q, "spilled", persistent=False)
     consumer = late.consumer()
     assert late.store.asked
-    late.queue().removal.purge()
+    purged(late.queue())
     late.finish()
     assert (consumer.delivered, temp.frames) == ([], {})
 

@@ -20,7 +20,9 @@ from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer, contents, named, paging_rig
 from tests.helpers.compilation import attributes_of, pure_only
+from tests.helpers.operating import purged
 from tests.helpers.paging_store import FakeSpill, PagingStore
+from tests.helpers.waiting import answered
 from tests.simulation.audit import audit
 
 MEMORY_BYTES = 20_000
@@ -133,7 +135,7 @@ def test_H3_groups_stay_with_their_owner_and_wait_for_it_on_disk(persistent: boo
     assert _queue(rig).view.pending_count == 499
     assert _queue(rig).view.paged_count > 400
     on_disk = f"499 messages waiting ({_queue(rig).view.paged_count} of them on disk)"
-    assert on_disk in why_queue(rig.broker.view, named("queue://q"))[0]
+    assert on_disk in answered(why_queue(rig.broker.view, named("queue://q")))[0]
     audit(rig.broker, rig.store)
     assert _drain(rig, slow) == [f"{n}" for n in range(0, 1000, 2)]
     assert (rig.broker.flow.used_bytes, temp.frames) == (0, {})
@@ -294,7 +296,7 @@ def test_purge_reads_nothing_is_written_once_and_spares_what_is_out(persistent: 
     consumer.client.port.is_ready = False
     held = [message.sequence for message in contents(_queue(rig)) if message.dispatched_ms]
     loaded = store.loaded + temp.reads
-    assert _queue(rig).removal.purge() == 3000 - 2 - len(held)
+    assert purged(_queue(rig)) == 3000 - 2 - len(held)
     assert store.loaded + temp.reads == loaded
     assert store.purges == 1
     kept = {waiting.sequence for waiting in store.waiting(named("queue://q"))}
@@ -445,10 +447,10 @@ def test_why_tells_what_is_on_disk_and_looks_there_without_bringing_it_back() ->
     producer = rig.connect("producer")
     _fill(producer, 2000, persistent=False)
     queue = _queue(rig)
-    first = why_queue(rig.broker.view, named("queue://q"))[0]
+    first = answered(why_queue(rig.broker.view, named("queue://q")))[0]
     assert f"2000 messages waiting ({queue.view.paged_count:,} of them on disk)" in first
     used_bytes = rig.broker.flow.used_bytes
-    [sentence] = why_message(rig.broker.view, "ID:producer:1:1:1500")
+    [sentence] = answered(why_message(rig.broker.view, "ID:producer:1:1:1500"))
     assert "1499 in front of it" in sentence
     assert rig.broker.flow.used_bytes == used_bytes
     temp_use = f"{temp.used_bytes} of {temp.bytes_max} bytes of the temp store"
@@ -461,7 +463,7 @@ def test_why_does_not_read_a_whole_disk_to_find_one_message(monkeypatch: pytest.
     producer = rig.connect("producer")
     for _ in range(SOME):
         producer.send("queue://q")
-    assert why_message(rig.broker.view, "ID:nobody:1:1:1") == [
+    assert answered(why_message(rig.broker.view, "ID:nobody:1:1:1")) == [
         "message ID:nobody:1:1:1 was not found in the first 1000 messages of queue://q; more are on disk"
     ]
     assert store.loaded < 1300

@@ -112,7 +112,7 @@ class Verbs:
             },
             BulkAccess: {
                 "inspect": bulk.inspect,
-                "browse_rows": lambda: bulk.browse_rows(Q, 0, 10, 10),
+                "browse_rows": lambda: bulk.browse_rows(Q, 0, 10, 10, nothing),
                 "browse_sequences": lambda: bulk.browse_sequences(Q),
             },
             CursorAccess: {
@@ -120,7 +120,8 @@ class Verbs:
                 "info": lambda: bulk.cursors.info("c"),
                 "all": bulk.cursors.all,
                 "latest": lambda: bulk.cursors.latest("c", 0, 10, nothing, nothing),
-                "rows": lambda: bulk.cursors.rows("c", 0, 0),
+                "oldest": lambda: bulk.cursors.oldest("c"),
+                "rows": lambda: bulk.cursors.rows("c", 0, 0, nothing, nothing),
                 "commit": lambda: bulk.cursors.commit("c", 0, nothing, nothing),
                 "close": lambda: bulk.cursors.close("c", nothing, nothing),
             },

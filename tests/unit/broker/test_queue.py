@@ -7,6 +7,7 @@ from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import BrokerError
 from ackwire.jms.types import Int
 from tests.helpers.broker_rig import BrokerRig, named
+from tests.helpers.operating import purged
 from tests.simulation.audit import audit
 
 
@@ -249,7 +250,7 @@ def test_purge_deletes_what_waits_and_counts_it(rig: BrokerRig) -> None:
     producer = rig.connect()
     for _ in range(3):
         producer.send("queue://q")
-    assert _queue(rig).removal.purge() == 3
+    assert purged(_queue(rig)) == 3
     assert rig.broker.flow.used_bytes == 0
     audit(rig.broker, rig.store)
 

@@ -265,3 +265,18 @@ def test_a_job_that_fails_ends_alone(caplog: pytest.LogCaptureFixture) -> None:
     assert done == [1, 1, 1]
     assert len(slices) == 0
     assert "a job in slices has failed" in caplog.text
+
+
+def test_output_that_is_held_back_leaves_before_a_slice() -> None:
+    clock, done = TurnClock(), list[str]()
+    slices = Slices(clock)
+    slices.before_slice = lambda: done.append("output")
+
+    def work(_budget: Budget) -> bool:
+        done.append("slice")
+        return len(done) < 4
+
+    slices.start(work)
+    clock.turn()
+    clock.turn()
+    assert done == ["output", "slice", "output", "slice"]

@@ -5,6 +5,7 @@ import pytest
 from ackwire.errors import BrokerError, Conflict, InvalidDestination, ResourceLimit, UnknownResource
 from tests.helpers.broker_rig import BrokerRig, named, paging_rig
 from tests.helpers.bulk import Reader, Writer, raise_it
+from tests.helpers.operating import purged
 
 Q = "queue://q"
 
@@ -197,7 +198,7 @@ def test_purge_leaves_what_is_staged(rig: BrokerRig) -> None:
     writer = Writer(rig)
     writer.stage(["staged"])
     rig.connect().send(Q, "purged")
-    rig.broker.registry.needed_queue(named(Q)).removal.purge()
+    purged(rig.broker.registry.needed_queue(named(Q)))
     writer.commit()
     assert _restarted(rig).consumer(Q).texts == ["staged"]
 

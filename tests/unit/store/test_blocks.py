@@ -92,7 +92,7 @@ def test_an_index_that_is_brought_up_to_date_has_what_a_delta_says(
 ) -> None:
     delta = Delta()
     if purged_to:
-        delta.purge(purged_to, frozenset(kept & there.keys()))
+        delta.purge(purged_to, frozenset(kept & there.keys()), has_later=False)
     delta.gone |= gone
     delta.fresh.update(fresh)
     expected = {it: entry for it, entry in there.items() if not delta.has_ended(it)} | fresh

@@ -3,14 +3,18 @@
 Pure queries on the broker: they change nothing and answer in plain sentences, with the figures: which limit, who holds
 it, since when; `NotHere` says that what was asked about does not exist. They look at everything there is, so they are
 for people and consoles, not for the message path.
+
+A query that looks at messages is a generator (`Steps`), because these may be many, and on disk: its caller serves other
+clients between two steps, and where it yields a `Fetch`, goes on when that has arrived.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from ackwire.broker.cursors import Cursor
+from ackwire.broker.fetching import Fetch
 from ackwire.broker.queue import Queue
+from ackwire.broker.queue_view import Batch
 from ackwire.broker.session import Connection
 from ackwire.broker.staged_part import Part
 from ackwire.broker.subscription import BrowserSubscription, QueueSubscription, Subscription, TopicSubscription
@@ -34,31 +38,36 @@ _EXAMINED_MAX: Final = 1000
 """Messages tested against a selector to tell whether it matches any."""
 _SEARCHED_MAX: Final = 10_000
 """Messages of one queue that are searched for one if some must be read from disk for it."""
+_ALL: Final = 1 << 62
+"""More messages than there can be."""
 SEARCHED_PER_STEP: Final = 64
 """Messages that are looked at before others may have their turn."""
 _DIGITS_MAX: Final = 19
 """Digits of the largest number that a message can have."""
 
+_Result = TypeVar("_Result")
+Steps: TypeAlias = Generator[Fetch | None, None, _Result]
+"""A query in steps, and its answer."""
+
 
 # ---- queues ----------------------------------------------------------------------------------------------------
 
 
-def why_queue(broker: BrokerView, where: Destination) -> list[str]:
+def why_queue(broker: BrokerView, where: Destination) -> Steps[list[str]]:
     """The state of a queue or topic: what is pending and why, and what blocks its consumers and producers."""
     made = broker.registry.router.get(where)
     if made is None:
         raise NotHere(f"{where!r} does not exist: it has had no message and no consumer")
-    lines = _about_queue(broker, made) if isinstance(made, Queue) else _about_topic(broker, made)
+    lines = yield from _about_queue(broker, made) if isinstance(made, Queue) else _about_topic(broker, made)
     held = [(connection, send) for connection, send in broker.flow.held() if where in send.message.destination.parts()]
     for connection in dict.fromkeys(connection for connection, _ in held):
         lines.append(_blocked(broker, connection, None))
     return lines
 
 
-def _about_queue(broker: BrokerView, queue: Queue) -> list[str]:
-    in_transactions = [(t, _acked_from(t, queue)) for t in broker.transactions]
-    holders = [(transaction, messages) for transaction, messages in in_transactions if messages]
-    acked = sum(len(messages) for _, messages in holders)
+def _about_queue(broker: BrokerView, queue: Queue) -> Steps[list[str]]:
+    in_transactions = yield from _acked_in_transactions(broker, queue)
+    acked = sum(count for _, count in in_transactions)
     lines = [
         f"{queue!r}: {counted(queue.view.pending_count, 'message')} waiting{_on_disk(queue)}, "
         f"{queue.view.in_flight_count} in flight to "
@@ -66,36 +75,76 @@ def _about_queue(broker: BrokerView, queue: Queue) -> list[str]:
         f"{queue.size_bytes} bytes"
     ]
     consumers = list(queue.consumers)
-    first = next(queue.view.pending(), None)
-    kept = next(((m, c) for c in consumers for m in queue.view.waiting_for(c)), None)
-    if first is not None:
-        lines.append(_waiting(broker, queue, first, ahead=0))
-    elif kept is not None:
-        lines.append(f"message {kept[0].sequence} of {queue!r} waits: {_kept_for(broker, *kept)}")
-    lines += [_idle(broker, consumer, [queue]) for consumer in consumers[:_LINES_MAX]]
+    lines += yield from _first_of(broker, queue, consumers)
+    for consumer in consumers[:_LINES_MAX]:
+        lines.append((yield from _idle(broker, consumer, [queue])))
     if len(consumers) > _LINES_MAX:
         lines.append(f"{queue!r} has {len(consumers) - _LINES_MAX} more consumers")
-    lines += [_open(broker, transaction) for transaction, _ in holders[:_LINES_MAX]]
-    lines += [_held_by(broker, it) for it in list(queue.reservations.holders)[:_LINES_MAX]]
+    lines += [_open(broker, transaction) for transaction, _ in in_transactions[:_LINES_MAX]]
+    for holder in list(queue.reservations.holders)[:_LINES_MAX]:
+        lines.append((yield from _held_by(broker, holder)))
     return lines
 
 
-def _about_topic(broker: BrokerView, topic: Topic) -> list[str]:
+def _acked_in_transactions(broker: BrokerView, queue: Queue) -> Steps[list[tuple[Transaction, int]]]:
+    """The open transactions in which messages of *queue* are acknowledged, and how many."""
+    found: list[tuple[Transaction, int]] = []
+    for transaction in list(broker.transactions):
+        count = 0
+        for number, acked in enumerate(list(transaction.acks), 1):
+            count += sum(len(messages) for acked_queue, messages in acked.by_queue if acked_queue is queue)
+            if not number % SEARCHED_PER_STEP:
+                yield None
+        if count:
+            found.append((transaction, count))
+    return found
+
+
+def _first_of(broker: BrokerView, queue: Queue, consumers: list[QueueSubscription]) -> Steps[list[str]]:
+    """A sentence about the first message that waits in *queue* or for one of its *consumers*, if there is one."""
+    for first in (yield from _first_messages(queue.view.pending(), 1)):
+        return [_waiting(broker, queue, first, ahead=0)]
+    for consumer in consumers:
+        for kept in (yield from _first_messages(queue.view.waiting_for(consumer), 1)):
+            return [f"message {kept.sequence} of {queue!r} waits: {_kept_for(broker, kept, consumer)}"]
+    return []
+
+
+def _first_messages(batches: Iterator[Batch], count: int) -> Steps[list[Message]]:
+    """The first *count* messages of *batches*."""
+    found: list[Message] = []
+    for batch in batches:
+        if isinstance(batch, Fetch):
+            yield batch
+            continue
+        found += batch
+        if len(found) >= count:
+            break
+        yield None
+    return found[:count]
+
+
+def _about_topic(broker: BrokerView, topic: Topic) -> Steps[list[str]]:
     lines = [
         f"{topic!r}: {counted(len(topic.subscriptions), 'subscriber')}, "
         f"{counted(len(topic.durables), 'durable subscription')}"
     ]
-    lines += [_idle(broker, subscription, []) for subscription in topic.subscriptions[:_LINES_MAX]]
+    for subscription in topic.subscriptions[:_LINES_MAX]:
+        lines.append((yield from _idle(broker, subscription, [])))
     for durable in topic.durables[:_LINES_MAX]:
-        lines += _about_queue(broker, durable.queue)
+        lines += yield from _about_queue(broker, durable.queue)
     return lines
 
 
-def _held_by(broker: BrokerView, holder: object) -> str:
+def _held_by(broker: BrokerView, holder: object) -> Steps[str]:
     """A sentence about a holder of reserved messages: a cursor or a staged batch."""
     if isinstance(holder, Cursor):
-        info = broker.cursors.info(holder.name)
-        since = "" if info.oldest_ms is None else f"; the oldest was sent {_since(broker, info.oldest_ms)} ago"
+        if holder.is_closed:
+            return f"{holder!r} is being closed"
+        info, oldest = broker.cursors.info(holder.name), broker.cursors.oldest(holder.name)
+        yield oldest
+        sent_ms = next((it.timestamp for it in oldest.messages if it is not None), None)
+        since = "" if sent_ms is None else f"; the oldest was sent {_since(broker, sent_ms)} ago"
         return (
             f"{holder!r} has {counted(info.assigned - info.committed, 'message')} that it has not committed "
             f"(numbers {info.committed + 1} to {info.assigned}){since}; {info.waiting} more wait in its queue"
@@ -107,28 +156,17 @@ def _held_by(broker: BrokerView, holder: object) -> str:
 # ---- messages --------------------------------------------------------------------------------------------------
 
 
-def why_message(broker: BrokerView, message_id: str) -> list[str]:
+def why_message(broker: BrokerView, message_id: str) -> Steps[list[str]]:
     """Where a message is and what it waits for; *message_id* is its JMSMessageID or its number in the broker's order.
 
     Copies (several destinations, several durable subscriptions) have a sentence each.
     """
-    search = search_message(broker, message_id)
-    while True:
-        try:
-            next(search)
-        except StopIteration as found:
-            lines: list[str] = found.value
-            return lines
-
-
-def search_message(broker: BrokerView, message_id: str) -> Generator[None, None, list[str]]:
-    """`why_message` in steps: after each, the caller may let others have their turn before it goes on."""
     lines: list[str] = []
     for line in _where(broker, _matcher(broker, message_id)):
-        if line is None:
-            yield
-        else:
+        if isinstance(line, str):
             lines.append(line)
+        else:
+            yield line
     if lines:
         return lines
     deep = [
@@ -144,8 +182,8 @@ def search_message(broker: BrokerView, message_id: str) -> Generator[None, None,
     raise NotHere(f"message {message_id} is not here: it was consumed, moved, expired or discarded, or it never came")
 
 
-_Found: TypeAlias = Iterator[str | None]
-"""Sentences; and None after each step of a long search."""
+_Found: TypeAlias = Iterator[str | Fetch | None]
+"""Sentences; None after each step of a long search, and a `Fetch` for messages that have yet to arrive."""
 
 
 def _where(broker: BrokerView, is_it: Callable[[Message], bool]) -> _Found:
@@ -180,15 +218,18 @@ def _searched(messages: Iterable[Message], is_it: Callable[[Message], bool]) -> 
 
 
 def _in_queue(broker: BrokerView, queue: Queue, is_it: Callable[[Message], bool]) -> _Found:
-    searched = queue.view.pending() if not queue.view.paged_count else islice(queue.view.pending(), _SEARCHED_MAX)
-    for ahead, message in enumerate(searched):
-        if is_it(message):
+    count_max = _SEARCHED_MAX if queue.view.paged_count else _ALL
+    for ahead, message in _in_batches(queue.view.pending(), count_max):
+        if isinstance(message, Message) and is_it(message):
             yield _waiting(broker, queue, message, ahead=ahead)
-        elif not ahead % SEARCHED_PER_STEP:
-            yield None
+        elif not isinstance(message, Message):
+            yield message
     for consumer in list(queue.consumers):
-        for kept in _searched(islice(queue.view.waiting_for(consumer), _SEARCHED_MAX), is_it):
-            yield kept and f"message {kept.sequence} of {queue!r} waits: {_kept_for(broker, kept, consumer)}"
+        for _, kept in _in_batches(queue.view.waiting_for(consumer), _SEARCHED_MAX):
+            if isinstance(kept, Message) and is_it(kept):
+                yield f"message {kept.sequence} of {queue!r} waits: {_kept_for(broker, kept, consumer)}"
+            elif not isinstance(kept, Message):
+                yield kept
         for sent in _searched(list(consumer.in_flight), is_it):
             if sent is None:
                 yield None
@@ -199,6 +240,23 @@ def _in_queue(broker: BrokerView, queue: Queue, is_it: Callable[[Message], bool]
                     f"{consumer.connection!r} for {_since(broker, _dispatched_ms(broker, message))}"
                     f"{_redeliveries(message)}"
                 )
+
+
+def _in_batches(batches: Iterator[Batch], count_max: int) -> Iterator[tuple[int, Message | Fetch | None]]:
+    """The first *count_max* messages of *batches*, each with how many were ahead of it; None after each step, and a
+    `Fetch` for messages that have yet to arrive."""
+    ahead = 0
+    for batch in batches:
+        if isinstance(batch, Fetch):
+            yield ahead, batch
+            continue
+        for message in batch:
+            if ahead >= count_max:
+                return
+            yield ahead, message
+            ahead += 1
+            if not ahead % SEARCHED_PER_STEP:
+                yield ahead, None
 
 
 def _in_transaction(broker: BrokerView, transaction: Transaction, is_it: Callable[[Message], bool]) -> _Found:
@@ -302,21 +360,25 @@ def _kept_for(broker: BrokerView, message: Message, consumer: QueueSubscription)
 # ---- consumers -------------------------------------------------------------------------------------------------
 
 
-def why_consumer(broker: BrokerView, consumer_id: str) -> list[str]:
+def why_consumer(broker: BrokerView, consumer_id: str) -> Steps[list[str]]:
     """What a consumer waits for."""
     found = [s for s in _subscriptions(broker) if consumer_id in (s.consumer_id, s.connection.connection_id)]
     if not found:
         raise NotHere(f"consumer {consumer_id} is not here: it has left or was never announced")
-    return [_idle(broker, subscription, _queues_of(broker, subscription)) for subscription in found]
+    lines: list[str] = []
+    for subscription in found:
+        lines.append((yield from _idle(broker, subscription, _queues_of(broker, subscription))))
+    return lines
 
 
-def _idle(broker: BrokerView, subscription: Subscription, queues: list[Queue]) -> str:
+def _idle(broker: BrokerView, subscription: Subscription, queues: list[Queue]) -> Steps[str]:
     who = f"{subscription!r} ({subscription.connection!r})"
     full = _no_room(broker, subscription)
     if full is not None:
         return f"{who} {full}"
     if isinstance(subscription, QueueSubscription):
-        return f"{who} gets nothing: {_nothing_for(broker, subscription, queues)}"
+        nothing = yield from _nothing_for(broker, subscription, queues)
+        return f"{who} gets nothing: {nothing}"
     if isinstance(subscription, TopicSubscription):
         dropped = f"; it missed {counted(subscription.dropped, 'message')}" if subscription.dropped else ""
         count = len(subscription.pending)
@@ -326,13 +388,15 @@ def _idle(broker: BrokerView, subscription: Subscription, queues: list[Queue]) -
     return f"{who} has been shown everything"
 
 
-def _nothing_for(broker: BrokerView, consumer: QueueSubscription, queues: list[Queue]) -> str:
-    reasons = [_nothing_in(broker, consumer, queue) for queue in queues[:_NAMED_MAX]]
+def _nothing_for(broker: BrokerView, consumer: QueueSubscription, queues: list[Queue]) -> Steps[str]:
+    reasons: list[str] = []
+    for queue in queues[:_NAMED_MAX]:
+        reasons.append((yield from _nothing_in(broker, consumer, queue)))
     return f"{'; '.join(reasons)}{_and_more(queues)}" if reasons else "no queue matches its pattern"
 
 
-def _nothing_in(broker: BrokerView, consumer: QueueSubscription, queue: Queue) -> str:
-    examined = list(islice(queue.view.pending(), _EXAMINED_MAX))
+def _nothing_in(broker: BrokerView, consumer: QueueSubscription, queue: Queue) -> Steps[str]:
+    examined = yield from _first_messages(queue.view.pending(), _EXAMINED_MAX)
     if not examined:
         return f"nothing waits in {queue!r}"
     if queue.dispatcher.is_paused:
@@ -340,7 +404,11 @@ def _nothing_in(broker: BrokerView, consumer: QueueSubscription, queue: Queue) -
     exclusive = queue.consumers.exclusive
     if exclusive is not None and exclusive is not consumer:
         return f"{queue!r} has another consumer that is exclusive: {exclusive.consumer_id}"
-    mine = [message for message in examined if _matches(broker, consumer.selector, message)]
+    mine: list[Message] = []
+    for start in range(0, len(examined), SEARCHED_PER_STEP):
+        some = examined[start : start + SEARCHED_PER_STEP]
+        mine += [message for message in some if _matches(broker, consumer.selector, message)]
+        yield None
     if not mine:
         assert consumer.selector is not None
         first = counted(len(examined), "message")
@@ -464,16 +532,6 @@ def _open(broker: BrokerView, transaction: Transaction) -> str:
         f"transaction {transaction.transaction_id} of {owner} is {transaction.state.value} for "
         f"{_since(broker, transaction.since_ms)} and holds {' and '.join(holds) or 'nothing'}{failure}"
     )
-
-
-def _acked_from(transaction: Transaction, queue: Queue) -> list[Message]:
-    return [
-        message
-        for acked in transaction.acks
-        for acked_queue, messages in acked.by_queue
-        if acked_queue is queue
-        for message in messages
-    ]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 `ackwire.why.protocol` says what a question and its answer look like.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import final
 
 from ackwire.broker.fetching import Fetch
@@ -11,9 +11,10 @@ from ackwire.broker.own_queues import ANSWER_CHARACTERS_MAX, Reply
 from ackwire.broker.permissions import Action, Permissions, Principal
 from ackwire.broker.why.broker_report import why_broker
 from ackwire.broker.why.reasons import (
-    search_message,
+    Steps,
     why_consumer,
     why_file,
+    why_message,
     why_producer,
     why_queue,
     why_transaction,
@@ -40,32 +41,34 @@ class Questions:
         found, text = yield from self._text(principal, subject, name)
         reply({ANSWER: text, FOUND: found})
 
-    def _text(self, principal: Principal, subject: str, name: str) -> Generator[None, None, tuple[bool, str]]:
+    def _text(self, principal: Principal, subject: str, name: str) -> Steps[tuple[bool, str]]:
         """Whether what is asked about exists, and the answer."""
         found = True
         try:
             self._permissions.permit(principal, Action.INSPECT)
-            if subject == "message":
-                lines = yield from search_message(self._view, name)
-            else:
-                lines = self._sentences(subject, name)
+            lines = yield from self._sentences(subject, name)
         except BrokerError as error:
             found = not isinstance(error, NotHere)
             lines = [str(error)]
         # Escaped one by one: a name that a client chose cannot end a line and add a sentence of its own.
         return found, "\n".join(map(escape, lines))[:ANSWER_CHARACTERS_MAX]
 
-    def _sentences(self, subject: str, name: str) -> list[str]:
+    def _sentences(self, subject: str, name: str) -> Steps[list[str]]:
         view = self._view
-        answers: dict[str, Callable[[], list[str]]] = {
+        in_steps: dict[str, Callable[[], Steps[list[str]]]] = {
             "queue": lambda: why_queue(view, parse_destination(name)),
             "topic": lambda: why_queue(view, parse_destination(name, default=Kind.TOPIC)),
-            "producer": lambda: why_producer(view, name),
+            "message": lambda: why_message(view, name),
             "consumer": lambda: why_consumer(view, name),
+        }
+        at_once: dict[str, Callable[[], list[str]]] = {
+            "producer": lambda: why_producer(view, name),
             "transaction": lambda: why_transaction(view, name or None),
             "file": lambda: why_file(view, name or None),
             "broker": lambda: why_broker(view),
         }
-        if subject not in answers:
+        if subject in in_steps:
+            return (yield from in_steps[subject]())
+        if subject not in at_once:
             return [f"there is no subject {subject!r}; ask about one of: {', '.join(SUBJECTS)}"]
-        return answers[subject]() or ["no transaction is open"]
+        return at_once[subject]() or ["no transaction is open"]

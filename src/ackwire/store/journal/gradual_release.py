@@ -32,10 +32,15 @@ class GradualRelease:
 
     def add(self, delta: Delta) -> None:
         """Free *delta*, which is not used any more; a small one goes with its last reference."""
-        is_idle = not self._tables
-        tables: tuple[_Table, ...] = (delta.fresh, delta.gone, delta.moved)
-        self._tables += [table for table in tables if len(table) > self._portion]
-        if is_idle and self._tables:
+        for table in (delta.fresh, delta.gone, delta.moved):
+            self.add_table(table)
+
+    def add_table(self, table: _Table) -> None:
+        """The same for one table."""
+        if len(table) <= self._portion:
+            return
+        self._tables.append(table)
+        if len(self._tables) == 1:
             self._clock.call_later(0, self._free)
 
     def _free(self) -> None:

@@ -119,7 +119,7 @@ class JournalRecorder:
         if self.buffer.must_write_before_removal(info):
             self._commit.write_before_removal()
         self.buffer.drop_place(info, last_sequence, kept)
-        self._catalog.purge(info, last_sequence, frozenset(kept))
+        self._release.add_table(self._catalog.purge(info, last_sequence, frozenset(kept)))
         self.buffer.add(PendingPayload(RecordKind.PURGED, pack_purged(info.place_id, last_sequence, kept)))
 
     def mark_dispatched(self, place: Place, sequence: int) -> None:

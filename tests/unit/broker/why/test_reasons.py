@@ -10,6 +10,7 @@ from ackwire.jms.message import Message
 from ackwire.wire.openwire import commands
 from tests.helpers.broker_rig import BrokerRig, RigClient, named
 from tests.helpers.bulk import Reader, Writer
+from tests.helpers.waiting import answered
 
 ORDERS = destination(Kind.QUEUE, "orders")
 
@@ -26,10 +27,10 @@ def producer(rig: BrokerRig) -> RigClient:
 
 def _why(rig: BrokerRig, message: Message) -> str:
     """The one sentence about *message*, asked for by its JMSMessageID and by its number."""
-    answer = why_message(rig.broker.view, rig.editor.message_id(message))
+    answer = answered(why_message(rig.broker.view, rig.editor.message_id(message)))
     assert len(answer) == 1
     if message.sequence:
-        assert why_message(rig.broker.view, str(message.sequence)) == answer
+        assert answered(why_message(rig.broker.view, str(message.sequence))) == answer
     return answer[0]
 
 
@@ -136,7 +137,7 @@ def test_A6_a_queue_tells_of_a_message_kept_for_one_consumer(rig: BrokerRig, pro
     producer.send("queue://orders", group_id="g")
     rig.consumer("queue://orders", prefetch=5)
     producer.send("queue://orders", group_id="g")
-    assert why_queue(rig.broker.view, ORDERS)[1].startswith(
+    assert answered(why_queue(rig.broker.view, ORDERS))[1].startswith(
         "message 2 of queue://orders waits: it belongs to group g, owned"
     )
 
@@ -222,7 +223,7 @@ def test_A6_a_message_is_scheduled(rig: BrokerRig, producer: RigClient) -> None:
 
 def test_A6_every_copy_of_a_message_has_a_sentence(rig: BrokerRig, producer: RigClient) -> None:
     message = producer.send("queue://a,queue://b")
-    answer = why_message(rig.broker.view, rig.editor.message_id(message))
+    answer = answered(why_message(rig.broker.view, rig.editor.message_id(message)))
     assert [line.split(" waits")[0] for line in answer] == ["message 1 of queue://a", "message 2 of queue://b"]
 
 
@@ -246,7 +247,7 @@ def test_A6_a_message_waits_for_a_durable_subscriber(rig: BrokerRig, producer: R
 def test_A6_a_message_that_is_gone(rig: BrokerRig, producer: RigClient, message_id: str) -> None:
     producer.send("queue://orders")
     with pytest.raises(NotHere, match=f"message {message_id} is not here: it was consumed, moved, expired"):
-        why_message(rig.broker.view, message_id)
+        answered(why_message(rig.broker.view, message_id))
 
 
 # ---- producers -------------------------------------------------------------------------------------------------
@@ -314,7 +315,7 @@ def test_B6_a_producer_that_is_gone(rig: BrokerRig) -> None:
 
 def test_C5_why_a_consumer_is_idle(rig: BrokerRig, producer: RigClient) -> None:
     def why() -> str:
-        (answer,) = why_consumer(rig.broker.view, consumer.subscription.consumer_id)
+        (answer,) = answered(why_consumer(rig.broker.view, consumer.subscription.consumer_id))
         return answer.removeprefix(f"{consumer.subscription!r} ({consumer.client.connection!r}) ")
 
     consumer = rig.consumer("queue://orders", prefetch=2)
@@ -361,20 +362,20 @@ def test_C5_a_paused_queue_and_groups_keep_consumers_idle(rig: BrokerRig, produc
     for _ in range(3):
         producer.send("queue://orders", group_id="g")
     consumer_id = rig.consumer("queue://orders").subscription.consumer_id
-    assert why_consumer(rig.broker.view, consumer_id)[0].endswith(
+    assert answered(why_consumer(rig.broker.view, consumer_id))[0].endswith(
         "gets nothing: the first 2 messages for it in queue://orders belong to groups of other consumers"
     )
     rig.broker.registry.queues()[0].dispatcher.pause()
-    assert why_consumer(rig.broker.view, consumer_id)[0].endswith("queue://orders is paused")
+    assert answered(why_consumer(rig.broker.view, consumer_id))[0].endswith("queue://orders is paused")
 
 
 def test_C5_all_consumers_of_a_connection(rig: BrokerRig) -> None:
     client = rig.connect("reader")
     client.consumer("queue://a")
     client.consumer("queue://b")
-    assert len(why_consumer(rig.broker.view, "ID:reader")) == 2
+    assert len(answered(why_consumer(rig.broker.view, "ID:reader"))) == 2
     with pytest.raises(NotHere, match="consumer ID:x is not here: it has left or was never announced"):
-        why_consumer(rig.broker.view, "ID:x")
+        answered(why_consumer(rig.broker.view, "ID:x"))
 
 
 # ---- transactions ----------------------------------------------------------------------------------------------
@@ -421,7 +422,7 @@ def test_A6_a_queue_tells_of_all_that_keeps_it(rig: BrokerRig, producer: RigClie
     consumer.ack(consumer.delivered[0], transaction=transaction)
     rig.clock.advance(3)
     size_bytes = rig.broker.registry.queues()[0].size_bytes
-    total, head, idle, held = why_queue(rig.broker.view, ORDERS)
+    total, head, idle, held = answered(why_queue(rig.broker.view, ORDERS))
     assert total == (
         "queue://orders: 1 message waiting, 2 in flight to 1 consumer, 1 acknowledged in open transactions; "
         f"{size_bytes} bytes"
@@ -434,14 +435,14 @@ def test_A6_a_queue_tells_of_all_that_keeps_it(rig: BrokerRig, producer: RigClie
 def test_A6_a_queue_with_many_consumers_answers_in_few_lines(rig: BrokerRig) -> None:
     for _ in range(25):
         rig.consumer("queue://orders")
-    answer = why_queue(rig.broker.view, ORDERS)
+    answer = answered(why_queue(rig.broker.view, ORDERS))
     assert len(answer) == 22
     assert answer[-1] == "queue://orders has 5 more consumers"
 
 
 def test_A6_a_queue_that_does_not_exist(rig: BrokerRig) -> None:
     with pytest.raises(NotHere, match="queue://orders does not exist: it has had no message and no consumer"):
-        why_queue(rig.broker.view, ORDERS)
+        answered(why_queue(rig.broker.view, ORDERS))
     assert len(rig.broker.registry.router) == 0, "asking makes nothing"
 
 
@@ -450,7 +451,7 @@ def test_A3_a_topic_tells_of_its_subscribers(rig: BrokerRig, producer: RigClient
     rig.consumer("topic://news", subscription_name="s").close()
     producer.send("topic://news")
     producer.send("topic://news")
-    answer = why_queue(rig.broker.view, destination(Kind.TOPIC, "news"))
+    answer = answered(why_queue(rig.broker.view, destination(Kind.TOPIC, "news")))
     assert answer[0] == "topic://news: 1 subscriber, 1 durable subscription"
     assert answer[1].endswith("is full (prefetch 1 + extension 0, 1 in flight)")
     assert answer[2].startswith("durable subscription s of client client-2: 2 messages waiting")
@@ -462,7 +463,7 @@ def test_B6_a_queue_names_its_blocked_producers() -> None:
     producer = rig.connect("producer")
     producer.send("queue://orders", "x" * 2000)
     producer.send("queue://orders")
-    assert why_queue(rig.broker.view, ORDERS)[-1].startswith(
+    assert answered(why_queue(rig.broker.view, ORDERS))[-1].startswith(
         "connection ID:producer (client producer) is blocked for 0.0 s"
     )
 
@@ -481,7 +482,7 @@ def test_queue_tells_who_holds_its_messages_back() -> None:
     Reader(rig, "spark").latest(0, 3)
     Writer(rig, "job").stage(["a", "b"])
     rig.clock.advance(120)
-    lines = why_queue(rig.broker.view, named("queue://q"))
+    lines = answered(why_queue(rig.broker.view, named("queue://q")))
     assert "cursor spark of queue://q has 3 messages that it has not committed (numbers 1 to 3)" in "\n".join(lines)
     assert "2 more wait in its queue" in "\n".join(lines)
     assert "part p of batch 0 of producer job has 2 messages staged" in "\n".join(lines)
