@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.helpers.quick_java import QUICK_JAVA
 from tests.spark.broker import HttpBroker
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ def spark() -> "Iterator[SparkSession]":
     from ackwire.spark.session import session
 
     with pytest.MonkeyPatch.context() as patched:
-        # Half of the processor time of these tests would go into optimising code that runs for milliseconds; and it is
-        # this Java that the tests of the audit get, too, if they run in the same process.
-        patched.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        # The tests of the audit get this Java, too, if they run in the same process.
+        for name, value in QUICK_JAVA.items():
+            patched.setenv(name, value)
         running = session("tests", "local[2]", **{"spark.sql.streaming.stopTimeout": "30s"})
     yield running
     running.stop()

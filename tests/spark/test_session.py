@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ackwire.spark.session import cores, defaults, driver_memory_mb
+from tests.helpers.quick_java import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +53,7 @@ def test_what_spark_submit_and_its_files_say_is_kept(tmp_path: Path) -> None:
         "print('zone', spark.conf.get('spark.sql.session.timeZone'))\n"
         "spark.stop()\n"
     )
-    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, **QUICK_JAVA, "SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": sys.executable}
     argv = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]", "--name", "this name"]
     argv += ["--conf", "spark.sql.shuffle.partitions=7", str(script)]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)

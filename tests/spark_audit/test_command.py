@@ -37,6 +37,7 @@ def test_the_command_prints_the_sums_and_the_first_ids_that_do_not_add_up_and_ex
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, env=environment)
     assert done.returncode == 1
     assert json.loads(done.stdout) == {"adds_up": False, "days": []}
+    assert "starting Spark" not in done.stderr, "there was nothing to compute"
 
 
 def test_bad_options_are_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

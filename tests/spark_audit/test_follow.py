@@ -1,6 +1,7 @@
 """`ackwire audit follow`: counts stay exact across restarts, repetitions and late files; and what raises an alert."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from ackwire.errors import ConfigError
 from ackwire.spark.audit.alerts import COUNTED, Alert, BatchCounts
 from ackwire.spark.audit.follow import Follower, events_root
+from tests.helpers.quick_java import QUICK_JAVA
 from tests.spark_audit.events import Event, Scribe, write, write_all
 from tests.spark_audit.story import busy_day
 
@@ -296,7 +298,9 @@ def test_the_program_tells_alerts_as_json_ends_with_ctrl_c_and_goes_on(tmp_path:
     counts = tmp_path / "counts"
     options = ["audit", "follow", str(tmp_path / "audit"), "--out", str(counts), "--master", "local[1]", "--json"]
     command = [sys.executable, "-m", "ackwire", *options]
-    with subprocess.Popen([*command, "--every", "1s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+    environment = {**os.environ, **QUICK_JAVA}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, "--every", "1s"], text=True, env=environment, **pipes) as it:
         assert it.stdout is not None
         assert json.loads(it.stdout.readline())["causes"] == {"poison\x1b[2J": 1}
         scribe.end(scribe.send(), "expired")
@@ -309,7 +313,7 @@ def test_the_program_tells_alerts_as_json_ends_with_ctrl_c_and_goes_on(tmp_path:
     part = len(scribe.events)
     scribe.consume(scribe.send())
     write(events, scribe.events[part:])
-    again = subprocess.run([*command, "--once"], capture_output=True, text=True, check=True)
+    again = subprocess.run([*command, "--once"], capture_output=True, text=True, check=True, env=environment)
     assert again.stdout == ""
     assert "going on after micro-batch 1" in again.stderr
     found = Counter[str]()

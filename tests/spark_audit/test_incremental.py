@@ -11,10 +11,11 @@ from ackwire.errors import ConfigError
 from ackwire.spark.audit.job import run_job
 from ackwire.spark.audit.partitions import Partitions
 from tests.spark_audit.events import Event, Scribe, write, write_all
+from tests.spark_audit.reading import Row, rows_of
 from tests.spark_audit.story import busy_day
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -52,65 +53,48 @@ def by_day(events: list[Event]) -> list[list[Event]]:
     return [[it for it in events if it["time"].date() == day] for day in days]
 
 
-def tables(spark: "SparkSession", out: Path) -> dict[str, Counter[Any]]:
+def tables(out: Path) -> dict[str, Counter[Any]]:
     """The rows of each table; they may come in any order."""
-    return {name: Counter(_hashable(it) for it in spark.read.parquet(str(out / name)).collect()) for name in TABLES}
+    return {name: Counter(_hashable(it) for it in rows_of(out, name)) for name in TABLES}
 
 
-def _hashable(row: "Row") -> tuple[Any, ...]:
-    return tuple(tuple(it) if isinstance(it, list) else it for it in row)
+def _hashable(row: Row) -> tuple[Any, ...]:
+    return tuple((name, tuple(it) if isinstance(it, list) else it) for name, it in sorted(row.items()))
 
 
-def test_day_by_day_gives_the_same_tables_as_all_at_once_and_yesterday_is_left_alone(
+def test_day_by_day_or_with_a_late_file_gives_the_same_tables_as_all_at_once_and_yesterday_is_left_alone(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
+    """A late file computes its day and those after it again, and not the day before."""
     scribe = three_days()
     write_all(tmp_path / "events", scribe.events)
     assert run_job(spark, tmp_path / "events", tmp_path / "at-once").adds_up
 
-    for day in by_day(scribe.events):
-        write_all(tmp_path / "growing", day)
-        result = run_job(spark, tmp_path / "growing", tmp_path / "out")
+    first, second, third = by_day(scribe.events)
+    growing, out = tmp_path / "growing", tmp_path / "out"
+    late = slice(len(second) // 3, 2 * len(second) // 3)
+    for part, day, adds_up in (
+        ([first], first, True),
+        ([second[: late.start], second[late.stop :]], second, False),
+        ([third], third, None),
+    ):
+        for events in part:
+            write_all(growing, events)
+        result = run_job(spark, growing, out)
         assert [it.date for it in result.days] == [f"{day[0]['time']:%F}"]
-        assert result.adds_up
+        assert adds_up is None or result.adds_up == adds_up
+    assert tables(out) != tables(tmp_path / "at-once")
+    write(growing, second[late], name="late.parquet")
+    result = run_job(spark, growing, out)
+    assert [it.date for it in result.days] == [f"{it[0]['time']:%F}" for it in (second, third)]
+    assert result.adds_up
+    assert {kind for it in result.days for kind in it.problem_counts} == {"never_acked"}  # for a day
 
-    same = tables(spark, tmp_path / "out")
-    assert same == tables(spark, tmp_path / "at-once")
-    assert run_job(spark, tmp_path / "growing", tmp_path / "out").days == []
-    copies = Counter(
-        (it["place"], it["sequence"]) for it in spark.read.parquet(str(tmp_path / "out/messages")).collect()
-    )
+    assert tables(out) == tables(tmp_path / "at-once")
+    assert run_job(spark, growing, out).days == []
+    copies = Counter((it["place"], it["sequence"]) for it in rows_of(out, "messages"))
     undone = {key for key, count in copies.items() if count > 1 and not key[0].startswith("topic://")}
     assert len(undone) == 1  # acked on one day, found by a start on the next, and acked again
-
-
-def test_a_late_file_computes_its_day_and_those_after_it_again(spark: "SparkSession", tmp_path: Path) -> None:
-    scribe = Scribe()
-    busy_day(scribe, seed=5, rounds=1)
-    late = len(scribe.events)
-    scribe.consume(scribe.send())
-    scribe.send()
-    scribe.wait(minutes=1)
-    after = len(scribe.events)
-    scribe.census()
-    _tomorrow(scribe)
-    today = len(scribe.events)
-    scribe.consume(scribe.pending()[-1])
-    scribe.census()
-    write_all(tmp_path / "events", scribe.events[:late])
-    write_all(tmp_path / "events", scribe.events[after:today])
-    write_all(tmp_path / "events", scribe.events[today:])
-    result = run_job(spark, tmp_path / "events", tmp_path / "out")
-    assert not result.adds_up
-    write(tmp_path / "events", scribe.events[late:after], name="late.parquet")
-
-    result = run_job(spark, tmp_path / "events", tmp_path / "out")
-
-    assert len(result.days) == 2
-    assert result.adds_up
-    assert [it.problem_counts for it in result.days] == [{}, {"never_acked": len(scribe.pending())}]  # for a day
-    run_job(spark, tmp_path / "events", tmp_path / "at-once")
-    assert tables(spark, tmp_path / "out") == tables(spark, tmp_path / "at-once")
 
 
 def test_a_killed_job_leaves_whole_tables_the_next_one_finishes_and_a_day_done_again_is_the_same(
@@ -119,16 +103,17 @@ def test_a_killed_job_leaves_whole_tables_the_next_one_finishes_and_a_day_done_a
     scribe = Scribe()
     busy_day(scribe, seed=6, rounds=1)
     half = len(scribe.events) // 2
-    write(tmp_path / "events", scribe.events[:half])
-    run_job(spark, tmp_path / "events", tmp_path / "out")
-    before = tables(spark, tmp_path / "out")
-    write(tmp_path / "events", scribe.events[half:])
+    events, out = tmp_path / "events", tmp_path / "out"
+    write(events, scribe.events[:half])
+    run_job(spark, events, out)
+    before = tables(out)
+    write(events, scribe.events[half:])
 
     with monkeypatch.context() as patched:
         patched.setattr(Partitions, "publish", _killed)
         with pytest.raises(KeyboardInterrupt):
-            run_job(spark, tmp_path / "events", tmp_path / "out")
-    assert tables(spark, tmp_path / "out") == before
+            run_job(spark, events, out)
+    assert tables(out) == before
 
     moves = 0
 
@@ -143,18 +128,18 @@ def test_a_killed_job_leaves_whole_tables_the_next_one_finishes_and_a_day_done_a
     with monkeypatch.context() as patched:
         patched.setattr(Partitions, "_move", some_moves)
         with pytest.raises(KeyboardInterrupt):
-            run_job(spark, tmp_path / "events", tmp_path / "out")
+            run_job(spark, events, out)
 
-    assert run_job(spark, tmp_path / "events", tmp_path / "out").days == []  # it was decided, and only had to be done
-    first = run_job(spark, tmp_path / "events", tmp_path / "at-once")
-    at_once = tables(spark, tmp_path / "at-once")
-    assert tables(spark, tmp_path / "out") == at_once
+    assert run_job(spark, events, out).days == []  # it was decided, and only had to be done
+    finished = tables(out)
+    assert finished != before
 
-    # One day can be asked for, new or not.
-    assert run_job(spark, tmp_path / "events", tmp_path / "at-once", date="2026-03-01") == first
-    assert tables(spark, tmp_path / "at-once") == at_once
+    # One day can be asked for, new or not; it is computed from nothing that the killed jobs have left.
+    again = run_job(spark, events, out, date="2026-03-01")
+    assert [(it.date, it.events, it.adds_up) for it in again.days] == [("2026-03-01", len(scribe.events), True)]
+    assert tables(out) == finished
     with pytest.raises(ConfigError, match="there are no events of 2026-04-01; there are some of 2026-03-01"):
-        run_job(spark, tmp_path / "events", tmp_path / "at-once", date="2026-04-01")
+        run_job(spark, events, out, date="2026-04-01")
 
 
 def _killed(*_: Any, **__: Any) -> None:

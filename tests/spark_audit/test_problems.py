@@ -8,6 +8,7 @@ import pytest
 
 from ackwire.spark.audit.job import JobResult, run_job
 from tests.spark_audit.events import Scribe, write, write_all
+from tests.spark_audit.reading import rows_of
 from tests.spark_audit.story import busy_day
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def run(spark: "SparkSession", folder: Path, scribe: Scribe, **options: Any) -> 
 def again(spark: "SparkSession", folder: Path, **options: Any) -> tuple[JobResult, dict[str, list[str]]]:
     result = run_job(spark, folder / "events", folder / "out", **options)
     found: dict[str, list[str]] = {}
-    for it in spark.read.parquet(str(folder / "out" / "problems")).collect():
+    for it in rows_of(folder / "out", "problems"):
         found.setdefault(it["kind"], []).append(it["message_id"] or f"{it['place']} {it['number']}")
     return result, {kind: sorted(its) for kind, its in found.items()}
 

@@ -26,9 +26,13 @@ class Done:
 
     def __init__(self, spark: "SparkSession", scribe: Scribe, result: JobResult, out: Path) -> None:
         self.spark, self.scribe, self.result, self.out = spark, scribe, result, out
+        self._read: dict[str, list[dict[str, Any]]] = {}
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        return [it.asDict() for it in self.spark.read.parquet(str(self.out / table)).collect()]
+        """The rows of a table, as Spark reads it; each table is read once."""
+        if table not in self._read:
+            self._read[table] = [it.asDict() for it in self.spark.read.parquet(str(self.out / table)).collect()]
+        return self._read[table]
 
 
 @pytest.fixture(scope="module")

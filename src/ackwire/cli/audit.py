@@ -7,11 +7,20 @@ option is wrong.
 import argparse
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ackwire.cli.audit_common import add_command_to, add_master, date_of, duration, progress, spark_session
+from ackwire.cli.audit_common import (
+    add_command_to,
+    add_master,
+    date_of,
+    duration,
+    progress,
+    spark_installed,
+    spark_session,
+)
 from ackwire.cli.audit_follow import add_follow
 from ackwire.cli.audit_report import add_report
 from ackwire.errors import ConfigError
@@ -71,12 +80,13 @@ def _add_run(commands: "Commands") -> None:
 def _run_run(args: argparse.Namespace) -> int:
     if not args.events.is_dir():  # before Spark, which takes its time
         raise ConfigError(f"{args.events} is not a directory; give the one that ackwire serve --audit writes to")
-    with spark_session(args.master) as spark:
-        from ackwire.spark.audit.job import run_job
-
-        result = run_job(
-            spark, args.events, args.out, date=args.date, pending_after=args.pending_after, progress=progress()
-        )
+    with spark_installed():
+        from ackwire.spark.audit.job import compute_new
+    with ExitStack() as running:
+        result = compute_new(
+            lambda: running.enter_context(spark_session(args.master)),
+            args.events, args.out, date=args.date, pending_after=args.pending_after, progress=progress(),
+        )  # fmt: skip
     if args.json:
         print(json.dumps(_json(result), indent=2, default=_text))
     else:

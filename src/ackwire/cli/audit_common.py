@@ -35,15 +35,22 @@ def add_master(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
+def spark_installed() -> Iterator[None]:
+    """Say how to install a package that is missing in the `with` block."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{error.name} is not installed: pip install 'ackwire[spark]'") from None
+
+
+@contextmanager
 def spark_session(master: str | None, **conf: Any) -> Iterator[Any]:
     """A Spark session; *conf* as for `ackwire.spark.session.session`."""
-    try:
+    with spark_installed():
         from ackwire.spark.session import session
 
         say_progress("starting Spark")
         running = session("ackwire audit", master=master, **conf)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"{error.name} is not installed: pip install 'ackwire[spark]'") from None
     try:
         yield running
     finally:

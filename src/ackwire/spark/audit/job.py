@@ -92,12 +92,27 @@ def run_job(
     progress: Callable[[str], None] = lambda _: None,
 ) -> JobResult:
     """Compute what is new in *events* into the tables below *out*; *date* alone if given, new or not."""
+    return compute_new(lambda: spark, events, out, date=date, pending_after=pending_after, progress=progress)
+
+
+def compute_new(
+    start_spark: "Callable[[], SparkSession]",
+    events: Path,
+    out: Path,
+    *,
+    date: str | None = None,
+    pending_after: timedelta = PENDING_AFTER,
+    progress: Callable[[str], None] = lambda _: None,
+) -> JobResult:
+    """Do the same as `run_job`, and start Spark only if there is something to compute: a start takes seconds."""
     partitions = Partitions(out)
     with partitions.locked():
         found = files_by_day(events)
         todo = _todo(found, partitions, date)
+        spark = start_spark() if todo else None
         results = []
         for day in todo:
+            assert spark is not None
             job = _DayJob(spark, partitions, day, found[day], pending_after, progress)
             results.append(job.run(is_newest=day == max(found)))
         known = [it.adds_up for it in results] or [it.adds_up for it in partitions.days.values()]
