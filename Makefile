@@ -18,7 +18,7 @@ TESTS_TWICE := tests/unit tests/contract tests/vectors $(wildcard tests/model/te
 TESTS_PLAIN := tests/fuzz
 PYTEST := $(VENV)/bin/pytest --dist worksteal
 # RabbitMQ too, but only to compare with.
-DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java
+DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java postgresql libpostgresql-jdbc-java libjaxb-api-java
 
 # The demo's store. (STORE of the simulation has a default of its own.)
 DEMO_STORE = $(if $(filter command line environment,$(origin STORE)),$(STORE),journal)

@@ -41,7 +41,9 @@ class DatabaseServer:
     user = "nobody"
     """Who runs it, where root must not."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, syncs: bool = False) -> None:
+        """Benchmarks want one that *syncs*."""
+        self.syncs = syncs
         self.folder = Path(tempfile.mkdtemp(prefix="ackwire-db-"))
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -195,7 +197,7 @@ class PostgresqlServer(DatabaseServer):
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": str(self.folder),
             "port": str(self.port),
-            "fsync": "off",
+            "fsync": "on" if self.syncs else "off",
             "max_prepared_transactions": "20",
         }
         options = [it for name, value in settings.items() for it in ("-c", f"{name}={value}")]
@@ -247,7 +249,7 @@ class MariadbServer(DatabaseServer):
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
             f"--pid-file={self.folder / 'pid'}",
-            "--innodb-flush-log-at-trx-commit=2",
+            f"--innodb-flush-log-at-trx-commit={1 if self.syncs else 2}",
             "--max-allowed-packet=64M",
             "--character-set-server=utf8mb4",
         ]
