@@ -182,7 +182,9 @@ class SqlStore(SqlRecorder):
         self._reading_form = surroundings.make_form()
         self._session = ReadingSession(driver, sessions.reading, attempts())
         self._reads = Reads(self._catalog, self._commit, self._session, statements, self._form)
-        self._restoring = Restoring(self._catalog, self._memory, self._reads, self._session, statements, self._form)
+        self._restoring = Restoring(
+            self._catalog, self._memory, self._reads, self._session, statements, self._form, surroundings.clock
+        )
 
     # ---- durability ------------------------------------------------------------------------------------------------
 
