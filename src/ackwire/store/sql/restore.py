@@ -1,6 +1,7 @@
 """What an earlier run has recorded: `Restore` on a database, in portions."""
 
 import heapq
+import logging
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Final, final
@@ -27,6 +28,12 @@ from ackwire.store.sql.row_form import RowForm
 from ackwire.store.sql.sequence_set import SequenceSet
 from ackwire.store.sql.statements import Statements
 from ackwire.store.sql.xids import ACKNOWLEDGED, SENT, read_xid
+from ackwire.util.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+_REPORT_SECONDS: Final = 3.0
+"""Between two lines of the log about a start that takes long."""
 
 _SIZE_BYTES: Final = 4
 """In front of each message in the database."""
@@ -44,6 +51,7 @@ class Restoring:
         session: ReadingSession,
         statements: Statements,
         form: RowForm,
+        clock: Clock,
     ) -> None:
         self._catalog = catalog
         self._memory = memory
@@ -51,6 +59,10 @@ class Restoring:
         self._session = session
         self._statements = statements
         self._form = form
+        self._clock = clock
+        self._row_count = 0
+        """Rows of messages that were read."""
+        self._reported = clock.monotonic()
 
     # ---- messages --------------------------------------------------------------------------------------------------
 
@@ -87,6 +99,7 @@ class Restoring:
     def _read(self, sql: str, where: str | int, last: int) -> Iterator[WaitingMessage]:
         while True:
             rows = self._session.select(sql, (where, last, PORTION))
+            self._report(len(rows))
             for sequence, expiration, priority, size, head in rows:
                 if head is not None:
                     priority = self._priority(where, sequence, bytes(head))
@@ -94,6 +107,14 @@ class Restoring:
             if len(rows) < PORTION:
                 return
             last = rows[-1][0]
+
+    def _report(self, row_count: int) -> None:
+        """Log now and then how far a start is: the database may be far away, and large."""
+        self._row_count += row_count
+        now = self._clock.monotonic()
+        if now - self._reported >= _REPORT_SECONDS:
+            self._reported = now
+            _log.info("%d messages were read from the database so far", self._row_count)
 
     def _priority(self, container: str | int, sequence: int, head: bytes) -> int:
         """The priority that stands in a message: ActiveMQ writes 0 beside it unless a queue is prioritised."""

@@ -180,7 +180,9 @@ class SqlStore(SqlRecorder):
         self._reading_form, self._reading_frames = surroundings.make_form(), self._make_frames()
         self._session = ReadingSession(driver, sessions.reading, attempts())
         self._reads = Reads(self._catalog, self._commit, self._session, statements, self._form, self._make_frames())
-        self._restoring = Restoring(self._catalog, self._memory, self._reads, self._session, statements, self._form)
+        self._restoring = Restoring(
+            self._catalog, self._memory, self._reads, self._session, statements, self._form, surroundings.clock
+        )
 
     # ---- what a journal in front of the database does in another way -----------------------------------------------
 

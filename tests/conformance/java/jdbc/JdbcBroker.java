@@ -13,7 +13,7 @@ public final class JdbcBroker {
 
     public static void main(String[] arguments) throws Exception {
         JDBCPersistenceAdapter store = new JDBCPersistenceAdapter();
-        store.setDataSource(source(arguments[0], arguments[1]));
+        store.setDataSource(Pool.of(source(arguments[0], arguments[1])));
         if (arguments[0].startsWith("jdbc:mariadb:")) {
             store.setAdapter(new MySqlJDBCAdapter()); // it does not know this driver by its name
         }

@@ -1,5 +1,6 @@
 """The SQL store on SQLite: rows as ActiveMQ has them, schemas that cannot be used, and a database that goes away."""
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from ackwire.jms.destinations import parse_destination
 from ackwire.jms.message import Message
 from ackwire.store.background import OnTheSpot
 from ackwire.store.contract import PreparedTransaction
+from ackwire.store.sql import restore
 from ackwire.store.sql.dialect import MARIADB, POSTGRESQL, SQLITE, Dialect
 from ackwire.store.sql.driver import NoHold, Row, Session, Statement
 from ackwire.store.sql.errors import Diagnosis, Trouble, UnusableDatabase
@@ -193,6 +195,23 @@ def test_K3_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path.write_text("no database at all, but text of some length " * 100)
     with pytest.raises(UnusableDatabase, match="must be a SQLite database"):
         opened(SqliteDriver(path))
+
+
+def test_K3_a_long_start_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    driver, messages = MemoryDriver(), Messages()
+    store = opened(driver)
+    for _ in range(7):
+        store.append(messages.make(Q), [Q])
+    store.close()
+    monkeypatch.setattr(restore, "PORTION", 2)
+    clock = ManualClock()
+    surroundings = SqlSurroundings(JdbcRows, clock, writing=OnTheSpot(), reading=OnTheSpot())
+    again = SqlStore.open(driver, surroundings, SqlOptions("again"))
+    caplog.set_level(logging.INFO)
+    for _ in again.waiting_portions(Q):
+        clock.advance(2)  # seconds
+    said = [it.getMessage() for it in caplog.records if "so far" in it.getMessage()]
+    assert said == ["6 messages were read from the database so far"]
 
 
 # ---- earlier schemas -------------------------------------------------------------------------------------------
