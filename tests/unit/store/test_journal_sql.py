@@ -392,6 +392,17 @@ def test_K4_a_start_knows_everything_from_the_database_and_the_journal(crash: Cr
     assert replace(again, dispatched_up_to={}) == replace(expected, dispatched_up_to={})
 
 
+def test_K4_a_start_gives_no_number_to_a_queue_that_the_journal_has_given_to_another(rig: Rig) -> None:
+    """The database has a send of a prepared transaction to a queue that does not exist yet."""
+    store = rig.open()
+    store.prepare(PreparedTransaction(xa_id(1), (rig.messages.unstamped(R),), ()))
+    store.checkpoint()
+    made = rig.send(store, 2)
+    store = rig.crash()
+    assert waiting(store) == [it.sequence for it in made]
+    assert list(store.waiting(R)) == []
+
+
 def test_K4_each_record_is_replayed_at_most_once(rig: Rig) -> None:
     """A start after a crash ends with a checkpoint, so the next one has nothing to replay."""
     store = rig.open()
