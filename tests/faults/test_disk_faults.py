@@ -14,6 +14,7 @@ import pytest
 from ackwire.errors import StoreFailed
 from ackwire.store.contract import Store
 from ackwire.store.journal.recovery_report import UnusableStore
+from ackwire.store.sql.errors import UnusableDatabase
 from tests.helpers.all_stores import SIMULATED_STORES
 from tests.helpers.simulated_disk import EIO, ENOSPC, Call, Effect
 from tests.helpers.store_history import KINDS, Happenings, History
@@ -53,7 +54,7 @@ class Scenario:
 
     def run(self) -> None:
         for _ in range(2):
-            with self._may_fail(OSError, StoreFailed, UnusableStore, _Unreadable):
+            with self._may_fail(OSError, StoreFailed, UnusableStore, UnusableDatabase, _Unreadable):
                 self._open()
             if self.failure is None:
                 self._live()
@@ -146,7 +147,9 @@ def run_with_every_fault(make: Make, fault: str, crashes: list[Crash]) -> None:
     well = Scenario(make(0))
     well.run()
     assert well.failure is None
-    fatal = {call.number for call in well.calls_while_it_runs if call.operation in FATAL}
+    fatal = {
+        call.number for call in well.calls_while_it_runs if call.operation in FATAL and well.factory.is_fatal(call)
+    }
     for call in well.disk.calls:
         crash = crashes[call.number % len(crashes)]
         run_with_fault(make, call, fault, crash, is_fatal=call.number in fatal)

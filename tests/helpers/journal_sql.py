@@ -24,8 +24,8 @@ from ackwire.wire.openwire.jdbc_rows import JdbcRows
 from tests.helpers.background import ControlledBackground
 from tests.helpers.databases import mariadb, postgresql
 from tests.helpers.journal import DATA, SMALL, DriftingClock
-from tests.helpers.simulated_disk import SimulatedDisk
-from tests.helpers.sql_factories import FaultyDriver, MemoryDriver, wipe
+from tests.helpers.simulated_disk import Call, SimulatedDisk
+from tests.helpers.sql_factories import DATABASE, FaultyDriver, MemoryDriver, wipe
 from tests.helpers.stores import Crash, StoreFactory
 
 OFTEN: Final = CheckpointOptions(seconds=1.0, journal_bytes=30_000)
@@ -149,6 +149,9 @@ class JournalSqlFactory(StoreFactory):
                 for background in self._backgrounds:
                     background.run_all()
                 self.clock.advance(0)
+
+    def is_fatal(self, call: Call) -> bool:
+        return call.path != DATABASE  # a transaction that fails is repeated
 
     def wait(self, seconds: int) -> None:
         """Let time pass, with all that it brings: checkpoints."""

@@ -8,7 +8,7 @@ from random import Random
 from ackwire.store.contract import Store
 from ackwire.store.memory import MemoryStore
 from tests.helpers.background import ControlledBackground
-from tests.helpers.simulated_disk import SimulatedDisk
+from tests.helpers.simulated_disk import Call, SimulatedDisk
 from tests.helpers.toy_store import Mistake, Recorded, ToyStore
 
 
@@ -49,6 +49,10 @@ class StoreFactory(ABC):
     def dispose(self) -> None:
         """Let go of what outlives the test: sessions of a database."""
         return
+
+    def is_fatal(self, call: Call) -> bool:  # noqa: ARG002 - see `JournalSqlFactory`
+        """Whether the store may not go on when a write or sync like *call* fails."""
+        return True
 
     def step(self) -> None:
         """Let the background do one step of what waits, if it is under control."""

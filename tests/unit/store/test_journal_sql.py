@@ -367,10 +367,8 @@ def _something_of_everything(store: Store, messages: Messages) -> None:
     store.append(messages.make(R), [R])
 
 
-@pytest.mark.parametrize("crash", list(Crash))
-@pytest.mark.parametrize("checkpoint_after", ["nothing", "half", "everything"])
-def test_K4_a_start_knows_everything_from_the_database_and_the_journal(crash: Crash, checkpoint_after: str) -> None:
-    factory = JournalSqlFactory(MemoryDriver())
+def _lived(factory: JournalSqlFactory, checkpoint_after: str) -> Store:
+    """A store that has recorded something of everything, and promised it; some of it is in the database."""
     store, messages = factory.open(), Messages()
     if checkpoint_after == "half":
         _something_of_everything(store, messages)
@@ -386,10 +384,29 @@ def test_K4_a_start_knows_everything_from_the_database_and_the_journal(crash: Cr
     store.when_durable(lambda: told.append("durable"))
     factory.settle()
     assert told == ["durable"]
-    expected = kept(store)
+    return store
+
+
+@pytest.mark.parametrize("crash", list(Crash))
+@pytest.mark.parametrize("checkpoint_after", ["nothing", "half", "everything"])
+def test_K4_a_start_knows_everything_from_the_database_and_the_journal(crash: Crash, checkpoint_after: str) -> None:
+    expected = kept(_lived(JournalSqlFactory(MemoryDriver()), checkpoint_after))  # another one: it makes a checkpoint
+    factory = JournalSqlFactory(MemoryDriver())
+    _lived(factory, checkpoint_after)
     again = kept(factory.crash(crash))
     assert again.dispatched_up_to[Q]
     assert replace(again, dispatched_up_to={}) == replace(expected, dispatched_up_to={})
+
+
+def test_K4_a_start_gives_no_number_to_a_queue_that_the_journal_has_given_to_another(rig: Rig) -> None:
+    """The database has a send of a prepared transaction to a queue that does not exist yet."""
+    store = rig.open()
+    store.prepare(PreparedTransaction(xa_id(1), (rig.messages.unstamped(R),), ()))
+    store.checkpoint()
+    made = rig.send(store, 2)
+    store = rig.crash()
+    assert waiting(store) == [it.sequence for it in made]
+    assert list(store.waiting(R)) == []
 
 
 def test_K4_each_record_is_replayed_at_most_once(rig: Rig) -> None:

@@ -104,6 +104,8 @@ class RecordReplay(SqlRecorder):
         info = self._places.get(place_id)
         if info is None:
             info = self._places[place_id] = self._catalog.add(PlaceInfo(place_id, place))
+        elif info.place != place:
+            raise Damaged(f"place {place_id} is {place!r}, and was {info.place!r}")
         info.dispatched = dispatched
         self._catalog.use_sequence(dispatched)
         self._record_place(self._commit.record(), info)

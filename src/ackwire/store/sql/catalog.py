@@ -1,5 +1,6 @@
 """What is known in memory of a database: its places, and how far durable subscriptions are. No messages."""
 
+from collections.abc import Collection
 from typing import Final, final
 
 from ackwire.jms.destinations import Destination, Kind, is_unicode
@@ -112,6 +113,11 @@ class Catalog:
     def is_needed(self, container: str, sequence: int) -> bool:
         """Whether a subscription waits for a message of a topic."""
         return any(sequence in info.progress[container].pending for info in self.topics.get(container, {}).values())
+
+    def is_needed_by_others(self, container: str, sequence: int, places: Collection[Place]) -> bool:
+        """The same for subscriptions that are not in *places*."""
+        subscriptions = self.topics.get(container, {}).values()
+        return any(sequence in it.progress[container].pending for it in subscriptions if it.place not in places)
 
     def floor(self, container: str) -> int | None:
         """Up to which sequence no subscription needs the messages of a topic; None: there is no subscription."""

@@ -56,11 +56,12 @@ class Opening:
 
     def read(self) -> None:
         """Read everything but messages."""
+        self._read_records()
         self._read_places()
-        self._read_containers()
+        if self.mark is None or self.mark.is_drained:  # else the journal has numbers for places that are new here
+            self._read_containers()
         self._read_subscriptions()
         self._clear_topics()
-        self._read_records()
         self._read_sequence()
 
     def begin_run(self, run_id: str, now_ms: int, mark: JournalMark | None = None) -> None:

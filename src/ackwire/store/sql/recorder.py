@@ -42,11 +42,14 @@ class SqlRecorder:
 
     def _append(self, message: Message, places: Sequence[Place], frame: Frame) -> None:
         changes, sequence = self._commit.record(), message.sequence
+        is_known = sequence <= self._catalog.last_sequence
         self._catalog.use_sequence(sequence)
         if sequence > self._commit.appended_sequence:
             self._commit.appended_sequence = sequence
         takers: set[int] = set()
         topic = container_of(message.destination) if message.destination.kind is Kind.TOPIC else None
+        if is_known and topic is not None and self._catalog.is_needed_by_others(topic, sequence, places):
+            topic = None  # the row of the topic stays as it is
         producer = self._form.producer(message)
         is_plain = fits(producer)
         for place in places:
@@ -57,7 +60,10 @@ class SqlRecorder:
             elif is_plain and topic is not None and info.is_shared:
                 takers.add(info.place_id)
                 self._progress(info, topic).take(sequence)
+                if is_known and info.has_extra:
+                    changes.delete_extra(ExtraKey(info.place_id, sequence))
             else:
+                self._finish(info, sequence)
                 info.has_extra = True
                 row = pending_row(message, "", producer, is_new=False, frame=frame)
                 changes.put_extra(ExtraKey(info.place_id, sequence), row)
@@ -66,6 +72,12 @@ class SqlRecorder:
             self._catalog.skip(topic, takers, sequence)
         self._memory.remember_count(changes, message.origin.producer_key, message.producer_count)
         self._commit.begin_if_large()
+
+    def _finish(self, info: PlaceInfo, sequence: int) -> None:
+        """A subscription does not need the row of the topic any more."""
+        for progress in info.progress.values():
+            if progress.finish(sequence):
+                self._catalog.touched[info.place_id] = info
 
     def _put_row(self, changes: Changes, container: str, producer: str, message: Message, frame: Frame) -> None:
         is_new = message.sequence > self._written_sequence

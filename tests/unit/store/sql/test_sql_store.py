@@ -93,6 +93,30 @@ def test_K3_a_topic_message_is_one_row_for_all_subscribers() -> None:
     assert rows(driver, "SELECT COUNT(*) FROM ACKWIRE_DONE") == [(0,)]
 
 
+def test_K3_a_message_that_is_replaced_for_one_subscriber_stays_as_it_is_for_the_other() -> None:
+    """They share a row until then."""
+    driver, messages = MemoryDriver(), Messages()
+    store = opened(driver)
+    store.add_durable(durable(D))
+    store.add_durable(durable(E))
+    message = messages.make(T)
+    store.append(message, [D, E])
+    sync(store)
+    again = messages.replacement(message)
+    store.remove(D, message)
+    store.append(again, [D])
+    sync(store)
+    for it in (store, opened(driver, "again")):
+        loaded = [it.load(place, [message.sequence])[0] for place in (D, E)]
+        assert [found and found.frame for found in loaded] == [again.frame, message.frame]
+    store = opened(driver, "and again")
+    store.remove(E, message)
+    store.remove(D, again)
+    sync(store)
+    assert rows(driver, "SELECT COUNT(*) FROM ACTIVEMQ_MSGS") == rows(driver, "SELECT COUNT(*) FROM ACKWIRE_MSGS")
+    assert [list(store.waiting(place)) for place in (D, E)] == [[], []]
+
+
 def test_K3_what_is_consumed_before_the_transaction_is_never_written() -> None:
     driver, messages = MemoryDriver(), Messages()
     store = opened(driver)
