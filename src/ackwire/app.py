@@ -320,7 +320,7 @@ def _opened_database(
 
 def _with_largest_message(settings: Settings, store: Store) -> Settings:
     """*settings* that let in no message that the database would refuse."""
-    limit = store.message_bytes_max if isinstance(store, SqlStore) else None
+    limit = store.message_bytes_max
     if limit is None or limit >= settings.wire.frame_bytes_max:
         return settings
     _log.warning(
@@ -476,6 +476,7 @@ def _http(broker: Broker, settings: Settings, store: Store, failure: asyncio.Fut
             kind=store_name(settings.store.kind),
             used_bytes=lambda: store.used_bytes,
             bytes_max=store.bytes_max,
+            database=store.database,
         ),
         wire_limits=wire_limits(settings),
         clock=SystemClock(),

@@ -15,6 +15,7 @@ from ackwire.errors import StoreFailed
 from ackwire.jms.message import Message
 from ackwire.store.background import Background
 from ackwire.store.contract import (
+    DatabaseState,
     DurabilityState,
     DurableRecord,
     FileInfo,
@@ -140,12 +141,12 @@ class SqlStore(SqlRecorder):
         self._written_sequence = self._catalog.last_sequence
         self._lowest_id = opening.lowest_id
         self._closing = threading.Event()
-
-        def attempts() -> Attempts:
-            return Attempts(driver, surroundings.clock, options.reconnect_seconds_max, self._closing)
-
+        self._attempts = [
+            Attempts(driver, surroundings.clock, options.reconnect_seconds_max, self._closing) for _ in range(2)
+        ]
+        """Of the writer, and of reads."""
         execution = Execution(statements, surroundings.make_form(), options.run_id)
-        self._writer = Writer(driver, session, statements, execution, options.run_id, attempts())
+        self._writer = Writer(driver, session, statements, execution, options.run_id, self._attempts[0])
         self._commit = GroupCommit(
             self._writer,
             surroundings.writing,
@@ -158,7 +159,7 @@ class SqlStore(SqlRecorder):
         self._commit.filling = opening.changes
         self._reading = surroundings.reading
         self._reading_form = surroundings.make_form()
-        self._session = ReadingSession(driver, reading_session, attempts())
+        self._session = ReadingSession(driver, reading_session, self._attempts[1])
         self._reads = Reads(self._catalog, self._commit, self._session, statements, self._form)
         self._restoring = Restoring(self._catalog, self._memory, self._reads, self._session, statements, self._form)
 
@@ -305,6 +306,18 @@ class SqlStore(SqlRecorder):
     def files(self) -> list[FileInfo]:
         """See `Administration`: a database has none to explain."""
         return []
+
+    def database(self) -> DatabaseState:
+        """See `Administration`."""
+        now = self._clock.monotonic()
+        away = [now - it.away_since for it in self._attempts if it.away_since is not None]
+        return DatabaseState(
+            name=self._writer.description,
+            away_seconds=max([self._commit.silent_seconds, *away]),
+            reconnects=sum(it.reconnects for it in self._attempts),
+            transactions=self._writer.transactions,
+            rows_written=self._writer.rows,
+        )
 
     def checkpoint(self) -> None:
         """See `Administration`: a database does it itself."""

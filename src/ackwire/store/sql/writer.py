@@ -42,6 +42,10 @@ class Attempts:
         """Why the database does nothing at the moment; read by the loop."""
         self.count = 0
         """How often something was repeated."""
+        self.away_since: float | None = None
+        """Since when it has done nothing, by the monotonic clock; None while it does."""
+        self.reconnects = 0
+        """Sessions opened in the place of a lost one."""
 
     def run(self, attempt: Callable[[], _T], on_error: Callable[[Diagnosis], None]) -> _T:
         """What *attempt* returns, as soon as it does not fail; *on_error* is called after each failure. Raises
@@ -68,7 +72,7 @@ class Attempts:
             else:
                 if self.trouble is not None:
                     _log.info("%s: the database answers again", self._driver.description)
-                    self.trouble = None
+                    self.trouble = self.away_since = None
                 return result
 
     def _wait(self, began: float, pause: float, diagnosis: Diagnosis) -> None:
@@ -80,6 +84,7 @@ class Attempts:
                 f"(sql.reconnect_seconds_max is {self._seconds_max:g}): {diagnosis.sentence}"
             )
         self.count += 1
+        self.away_since = began
         if self.trouble is None:
             _log.warning("%s: %s; trying again", self._driver.description, diagnosis.sentence)
         self.trouble = f"the database {self._driver.description} takes nothing at the moment: {diagnosis.sentence}"
@@ -105,6 +110,12 @@ class Writer:
         self._execution = execution
         self._run_id = run_id
         self._attempts = attempts
+        self.transactions = self.rows = 0
+        """What was committed, for metrics."""
+
+    @property
+    def description(self) -> str:
+        return self._driver.description
 
     @property
     def trouble(self) -> str | None:
@@ -118,11 +129,14 @@ class Writer:
             session = self._session
             if session is None:
                 session = self._session = self._driver.connect(is_writer=True)
+                self._attempts.reconnects += 1
                 if self._has_committed(session, changes.number):
                     return
             session.transact(made)
 
         self._attempts.run(attempt, self._on_error)
+        self.transactions += 1
+        self.rows += sum(len(it.rows) for it in made[:-1])  # without the mark of the transaction
 
     def _has_committed(self, session: Session, number: int) -> bool:
         """Whether the transaction of that number had committed before the connection was lost."""
