@@ -13,11 +13,11 @@ from ackwire.broker.why.broker_report import why_broker
 from ackwire.broker.why.reasons import (
     search_message,
     why_consumer,
-    why_file,
     why_producer,
     why_queue,
     why_transaction,
 )
+from ackwire.broker.why.store_report import why_store
 from ackwire.broker.why_view import BrokerView
 from ackwire.errors import BrokerError, NotHere
 from ackwire.jms.destinations import Kind, parse_destination
@@ -63,7 +63,8 @@ class Questions:
             "producer": lambda: why_producer(view, name),
             "consumer": lambda: why_consumer(view, name),
             "transaction": lambda: why_transaction(view, name or None),
-            "file": lambda: why_file(view, name or None),
+            "file": lambda: why_store(view, name or None),
+            "store": lambda: why_store(view, name or None),
             "broker": lambda: why_broker(view),
         }
         if subject not in answers:
