@@ -419,7 +419,7 @@ def _stats_lines(found: "StoreStats") -> Iterator[str]:
 
 def _run_export(args: argparse.Namespace) -> int:
     from ackwire.cli.rows import format_of
-    from ackwire.store.portable import Export
+    from ackwire.store.portable import Export, JournalSource
     from ackwire.wire.openwire.portrait import portrait
 
     form = format_of(args.file, args.format)
@@ -428,7 +428,7 @@ def _run_export(args: argparse.Namespace) -> int:
     if args.file != "-" and Path(args.file).exists():
         raise ConfigError(f"{args.file} exists already")
     with _offline(args) as (offline, progress), offline.inspect() as inspection:
-        export = Export(inspection, portrait)
+        export = Export(JournalSource(inspection), portrait)
         _write(export, args.file, form)
         progress.clear()
     for line in export.unreadable:
