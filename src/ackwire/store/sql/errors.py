@@ -17,6 +17,16 @@ class Locked(UnusableDatabase):
         super().__init__(f"{description} is in use by another broker; stop that one first, or choose another database")
 
 
+class UnfinishedCopy(UnusableDatabase):
+    """A copy to this database was interrupted, so it holds a part of a store."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__(
+            f'{description} holds an unfinished copy of another store; run "ackwire store copy" again, which begins '
+            "anew, or choose another database"
+        )
+
+
 class DatabaseAway(AckwireError):
     """A database that could not be reached for `sql.reconnect_seconds_max`."""
 

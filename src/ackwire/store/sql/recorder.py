@@ -54,14 +54,32 @@ class SqlRecorder:
                 takers.add(info.place_id)
                 self._progress(info, topic).take(sequence)
             else:
-                info.has_extra = True
-                row = pending_row(message, "", producer, is_new=False)
-                changes.put_extra(ExtraKey(info.place_id, sequence), row)
+                self._put_extra(changes, info, producer, message)
         if takers and topic is not None:
             self._put_row(changes, topic, producer, message)
             self._catalog.skip(topic, takers, sequence)
         self._memory.remember_count(changes, message.origin.producer_key, message.producer_count)
         self._commit.begin_if_large()
+
+    def append_beside(self, message: Message, places: Sequence[Place]) -> None:
+        """Like `append`, for another form of a message that has a row already: `ACTIVEMQ_MSGS` takes one for each
+        sequence, so this one goes to our own table."""
+        changes, producer = self._commit.record(), self._form.producer(message)
+        for place in places:
+            info = self._catalog.places.get(place) or self._new_place(place)
+            self._reads.on_append(info, message)
+            self._put_extra(changes, info, producer, message)
+        self._memory.remember_count(changes, message.origin.producer_key, message.producer_count)
+        self._commit.begin_if_large()
+
+    def skip_to(self, sequence: int) -> None:
+        """Have no message get a sequence up to this one: it may be used already."""
+        self._commit.record()
+        self._catalog.use_sequence(sequence)
+
+    def _put_extra(self, changes: Changes, info: PlaceInfo, producer: str, message: Message) -> None:
+        info.has_extra = True
+        changes.put_extra(ExtraKey(info.place_id, message.sequence), pending_row(message, "", producer, is_new=False))
 
     def _put_row(self, changes: Changes, container: str, producer: str, message: Message) -> None:
         is_new = message.sequence > self._written_sequence

@@ -11,10 +11,13 @@ from typing import Final
 
 from ackwire.store.sql.dialect import Dialect
 from ackwire.store.sql.driver import Driver, Session, Statement
-from ackwire.store.sql.errors import Trouble, UnusableDatabase
+from ackwire.store.sql.errors import Trouble, UnfinishedCopy, UnusableDatabase
 
 SCHEMA_VERSION: Final = 1
 """Of the tables of Ackwire; one that is higher was made by a later version."""
+
+UNFINISHED_COPY: Final = 1_000_000_000
+"""The version while a store is copied here. Every broker refuses it: later than any version that there will be."""
 
 NAME_LENGTH_MAX: Final = 250
 """Characters of a name in a column: ActiveMQ's figure."""
@@ -238,6 +241,8 @@ def _check_version(driver: Driver, session: Session, names: Tables) -> None:
             f"{driver.description}: table {names.state} is empty; it was changed by hand, or a backup is incomplete"
         )
     version = rows[0][0]
+    if version == UNFINISHED_COPY:
+        raise UnfinishedCopy(driver.description)
     if version > SCHEMA_VERSION:
         raise UnusableDatabase(
             f"{driver.description}: the schema has version {version}, and this is a broker for version "
