@@ -18,8 +18,8 @@ from ackwire.config.listener_uri import ClientAuth, ListenerUri, parse_address, 
 from ackwire.config.policy import Policies
 from ackwire.config.store_uri import (
     MEMORY,
-    PASSWORD_VARIABLE,
     StoreUri,
+    database_password,
     is_database,
     parse_store_uri,
     store_name,
@@ -289,7 +289,9 @@ def _opened_database(
     settings: Settings, clock: Clock, turn: Turn, on_failed: Callable[[StoreFailed], None]
 ) -> Iterator[SqlStore]:
     uri = parse_store_uri(settings.store.kind)
-    driver = driver_for(uri, _database_password(settings), settings.sql.table_prefix)
+    if uri.warning is not None:
+        _log.warning("%s", uri.warning)
+    driver = driver_for(uri, database_password(uri, settings.sql.password_file), settings.sql.table_prefix)
     holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
     writing, reading = ThreadBackground("database writer"), ThreadBackground("database reader")
     surroundings = SqlSurroundings(
@@ -361,18 +363,6 @@ def _locked_file(uri: StoreUri, holder: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _database_password(settings: Settings) -> str | None:
-    """The password of the database: from a file, or from the environment. Raises `ConfigError`."""
-    name = settings.sql.password_file
-    if not name:
-        return os.environ.get(PASSWORD_VARIABLE)
-    try:
-        return Path(name).read_text().partition("\n")[0].rstrip("\r")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"sql.password_file: {name} cannot be read: {reason.lower()}") from None
 
 
 @contextmanager
