@@ -76,7 +76,7 @@ class SqlInspection:
         self.names = names
         self._session = session
         self._statements = Statements(driver.dialect, names)
-        self._form = form
+        self.form = form
         self._report = report
         self._opening = Opening(session, self._statements, form)
         self._opening.read()
@@ -102,7 +102,7 @@ class SqlInspection:
         return [it.terms for it in self.catalog.places.values() if it.terms is not None]
 
     def jobs(self) -> Iterator[ScheduledJob]:
-        return (unpack_job(memoryview(it), self._form, None) for it in self._records(RecordKind.JOB))
+        return (unpack_job(memoryview(it), self.form, None) for it in self._records(RecordKind.JOB))
 
     def state_records(self) -> Iterator[StateRecord]:
         return (unpack_state_record(memoryview(it)) for it in self._records(RecordKind.STATE))
@@ -118,16 +118,16 @@ class SqlInspection:
 
     def prepared(self) -> Iterator[StoredTransaction]:
         """Prepared transactions, ours and those of ActiveMQ, with the ids of places."""
-        shared = read_shared_rows(self._session.select, self._statements, self._form)
+        shared = read_shared_rows(self._session.select, self._statements, self.form)
         for data in self._records(RecordKind.PREPARED):
             record = unpack_prepared(data)
-            xid = self._form.xid(self._form.transaction_from_bytes(record.transaction))
+            xid = self.form.xid(self.form.transaction_from_bytes(record.transaction))
             rows = (None if xid is None else shared.pop(xid, None)) or SharedRows()
             if rows.sends or not record.shared_sends:  # else ActiveMQ has decided it
                 frames = record.frames or tuple(it.frame for it in rows.sends)
                 yield StoredTransaction(record.transaction, frames, self._with_ids(record.acks), record.user)
         for xid, rows in shared.items():
-            transaction = self._form.transaction_to_bytes(self._form.transaction(xid))
+            transaction = self.form.transaction_to_bytes(self.form.transaction(xid))
             yield StoredTransaction(transaction, tuple(it.frame for it in rows.sends), self._with_ids(rows.acks))
 
     def _with_ids(self, acks: Sequence[tuple[Place, int]]) -> tuple[tuple[int, int], ...]:
@@ -138,7 +138,18 @@ class SqlInspection:
         return list(self._opening.memory.counts.items())
 
     def commits(self) -> Iterator[bytes]:
-        return map(self._form.transaction_to_bytes, self._opening.memory.commits)
+        return map(self.form.transaction_to_bytes, self._opening.memory.commits)
+
+    def orphans(self) -> list[tuple[int, int]]:
+        """Ids of places that `ACKWIRE_MSGS` names and `ACKWIRE_PLACES` does not, with their rows."""
+        rows = self._session.select(self._statements.extra_totals)
+        return [(place_id, count) for place_id, count, _ in rows if place_id not in self._by_id]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all rows of messages, about: to tell how far a reader is."""
+        (shared,) = self._session.select(self._statements.size)[0]
+        return int(shared or 0) + sum(int(it) for _, _, it in self._session.select(self._statements.extra_totals))
 
     # ---- messages --------------------------------------------------------------------------------------------------
 
@@ -181,12 +192,12 @@ class SqlInspection:
             last = rows[-1][0]
 
     def messages(self) -> Iterator[Found | Unreadable]:
-        done_bytes = 0
+        done_bytes, all_bytes = 0, self.size_bytes
         for part in _parts(it for it in self.heads() if it.places):
             found = self._read(part)
             for head in part:
                 done_bytes += head.size_bytes
-                self._report("reading messages", done_bytes, 0)
+                self._report("reading messages", min(done_bytes, all_bytes), all_bytes)
                 it = found.get((head.place_id, head.sequence))
                 if isinstance(it, Message):
                     yield Found(head.sequence, list(head.places), it)
@@ -215,7 +226,7 @@ class SqlInspection:
 
     def _unpacked(self, data: bytes | None, sequence: int) -> Message | str:
         try:
-            return self._form.unpack(bytes(data or b""), sequence)
+            return self.form.unpack(bytes(data or b""), sequence)
         except AckwireError as error:
             return f"it cannot be read: {error}"
 

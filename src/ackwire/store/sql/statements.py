@@ -96,6 +96,8 @@ class Statements:
         )
         self.done = f"SELECT PLACE_ID, CONTAINER, FIRST_ID, LAST_ID FROM {names.done} ORDER BY FIRST_ID"
         self.extra_places = f"SELECT DISTINCT PLACE_ID FROM {extra}"
+        self.extra_totals = f"SELECT PLACE_ID, COUNT(*), SUM(LENGTH(MSG)) FROM {extra} GROUP BY PLACE_ID"
+        self.size = f"SELECT SUM(LENGTH(MSG)) FROM {msgs}"
         self.last_extra = f"SELECT MAX(SEQUENCE) FROM {extra}"
         head = f"SUBSTR(MSG, 1, {PRIORITY_PREFIX_BYTES})"
         self.waiting = sql(
