@@ -18,7 +18,6 @@ from ackwire.config.listener_uri import ClientAuth, ListenerUri, parse_address, 
 from ackwire.config.policy import Policies
 from ackwire.config.store_uri import (
     MEMORY,
-    StoreUri,
     database_password,
     is_database,
     parse_store_uri,
@@ -36,7 +35,7 @@ from ackwire.server.protocols import installed_protocols, served_by
 from ackwire.server.tls import server_context
 from ackwire.server.turn import Turn
 from ackwire.store.contract import Store
-from ackwire.store.files import LockHeld, OsFiles
+from ackwire.store.files import OsFiles
 from ackwire.store.index_files import IndexKind
 from ackwire.store.indexes import open_index
 from ackwire.store.journal.journal_store import JournalStore
@@ -47,6 +46,7 @@ from ackwire.store.memory import MemoryStore
 from ackwire.store.sql.driver import Driver
 from ackwire.store.sql.drivers import driver_for
 from ackwire.store.sql.errors import UnusableDatabase
+from ackwire.store.sql.file_lock import locked_file
 from ackwire.store.sql.schema import NAME_LENGTH_MAX
 from ackwire.store.sql.sql_store import SqlOptions, SqlStore, SqlSurroundings
 from ackwire.store.temp import TempStore
@@ -309,7 +309,7 @@ def _opened_database(
         reconnect_seconds_max=settings.sql.reconnect_seconds_max,
     )
     try:
-        with _locked_file(uri, holder):
+        with locked_file(uri, holder):
             store = _open_database(driver, surroundings, options)
             try:
                 yield store
@@ -343,26 +343,6 @@ def _open_database(driver: Driver, surroundings: SqlSurroundings, options: SqlOp
         raise ConfigError(f"the store cannot be used: {error}") from None
     _log.info("messages in %s; opened in %.1f s", driver.description, clock.monotonic() - began)
     return store
-
-
-@contextmanager
-def _locked_file(uri: StoreUri, holder: str) -> Iterator[None]:
-    """Exclude other brokers from a SQLite file; servers have locks of their own."""
-    if uri.scheme != "sqlite":
-        yield
-        return
-    path = Path(f"{uri.path}.lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = OsFiles().lock(path, holder)
-    except LockHeld as held:
-        raise ConfigError(f"the store cannot be used: {uri.path} is in use by {held}") from None
-    except OSError as error:
-        raise ConfigError(f"the store cannot be used: {path}: {(error.strerror or str(error)).lower()}") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextmanager

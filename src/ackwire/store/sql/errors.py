@@ -17,6 +17,10 @@ class Locked(UnusableDatabase):
         super().__init__(f"{description} is in use by another broker; stop that one first, or choose another database")
 
 
+class MissingTables(UnusableDatabase):
+    """Tables are missing, and must not be created."""
+
+
 class UnfinishedCopy(UnusableDatabase):
     """A copy to this database was interrupted, so it holds a part of a store."""
 

@@ -6,7 +6,7 @@ A tool holds the lock that excludes brokers as long as it works. What it writes 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from ackwire.errors import StoreFailed
 from ackwire.jms.message import Message
@@ -15,14 +15,19 @@ from ackwire.store.catalog import CRASH_KEY
 from ackwire.store.contract import Place
 from ackwire.store.inspect import Progress, no_progress
 from ackwire.store.numbered import numbered
+from ackwire.store.portable_export import Export
+from ackwire.store.portable_rows import END_KIND, HEADER_KIND
 from ackwire.store.sql.driver import Driver, Session, Statement
-from ackwire.store.sql.errors import UnfinishedCopy, UnusableDatabase
+from ackwire.store.sql.errors import MissingTables, UnfinishedCopy, UnusableDatabase
 from ackwire.store.sql.inspection import SqlInspection
 from ackwire.store.sql.row_form import RowForm
 from ackwire.store.sql.schema import SCHEMA_VERSION, UNFINISHED_COPY, Tables, prepare_schema, tables_of
 from ackwire.store.sql.sql_store import SqlOptions, SqlStore, SqlSurroundings
 from ackwire.store.sql.statements import Statements
 from ackwire.util.clock import ManualClock
+
+_OF_UNUSED: Final = frozenset((HEADER_KIND, "crash", END_KIND))
+"""Kinds of rows that a store has which was never used."""
 
 
 @final
@@ -87,10 +92,21 @@ class OfflineDatabase:
         finally:
             store.close()
 
-    def make_tables(self) -> None:
-        """Create tables that are missing. Raises `UnusableDatabase`."""
+    def is_used(self) -> bool:
+        """Whether it holds, or has held, anything but an unfinished copy. Changes nothing. Raises
+        `UnusableDatabase`."""
+        try:
+            with self.inspect() as inspection:
+                kinds = (row["kind"] for row in Export(inspection, lambda _: {}).rows())
+                return inspection.last_sequence > 0 or any(it not in _OF_UNUSED for it in kinds)
+        except (UnfinishedCopy, MissingTables):
+            return False
+
+    def release(self) -> None:
+        """Let brokers use a copy that is complete."""
         with self._session(is_writer=True) as session:
-            prepare_schema(self.driver, session, self.names, create_tables=self.create_tables)
+            statement = Statements(self.driver.dialect, self.names).set_version
+            session.transact([Statement(statement, [(SCHEMA_VERSION,)])])
 
     def clear_unfinished(self) -> bool:
         """Remove what an interrupted copy has left; whether there was one. What is not of a copy stays."""
@@ -163,9 +179,5 @@ class SqlTarget:
     # ---- for copies ------------------------------------------------------------------------------------------------
 
     def withhold(self) -> None:
-        """Have every broker refuse this database until `release`."""
+        """Have every broker refuse this database until `OfflineDatabase.release`."""
         self._session.transact([Statement(self._statements.set_version, [(UNFINISHED_COPY,)])])
-
-    def release(self) -> None:
-        """Let brokers use it."""
-        self._session.transact([Statement(self._statements.set_version, [(SCHEMA_VERSION,)])])

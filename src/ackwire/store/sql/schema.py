@@ -11,7 +11,7 @@ from typing import Final
 
 from ackwire.store.sql.dialect import Dialect
 from ackwire.store.sql.driver import Driver, Session, Statement
-from ackwire.store.sql.errors import Trouble, UnfinishedCopy, UnusableDatabase
+from ackwire.store.sql.errors import MissingTables, Trouble, UnfinishedCopy, UnusableDatabase
 
 SCHEMA_VERSION: Final = 1
 """Of the tables of Ackwire; one that is higher was made by a later version."""
@@ -253,7 +253,7 @@ def _check_version(driver: Driver, session: Session, names: Tables) -> None:
 def _create(driver: Driver, session: Session, missing: list[Table], *, create_tables: bool) -> None:
     names = ", ".join(table.name for table in missing)
     if not create_tables:
-        raise UnusableDatabase(
+        raise MissingTables(
             f"{driver.description}: missing tables: {names}; sql.create_tables is false, so create them "
             'yourself: "ackwire store schema" prints the statements'
         )
