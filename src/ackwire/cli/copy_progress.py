@@ -23,7 +23,7 @@ class CopyProgress:
         self._stream = sys.stderr if stream is None else stream
         self._line = TerminalLine(self._stream, monotonic)
         self._is_plain = not self._stream.isatty()
-        self._step = ""
+        self._step = self._what = ""
         self._told_percent = 0
 
     def __enter__(self) -> Self:
@@ -41,7 +41,9 @@ class CopyProgress:
         self._told_percent = 0
         self._line.begin()
 
-    def __call__(self, _what: str, done_bytes: int, all_bytes: int) -> None:
+    def __call__(self, what: str, done_bytes: int, all_bytes: int) -> None:
+        if what != self._what:
+            self._what, self._told_percent = what, 0
         percent = 100 * done_bytes // all_bytes if all_bytes else 0
         if not self._is_plain:
             self._line.show(lambda elapsed: self._bar(percent, done_bytes, all_bytes, elapsed))

@@ -68,10 +68,11 @@ def _check_json(report: "DatabaseCheck") -> dict[str, Any]:
 def run_explain(args: argparse.Namespace) -> int:
     """Say which rows wait for whom."""
     from ackwire.store.sql.survey import survey
+    from ackwire.wire.openwire.editor import transaction_text
 
     with database(args.name, args.table_prefix) as (offline, progress):
         with offline.inspect() as inspection:
-            found = survey(inspection)
+            found = survey(inspection, transaction_text)
         progress.clear()
     chosen = [it for it in found.places if args.what is None or args.what in _names(it)]
     if args.what is not None and not chosen:

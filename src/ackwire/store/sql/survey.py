@@ -6,7 +6,7 @@ One pass over the tables without the bytes of messages; memory does not grow wit
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -117,13 +117,13 @@ class _Holders:
         return None
 
 
-def survey(inspection: SqlInspection) -> Survey:
-    """Look at every row of a message."""
+def survey(inspection: SqlInspection, transaction_text: Callable[[Hashable], str] = str) -> Survey:
+    """Look at every row of a message; *transaction_text* names a transaction for people."""
     places: dict[Place, PlaceRows] = {}
     unneeded: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
     holders = _holders(inspection)
-    xids = _Transactions(inspection)
+    xids = _Transactions(inspection, transaction_text)
     for head in inspection.heads():
         if not head.places:
             (unneeded if destination_of(head.container) else foreign)[head.container] += 1
@@ -169,15 +169,16 @@ def _holders(inspection: SqlInspection) -> dict[Place, _Holders]:
 class _Transactions:
     """Prepared transactions as people read them."""
 
-    def __init__(self, inspection: SqlInspection) -> None:
+    def __init__(self, inspection: SqlInspection, text: Callable[[Hashable], str]) -> None:
         self._inspection = inspection
+        self._text = text
         self._texts: dict[str, str] = {}
 
     def text(self, xid: str) -> str:
         """For the column `XID`."""
         if xid not in self._texts:
             try:
-                self._texts[xid] = str(self._inspection.form.transaction(read_xid(xid)[1]))
+                self._texts[xid] = self._text(self._inspection.form.transaction(read_xid(xid)[1]))
             except AckwireError:
                 self._texts[xid] = xid
         return self._texts[xid]
@@ -185,7 +186,7 @@ class _Transactions:
     def sends(self) -> dict[str, int]:
         form = self._inspection.form
         found = ((form.transaction_from_bytes(it.transaction), len(it.frames)) for it in self._inspection.prepared())
-        return {str(transaction): sends for transaction, sends in found if sends}
+        return {self._text(transaction): sends for transaction, sends in found if sends}
 
 
 # ---- statistics ------------------------------------------------------------------------------------------------
