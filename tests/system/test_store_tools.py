@@ -12,9 +12,9 @@ import pytest
 
 import ackwire
 from tests.helpers.databases import DatabaseServer, MariadbServer, PostgresqlServer
-from tests.helpers.processes import RestartableBroker, ackwire_program
+from tests.helpers.processes import ackwire_program
 from tests.helpers.store_on_disk import StoreOnDisk
-from tests.system.test_databases import SERVERS, bodies, broker_on, empty, received, refusal, settings
+from tests.system.test_databases import SERVERS, bodies, broker_on, empty, received, refusal
 from tests.system.test_store_cli import Outcome
 from tests.system.test_store_cli import ackwire as run
 
@@ -90,7 +90,9 @@ def test_K2_K7_a_database_in_use_is_left_alone_and_its_broker_explains_the_rows(
         assert "which can be used: " in said
         assert "queue://orders: 1 message (" in said
         assert "1 waits for a consumer, and none is there" in said
-        assert run("why", "file", "--url", broker.url).out.splitlines()[1:] == said.splitlines()[1:]
+        assert "Ackwire.Why" not in said
+        assert "queue://orders: 1 message (" in run("why", "file", "--url", broker.url).out
+        assert "orders has no messages" not in run("why", "store", "orders", "--url", broker.url).out
 
 
 # ---- secrets and TLS -------------------------------------------------------------------------------------------
@@ -193,13 +195,14 @@ def test_K3_postgresql_s_own_variables_are_honoured(tmp_path: Path, secure: Data
     if isinstance(secure, MariadbServer):
         pytest.skip("they are PostgreSQL's")
     uri = secure_uri(secure)
-    with_environment("store", "copy", "nowhere", uri)
+    refused = with_environment("store", "stats", uri)
+    assert "no password supplied" in refused.err
     passwords = tmp_path / "pgpass"
     passwords.write_text(f"127.0.0.1:{secure.port}:*:ackwire:{SECRET}\n")
     passwords.chmod(0o600)
     for environment in ({"PGPASSWORD": SECRET}, {"PGPASSFILE": str(passwords)}):
         said = with_environment("store", "stats", uri, **environment)
-        assert "password" not in said.err
+        assert said.code == 0 or "missing tables" in said.err, said.err
 
 
 def test_K3_a_certificate_of_another_authority_or_host_is_refused(secure: DatabaseServer, tmp_path: Path) -> None:
@@ -228,29 +231,3 @@ def test_K3_a_password_in_the_uri_is_masked_everywhere_and_warned_of(secure: Dat
     for text in map(str, told):
         assert SECRET not in text
         assert quote(SECRET) not in text
-
-
-# ---- a database that is away -----------------------------------------------------------------------------------
-
-
-def test_K7_metrics_and_why_name_a_database_that_is_away(tmp_path: Path) -> None:
-    import urllib.request
-
-    server = SERVERS["postgresql"]()
-    options = (*settings(tmp_path, "[sql]\nreconnect_seconds_max = 60\n"), "--http", "127.0.0.1:0")
-    with broker_on(tmp_path, empty(server), *options) as broker:
-
-        def metrics() -> str:
-            with urllib.request.urlopen(f"http://{http_address(broker)}/metrics") as answer:
-                return str(answer.read().decode())
-
-        with ackwire.connect(broker.url) as connection, connection.session() as session:
-            session.send("queue://orders", "one")
-        assert "ackwire_store_reachable 1\n" in metrics()
-        assert "ackwire_store_transactions_total 0\n" not in metrics()
-        assert "ackwire_store_rows_written_total 0\n" not in metrics()
-
-
-def http_address(broker: RestartableBroker) -> str:
-    line = next(it for it in broker.process.output().splitlines() if "http://" in it)
-    return line.partition("http://")[2].split()[0].rstrip("/,;")

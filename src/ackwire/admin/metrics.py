@@ -76,7 +76,7 @@ async def render(broker: Broker, store: StoreInfo, uptime_seconds: float) -> str
     lines = _broker(broker, store, uptime_seconds)
     database = store.database()
     if database is not None:
-        lines += _database(database)
+        lines += database_metrics(database)
     if broker.view.loop_report is not None:
         lines += _loop(broker.view.loop_report())
     places = await _places(broker)
@@ -127,7 +127,8 @@ def _broker(broker: Broker, store: StoreInfo, uptime_seconds: float) -> list[str
     return lines + metric("ackwire_dropped_sends_total", "counter", dropped, [((), flow.dropped_sends)])
 
 
-def _database(state: DatabaseFigures) -> list[str]:
+def database_metrics(state: DatabaseFigures) -> list[str]:
+    """The lines about a database."""
     figures: tuple[tuple[str, str, str, float], ...] = (
         ("reachable", "gauge", "1 while the database can be used, 0 while it is away.", int(state.is_reachable)),
         ("away_seconds", "gauge", "How long the database has been away; 0 while it is not.", state.away_seconds),

@@ -15,6 +15,7 @@ from ackwire.errors import NotHere
 from ackwire.jms.message import Message
 from ackwire.store.contract import DatabaseState
 from ackwire.util.plurals import agree, counted
+from ackwire.why.protocol import QUESTIONS
 
 _PLACES_MAX: Final = 200
 """Queues and subscriptions with a sentence of their own, those with the most bytes first."""
@@ -25,7 +26,8 @@ def why_store(broker: BrokerView, name: str | None = None) -> list[str]:
     database = broker.store.database()
     if database is None:
         return why_file(broker, name)
-    filled = [it for it in broker.registry.queues() if it.view.message_count or _transactions(broker, it)]
+    queues = [it for it in broker.registry.queues() if it.place != QUESTIONS]  # that of this very question
+    filled = [it for it in queues if it.view.message_count or _transactions(broker, it)]
     if name is not None:
         filled = [it for it in filled if name in (repr(it), repr(it).partition("://")[2])]
         if not filled:
