@@ -18,8 +18,7 @@ from ackwire.config.listener_uri import ClientAuth, ListenerUri, parse_address, 
 from ackwire.config.policy import Policies
 from ackwire.config.store_uri import (
     MEMORY,
-    PASSWORD_VARIABLE,
-    StoreUri,
+    database_password,
     is_database,
     parse_store,
     parse_store_uri,
@@ -37,7 +36,7 @@ from ackwire.server.protocols import installed_protocols, served_by
 from ackwire.server.tls import server_context
 from ackwire.server.turn import Turn
 from ackwire.store.contract import Store
-from ackwire.store.files import LockHeld, OsFiles
+from ackwire.store.files import OsFiles
 from ackwire.store.index_files import IndexKind
 from ackwire.store.indexes import open_index
 from ackwire.store.journal.journal_store import JournalStore
@@ -52,6 +51,7 @@ from ackwire.store.memory import MemoryStore
 from ackwire.store.sql.driver import Driver
 from ackwire.store.sql.drivers import driver_for
 from ackwire.store.sql.errors import UnusableDatabase
+from ackwire.store.sql.file_lock import locked_file
 from ackwire.store.sql.schema import NAME_LENGTH_MAX
 from ackwire.store.sql.sql_store import SqlOptions, SqlStore, SqlSurroundings
 from ackwire.store.temp import TempStore
@@ -375,7 +375,10 @@ def _database(
 ) -> Iterator[tuple[Driver, SqlSurroundings, SqlOptions]]:
     """A database that is about to be opened, and the threads that use it."""
     uri = parse_store_uri(parse_store(settings.store.kind).kind)
-    driver = driver_for(uri, _database_password(settings), settings.sql.table_prefix, settings.sql.answer_seconds_max)
+    if uri.warning is not None:
+        _log.warning("%s", uri.warning)
+    password = database_password(uri, settings.sql.password_file)
+    driver = driver_for(uri, password, settings.sql.table_prefix, settings.sql.answer_seconds_max)
     holder = _holder(settings)
     writing, reading = ThreadBackground("database writer"), ThreadBackground("database reader")
     surroundings = SqlSurroundings(
@@ -393,7 +396,7 @@ def _database(
         reconnect_seconds_max=settings.sql.reconnect_seconds_max,
     )
     try:
-        with _locked_file(uri, holder):
+        with locked_file(uri, holder):
             yield driver, surroundings, options
     finally:
         writing.stop()
@@ -402,7 +405,7 @@ def _database(
 
 def _with_largest_message(settings: Settings, store: Store) -> Settings:
     """*settings* that let in no message that the database would refuse."""
-    limit = store.message_bytes_max if isinstance(store, SqlStore) else None
+    limit = store.message_bytes_max
     if limit is None or limit >= settings.wire.frame_bytes_max:
         return settings
     _log.warning(
@@ -423,38 +426,6 @@ def _open_database(driver: Driver, surroundings: SqlSurroundings, options: SqlOp
         raise ConfigError(f"the store cannot be used: {error}") from None
     _log.info("messages in %s; opened in %.1f s", driver.description, clock.monotonic() - began)
     return store
-
-
-@contextmanager
-def _locked_file(uri: StoreUri, holder: str) -> Iterator[None]:
-    """Exclude other brokers from a SQLite file; servers have locks of their own."""
-    if uri.scheme != "sqlite":
-        yield
-        return
-    path = Path(f"{uri.path}.lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = OsFiles().lock(path, holder)
-    except LockHeld as held:
-        raise ConfigError(f"the store cannot be used: {uri.path} is in use by {held}") from None
-    except OSError as error:
-        raise ConfigError(f"the store cannot be used: {path}: {(error.strerror or str(error)).lower()}") from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _database_password(settings: Settings) -> str | None:
-    """The password of the database: from a file, or from the environment. Raises `ConfigError`."""
-    name = settings.sql.password_file
-    if not name:
-        return os.environ.get(PASSWORD_VARIABLE)
-    try:
-        return Path(name).read_text().partition("\n")[0].rstrip("\r")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"sql.password_file: {name} cannot be read: {reason.lower()}") from None
 
 
 @contextmanager
@@ -567,6 +538,7 @@ def _http(broker: Broker, settings: Settings, store: Store, failure: asyncio.Fut
             kind=store_name(settings.store.kind),
             used_bytes=lambda: store.used_bytes,
             bytes_max=store.bytes_max,
+            database=store.database,
         ),
         wire_limits=wire_limits(settings),
         clock=SystemClock(),

@@ -365,9 +365,13 @@ class ToyStore:
 
     used_bytes = 0
     bytes_max = 0
+    message_bytes_max: int | None = None
 
     def files(self) -> list[FileInfo]:
         return []
+
+    def database(self) -> None:
+        """There is none."""
 
     def checkpoint(self) -> None:
         """There is nothing that could lag behind."""

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ackwire.cli.rows import read_lines, read_parquet, write_lines, write_parquet
-from ackwire.store.portable import Export, Import, RowReader, refuse_what_is_there
+from ackwire.store.portable import Export, Import, JournalSource, RowReader, refuse_what_is_there
 from ackwire.wire.openwire.portrait import portrait, restamped
 from tests.helpers.reference import Reference
 from tests.helpers.store_history import KINDS, Happenings
@@ -59,7 +59,7 @@ def export(data: Path, scratch: Path, form: str) -> Path:
     """The file that an export of *data* writes."""
     path = data.with_suffix(f".{form}")
     with offline_store(data, scratch).inspect() as inspection:
-        export = Export(inspection, portrait)
+        export = Export(JournalSource(inspection), portrait)
         if form == "parquet":
             write_parquet(export.rows(), path)
         else:

@@ -247,7 +247,7 @@ def test_unknown_names_get_a_suggestion(text: str, message: str) -> None:
         ("log.format = 1", 'must be "text" or "json", and is 1'),
         ("store.kind = 'kahadb'", 'must be "journal", "memory" or the URI of a database, and is "kahadb"'),
         ("store.kind = 'postgres://a@b/c'", 'did you mean "postgresql"?'),
-        ("store.kind = 'postgresql://a:secret@b/c'", "must not contain the password"),
+        ("store.kind = 'postgresql://a@b/c?password=secret'", "with ?password_file="),
         ("store.kind = 'postgresql://a@b'", "a URI like postgresql://user@host/database is needed"),
         ("sql.table_prefix = 'a b'", 'must begin with a letter and have letters, digits and "_" only'),
         ("store.data = ''", "must be printable text"),

@@ -6,7 +6,7 @@ are summed under `…other`, so that a scrape stays bounded whatever clients cre
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from ackwire import __version__
 from ackwire.admin.destination_stats import Counts, destination_stats
@@ -41,6 +41,25 @@ _CURSORS: Final = (
 )
 
 
+class DatabaseFigures(Protocol):
+    """What the metrics show of a database (`store.contract.DatabaseState`)."""
+
+    @property
+    def is_reachable(self) -> bool: ...
+
+    @property
+    def away_seconds(self) -> float: ...
+
+    @property
+    def reconnects(self) -> int: ...
+
+    @property
+    def transactions(self) -> int: ...
+
+    @property
+    def rows_written(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
     """What the metrics and the health check show of the store."""
@@ -48,11 +67,16 @@ class StoreInfo:
     kind: str
     used_bytes: Callable[[], int]
     bytes_max: int
+    database: Callable[[], "DatabaseFigures | None"] = lambda: None
+    """How its database stands; None for a store without one."""
 
 
 async def render(broker: Broker, store: StoreInfo, uptime_seconds: float) -> str:
     """The whole text."""
     lines = _broker(broker, store, uptime_seconds)
+    database = store.database()
+    if database is not None:
+        lines += database_metrics(database)
     if broker.view.loop_report is not None:
         lines += _loop(broker.view.loop_report())
     places = await _places(broker)
@@ -101,6 +125,22 @@ def _broker(broker: Broker, store: StoreInfo, uptime_seconds: float) -> list[str
         lines += metric(f"ackwire_{name}", "gauge", meaning, [((), value)])
     dropped = "Sends that waited for space when their client left, and were dropped."
     return lines + metric("ackwire_dropped_sends_total", "counter", dropped, [((), flow.dropped_sends)])
+
+
+def database_metrics(state: DatabaseFigures) -> list[str]:
+    """The lines about a database."""
+    figures: tuple[tuple[str, str, str, float], ...] = (
+        ("reachable", "gauge", "1 while the database can be used, 0 while it is away.", int(state.is_reachable)),
+        ("away_seconds", "gauge", "How long the database has been away; 0 while it is not.", state.away_seconds),
+        ("reconnects_total", "counter", "New connections in the place of lost ones.", state.reconnects),
+        ("transactions_total", "counter", "Transactions committed.", state.transactions),
+        ("rows_written_total", "counter", "Rows inserted, changed or deleted by them.", state.rows_written),
+    )
+    return [
+        line
+        for name, kind, meaning, value in figures
+        for line in metric(f"ackwire_store_{name}", kind, meaning, [((), value)])
+    ]
 
 
 def _loop(report: LoopReport) -> list[str]:

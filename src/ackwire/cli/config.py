@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ackwire.config import Settings, load, problems, read_text, render, settings_file, with_setting
 from ackwire.config.listener_uri import mask_secrets
 from ackwire.config.settings_file import NAME, VARIABLE
+from ackwire.config.store_uri import mask_store
 from ackwire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def add_command(commands: "Commands") -> None:
         "show",
         help="print all settings in force as a TOML file, with units, defaults and reasons",
         description="Prints all settings in force as a TOML file, with units, defaults and reasons. "
-        "Passwords in listener URIs show as ***.",
+        "Passwords in URIs show as ***.",
         allow_abbrev=False,
     )
     add_settings_options(show)
@@ -113,5 +114,6 @@ def _run_check(args: argparse.Namespace) -> int:
 def _run_show(args: argparse.Namespace) -> int:
     settings = settings_from(args)
     shown = tuple(mask_secrets(uri) for uri in settings.listen.uris)
-    print(render(replace(settings, listen=replace(settings.listen, uris=shown))), end="")
+    store = replace(settings.store, kind=mask_store(settings.store.kind))
+    print(render(replace(settings, listen=replace(settings.listen, uris=shown), store=store)), end="")
     return 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS: Final = 10.0
 _SLICE_SECONDS: Final = 0.25
 """How long a wait goes on before it looks whether somebody wants out."""
-_WITHOUT_NAME: Final = ("transaction", "file", "broker")
+_WITHOUT_NAME: Final = ("transaction", "file", "store", "broker")
 
 _EPILOG: Final = """\
 examples:

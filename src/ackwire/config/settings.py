@@ -144,8 +144,8 @@ class SqlSettings:
         "",
         Option(
             Text(may_be_empty=True, what="file"),
-            "The file whose first line is the password of the database. Empty: that of the environment variable "
-            "ACKWIRE_STORE_PASSWORD, or none.",
+            "The file whose first line is the password of the database, unless the URI names another with "
+            "?password_file=. Empty: that of the environment variable ACKWIRE_STORE_PASSWORD, or none.",
         ),
     )
     table_prefix: str = fields.option(

@@ -7,13 +7,16 @@
     mariadb://user@host:3306/database
     journal+postgresql://user@host/database, and so on: a journal in front of that database
 
-The password never stands in a URI, which every user of the machine can read in the list of processes: it comes from the
-file `sql.password_file` or the environment variable ACKWIRE_STORE_PASSWORD.
+The password comes from a file (option `password_file`, or the setting `sql.password_file`) or from the environment
+(`database_password`). One that stands in the URI is taken, and never shown: but every user of the machine can read it
+in the list of processes, so a start warns of it.
 """
 
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -46,6 +49,19 @@ class StoreUri:
     path: str
     """A file, or the name of the database."""
     options: Mapping[str, str]
+    password_file: str = ""
+    password: str | None = field(default=None, repr=False)
+    """The one that stands in the URI itself."""
+
+    @property
+    def warning(self) -> str | None:
+        """What is wrong with the URI, although it works."""
+        if self.password is None:
+            return None
+        return (
+            f"{self}: the URI contains the password, which other users of this machine can see; name its file with "
+            f"?password_file=, or set {PASSWORD_VARIABLE}"
+        )
 
     def __str__(self) -> str:
         if self.scheme == "sqlite":
@@ -109,20 +125,49 @@ def parse_store_uri(text: str) -> StoreUri:
     if scheme not in DATABASES:
         raise ConfigError(f'"{scheme}" is no database; known: {", ".join(_EXAMPLES)}{did_you_mean(scheme, DATABASES)}')
     parts = urlsplit(text)
-    if parts.password is not None:
-        raise ConfigError(
-            "the URI of a store must not contain the password, because other users of this machine can see it; name "
-            f"its file with sql.password_file, or set {PASSWORD_VARIABLE}"
-        )
     path, example = unquote(parts.path[1:]), _EXAMPLES[DATABASES.index(scheme)]
     if not path or not text.startswith(f"{scheme}://") or (scheme == "sqlite" and parts.netloc):
         raise ConfigError(f"{scheme}: a URI like {example} is needed")
+    if scheme != "sqlite" and "@" in parts.path:  # the rest of a password, maybe
+        raise ConfigError(f"{scheme}: in a URI like {example} a / in a name is written as %2F, and an @ as %40")
     try:
         port = parts.port
     except ValueError:
         raise ConfigError(f"{scheme}://{parts.hostname}: the port must be a number up to 65535") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return StoreUri(scheme, parts.hostname or "127.0.0.1", port, unquote(parts.username or ""), path, options)
+    if "password" in options:
+        raise ConfigError(f"{scheme}://{parts.hostname}: name the file of the password with ?password_file=")
+    return StoreUri(
+        scheme,
+        parts.hostname or "127.0.0.1",
+        port,
+        unquote(parts.username or ""),
+        path,
+        options,
+        options.pop("password_file", ""),
+        None if parts.password is None else unquote(parts.password),
+    )
+
+
+def mask_store(kind: str) -> str:
+    """`store.kind` with a password in it replaced by stars, for people to see."""
+    return re.sub(r"(//[^:/@]*):.*@", r"\1:***@", kind)
+
+
+def database_password(uri: StoreUri, password_file: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The password of a database: that of the URI, of the file that the URI names, of *password_file*, which is
+    `sql.password_file`, or of the environment. None leaves it to the driver: that of PostgreSQL knows PGPASSWORD and
+    PGPASSFILE. Raises `ConfigError`."""
+    if uri.password is not None:
+        return uri.password
+    name, setting = (uri.password_file, "password_file") if uri.password_file else (password_file, "sql.password_file")
+    if not name:
+        return environment.get(PASSWORD_VARIABLE)
+    try:
+        return Path(name).read_text().partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text"
+        raise ConfigError(f"{setting}: {name} cannot be read: {reason.lower()}") from None
 
 
 def check_table_prefix(prefix: str) -> None:

@@ -38,6 +38,7 @@ class MemoryStore:
     failure: StoreFailed | None = None
     used_bytes = 0
     bytes_max = 0
+    message_bytes_max: int | None = None
 
     def __init__(self) -> None:
         self.durability = DurabilityState(_ALL_SEQUENCES)
@@ -217,6 +218,9 @@ class MemoryStore:
 
     def files(self) -> list[FileInfo]:
         return []
+
+    def database(self) -> None:
+        """There is none."""
 
     def checkpoint(self) -> None:
         """There is nothing that could lag behind."""

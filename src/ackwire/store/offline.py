@@ -4,22 +4,25 @@ A tool takes the lock once and keeps it from the first inspection to the last ch
 without threads, on a clock that moves only when the tool says so: so nothing happens that the tool did not ask for.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Final, final
 
 from ackwire.errors import StoreFailed
+from ackwire.jms.message import Message
 from ackwire.store.background import OnTheSpot
-from ackwire.store.contract import StoredForm
+from ackwire.store.contract import Place, StoredForm
 from ackwire.store.files import DataFile, Files, Lock, LockHeld
 from ackwire.store.index_files import IndexKind, kind_of
 from ackwire.store.indexes import open_index
 from ackwire.store.inspect import Progress, Rehearse, StoreInspection, no_progress
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import JournalOptions
+from ackwire.store.journal.pending_records import PendingCounts
 from ackwire.store.journal.recovery_report import UnusableStore
+from ackwire.store.numbered import numbered
 from ackwire.util.clock import ManualClock
 
 FREE_BYTES_MIN: Final = 64 << 20
@@ -133,7 +136,7 @@ class OfflineStore:
 
 @final
 class OpenedStore:
-    """A store that a tool writes to."""
+    """A journal that a tool writes to. Implements `portable.Target`."""
 
     def __init__(self, store: JournalStore, clock: ManualClock) -> None:
         self.store = store
@@ -146,6 +149,35 @@ class OpenedStore:
         self._clock.advance(0)
         if failures:
             raise failures[0]
+
+    # ---- for imports -------------------------------------------------------------------------------------------
+
+    def full(self) -> str | None:
+        """See `Target`."""
+        self.store.space.check()
+        return self.store.full()
+
+    def append_beside(self, message: Message, places: Sequence[Place]) -> None:
+        """See `Target`: a journal has a record for each."""
+        self.store.append(message, places)
+
+    def acknowledged(self, place: Place, sequence: int) -> Message:  # noqa: ARG002 - a journal names it by number
+        """See `Target`."""
+        return numbered(sequence)
+
+    def remember_counts(self, counts: Mapping[bytes, int]) -> None:
+        """See `Target`."""
+        record = PendingCounts(self.store.journal.catalog)
+        record.counts.update(counts)
+        self.store.buffer.add(record)
+
+    def remember_commit(self, transaction: bytes) -> None:
+        """See `Target`."""
+        self.store.states.record_commit(transaction)
+
+    def skip_to(self, sequence: int) -> None:
+        """See `Target`."""
+        self.store.skip_to(sequence)
 
 
 @contextmanager

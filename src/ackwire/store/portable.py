@@ -9,24 +9,20 @@ Messages come in order of sequence, once each, with all places where they wait. 
 store holds: an export of what was imported is the same, byte by byte.
 """
 
-import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, Protocol, final
 
 from ackwire.errors import AckwireError
-from ackwire.jms.destinations import parse_destination
-from ackwire.jms.message import Message, Origin
-from ackwire.store.blocks import Entry
-from ackwire.store.catalog import CRASH_KEY, Catalog
-from ackwire.store.contract import DurableKey, Place, StoredForm
-from ackwire.store.inspect import StoreInspection
-from ackwire.store.journal.journal_store import JournalStore
-from ackwire.store.journal.pending_records import PendingCounts
-from ackwire.store.journal.record import Damaged
-from ackwire.store.offline import OpenedStore
+from ackwire.jms.message import Message
+from ackwire.store.catalog import CRASH_KEY
+from ackwire.store.contract import DurableKey, Place, Store, StoredForm
+from ackwire.store.numbered import numbered
+from ackwire.store.portable_export import Export, JournalSource, Source
 from ackwire.store.portable_rows import (
+    END_KIND,
+    HEADER_KIND,
+    VERSION,
     BadRow,
     Row,
     bytes_of,
@@ -37,128 +33,16 @@ from ackwire.store.portable_rows import (
     place_to_row,
     to_json,
 )
-from ackwire.store.portable_state import NOT_CARRIED, RULE_OF_KIND, RULE_OF_VALUE, RULES, StateRule
+from ackwire.store.portable_state import RULE_OF_KIND, RULES, StateRule
 from ackwire.util.plurals import counted
 from ackwire.util.sequence_runs import Runs, runs_of, sequences_of
 
-HEADER_KIND: Final = "ackwire-export"
-END_KIND: Final = "end"
-VERSION: Final = 2
 _VERSIONS_READ: Final = (1, 2)
 
-_PLACEHOLDER: Final = Origin(
-    prefix=b"",
-    destination=parse_destination("queue://placeholder"),
-    transaction=None,
-    connection_id=None,
-    producer_key=b"",
-    id_end=0,
-)
 _SETTLE_BYTES: Final = 8 << 20
 """What is imported before it is synced."""
 
-Portray = Callable[[Message], Mapping[str, Any]]
 Restamp = Callable[[Message, int], Message]
-
-
-# ---- export ----------------------------------------------------------------------------------------------------
-
-
-@final
-class Export:
-    """The rows of a store, and what could not be read on the way."""
-
-    def __init__(self, inspection: StoreInspection, portray: Portray) -> None:
-        self._inspection = inspection
-        self.portray = portray
-        self._catalog: Catalog = inspection.started().catalog
-        self.unreadable: list[str] = []
-        self.rows_written = 0
-        self.messages = 0
-
-    def rows(self) -> Iterator[Row]:
-        """Everything, in order."""
-        yield {"kind": HEADER_KIND, "version": VERSION, "last_sequence": self._catalog.last_sequence}
-        for row in self._content():
-            self.rows_written += 1
-            yield row
-        yield {"kind": END_KIND, "rows": self.rows_written}
-
-    def _content(self) -> Iterator[Row]:
-        state = self._state()
-        durables, *others = RULES
-        yield from self._state_rows(durables, state)
-        yield from self._places()
-        yield from self._messages()
-        for rule in others:
-            yield from self._state_rows(rule, state)
-        crash = self._catalog.counts.get(CRASH_KEY)
-        if crash is not None:
-            yield {"kind": "crash", "at_ms": crash[0]}
-        for producer, (count, _) in self._catalog.counts.items():
-            if producer != CRASH_KEY:
-                yield {"kind": "producer", "producer": producer, "count": count}
-        for transaction in self._catalog.commits:
-            yield {"kind": "commit", "transaction": transaction}
-
-    def _state(self) -> dict[StateRule, list[Any]]:
-        found: dict[StateRule, list[Any]] = {rule: [] for rule in RULES}
-        for item in self._catalog.state.values():
-            if type(item.value) in NOT_CARRIED:
-                continue
-            rule = RULE_OF_VALUE.get(type(item.value))
-            if rule is None:
-                raise AssertionError(f"there is no rule for how {type(item.value).__name__} is exported")
-            found[rule].append(item.value)
-        return found
-
-    def _state_rows(self, rule: StateRule, state: dict[StateRule, list[Any]]) -> Iterator[Row]:
-        for value in sorted(state[rule], key=rule.order):
-            yield {"kind": rule.kind, **rule.to_row(self, value)}
-
-    def place_of(self, place_id: int) -> Place | None:
-        """The place with that id."""
-        return self._catalog.place_of(place_id)
-
-    def _places(self) -> Iterator[Row]:
-        """Destinations that exist, and how far messages may have reached consumers."""
-        for info in sorted(self._catalog.places.values(), key=repr):
-            if info.dispatched_up_to or not isinstance(info.place, DurableKey):
-                yield {"kind": "place", **place_to_row(info.place), "dispatched_to": info.dispatched_up_to}
-
-    def _messages(self) -> Iterator[Row]:
-        done_bytes, all_bytes = 0, self._catalog.live_bytes
-        for sequence, entry, places in self._located():
-            done_bytes += entry.record_bytes
-            self._inspection.progress("exporting messages", min(done_bytes, all_bytes), all_bytes)
-            try:
-                message = self._inspection.reader.read(entry, sequence)
-            except Damaged as error:
-                where = ", ".join(map(repr, places))
-                self.unreadable.append(
-                    f"message {sequence} of {where}, at {entry.offset} of segment {entry.segment}, is left out: {error}"
-                )
-                continue
-            self.messages += 1
-            yield {
-                "kind": "message",
-                "places": [place_to_row(place) for place in sorted(places, key=repr)],
-                "sequence": sequence,
-                "redelivery_count": message.redelivery_counter,
-                **self.portray(message),
-                "frame": message.frame,
-            }
-
-    def _located(self) -> Iterator[tuple[int, Entry, list[Place]]]:
-        """Each record of a message once, in order of sequence."""
-
-        def of_place(place: Place) -> Iterator[tuple[int, Entry, Place]]:
-            info = self._catalog.places[place]
-            return ((sequence, entry, place) for sequence, entry in self._catalog.waiting(info))
-
-        merged = heapq.merge(*map(of_place, self._catalog.places), key=lambda it: it[:2])
-        for (sequence, entry), group in groupby(merged, key=lambda it: it[:2]):
-            yield sequence, entry, [place for _, _, place in group]
 
 
 # ---- import ----------------------------------------------------------------------------------------------------
@@ -310,24 +194,7 @@ class RowReader:
         return numbered(sequence)
 
 
-def numbered(sequence: int) -> Message:
-    """What the store needs of a message that is acknowledged, or cannot be read: its sequence."""
-    message = Message(
-        frame=b"",
-        key=b"",
-        origin=_PLACEHOLDER,
-        persistent=True,
-        priority=0,
-        expiration=0,
-        timestamp=0,
-        properties_offset=0,
-        tail_offset=0,
-    )
-    message.sequence = sequence
-    return message
-
-
-def refuse_what_is_there(store: JournalStore, given: Iterable[Given]) -> int:
+def refuse_what_is_there(store: Store, given: Iterable[Given]) -> int:
     """Raise `BadRow` if one of *given* would change what *store* holds; return the bytes to come."""
     existing = {rule: rule.existing(store) for rule in RULES}
     size_bytes = 0
@@ -341,9 +208,13 @@ def refuse_what_is_there(store: JournalStore, given: Iterable[Given]) -> int:
     return size_bytes
 
 
-def is_empty(store: JournalStore) -> bool:
+def _places_with_messages(store: Store) -> Iterator[Place]:
+    return (place for place in store.places() if next(iter(store.waiting(place)), None) is not None)
+
+
+def is_empty(store: Store) -> bool:
     """Whether nothing is kept here: what a producer once counted does not count, nor does an empty queue."""
-    has_messages = any(info.message_count for info in store.journal.catalog.places.values())
+    has_messages = next(_places_with_messages(store), None) is not None
     return not has_messages and not any(rule.existing(store) for rule in RULES)
 
 
@@ -351,25 +222,60 @@ class Full(Exception):
     """The store has no room for more."""
 
 
+class Target(Protocol):
+    """A store that is written to, and what an import asks of it beyond the contract."""
+
+    @property
+    def store(self) -> Store: ...
+
+    def settle(self) -> None:
+        """Return when everything recorded so far is on the medium. Raises `StoreFailed`."""
+        ...
+
+    def full(self) -> str | None:
+        """Why nothing more should be recorded, looked up now; None if there is room."""
+        ...
+
+    def append_beside(self, message: Message, places: Sequence[Place]) -> None:
+        """Like `Recorder.append`, for another form of a message that was appended just before: the same sequence, other
+        bytes or another redelivery count, other places."""
+        ...
+
+    def acknowledged(self, place: Place, sequence: int) -> Message:
+        """What the store needs of a message that a prepared transaction has acknowledged."""
+        ...
+
+    def remember_counts(self, counts: Mapping[bytes, int]) -> None:
+        """Record how far producers have counted, whatever messages say; `CRASH_KEY` stands for the last crash."""
+        ...
+
+    def remember_commit(self, transaction: bytes) -> None:
+        """Record that a local transaction has committed."""
+        ...
+
+    def skip_to(self, sequence: int) -> None:
+        """Have no message get a sequence up to this one."""
+        ...
+
+
 @final
 class Import:
     """Writes what was given into a store."""
 
-    def __init__(self, opened: OpenedStore, restamp: Restamp) -> None:
-        self._opened = opened
-        self._store = opened.store
+    def __init__(self, target: Target, restamp: Restamp) -> None:
+        self._target = target
+        self._store = target.store
         self._restamp = restamp
         self._new_sequences: dict[int, int] = {}
         self._unsettled_bytes = 0
-        self._counts = PendingCounts(opened.store.journal.catalog)
+        self._counts: dict[bytes, int] = {}
         self._last_sequence = 0
         self._last_imported = self._last_given = 0
         self._dispatched: dict[Place, int] = {}
         """As the rows tell it."""
         self._marks: dict[Place, int] = {}
         """The same for what was imported so far, by the sequences that the messages have here."""
-        places = opened.store.journal.catalog.places.values()
-        self._shared = {info.place for info in places if info.message_count}
+        self._shared = frozenset(_places_with_messages(target.store))
         """Places with messages of their own, which a mark would speak of too."""
         self.report = ImportReport()
 
@@ -385,19 +291,19 @@ class Import:
             on_bytes(it.size_bytes)
         if not self.report.reassigned:
             self._marks |= {place: mark for place, mark in self._dispatched.items() if place not in self._shared}
-        if self._counts.counts:  # behind the messages, which may say less
-            self._store.buffer.add(self._counts)
-        self._store.skip_to(self._last_sequence)
+        if self._counts:  # behind the messages, which may say less
+            self._target.remember_counts(self._counts)
+        self._target.skip_to(self._last_sequence)
         self._settle()
 
     def _settle(self) -> None:
+        known = frozenset(self._store.places()) if self._marks else frozenset()
         for place, mark in self._marks.items():
-            if place in self._store.journal.catalog.places:
+            if place in known:
                 self._store.mark_dispatched(place, mark)
-        self._opened.settle()
+        self._target.settle()
         self._unsettled_bytes = 0
-        self._store.space.check()
-        full = self._store.full()
+        full = self._target.full()
         if full is not None:
             raise Full(full)
 
@@ -412,11 +318,11 @@ class Import:
                 if not isinstance(place, DurableKey):  # which exists by its own row
                     self._store.add_destination(place)
             case Counted(producer, count):
-                self._counts.counts[producer] = count
+                self._counts[producer] = count
             case Sequenced(sequence):
                 self._last_sequence = sequence
             case bytes() as transaction_bytes:
-                self._store.states.record_commit(transaction_bytes)
+                self._target.remember_commit(transaction_bytes)
 
     def _append(self, message: Message, places: list[Place]) -> None:
         sequence = message.sequence
@@ -424,13 +330,14 @@ class Import:
         redeliveries = message.redelivery_counter
         if not self._shared.isdisjoint(was_dispatched):
             redeliveries = max(1, redeliveries)
+        is_repeated = sequence == self._last_imported
         new_sequence = self._free_sequence(sequence)
         if new_sequence != sequence:
             message = self._restamp(message, new_sequence)
             self._new_sequences[sequence] = new_sequence
             self.report.reassigned += 1
         message.redelivery_counter = redeliveries
-        self._store.append(message, places)
+        (self._target.append_beside if is_repeated else self._store.append)(message, places)
         self._marks |= {place: message.sequence for place in was_dispatched if place not in self._shared}
 
     def _free_sequence(self, sequence: int) -> int:
@@ -449,8 +356,9 @@ class Import:
     def new_runs(self, runs: Runs) -> Runs:
         return runs_of(map(self.new_sequence, sequences_of(runs))) if self._new_sequences else runs
 
-    def numbered(self, sequence: int) -> Message:
-        return numbered(sequence)
+    def acknowledged(self, place: Place, sequence: int) -> Message:
+        """What the store needs of a message that has been imported, and acknowledged in a prepared transaction."""
+        return self._target.acknowledged(place, self.new_sequence(sequence))
 
 
 __all__ = [
@@ -459,11 +367,13 @@ __all__ = [
     "Full",
     "Given",
     "Import",
+    "JournalSource",
     "Row",
     "RowReader",
+    "Source",
+    "Target",
     "from_json",
     "is_empty",
-    "numbered",
     "place_to_row",
     "refuse_what_is_there",
     "to_json",

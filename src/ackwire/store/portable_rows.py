@@ -15,6 +15,13 @@ from ackwire.jms.destinations import Destination, parse_destination
 from ackwire.store.contract import DurableKey, Place
 from ackwire.util.sequence_runs import Runs
 
+HEADER_KIND: Final = "ackwire-export"
+"""The kind of the first row."""
+END_KIND: Final = "end"
+"""The kind of the last one."""
+VERSION: Final = 2
+"""Of the rows."""
+
 BYTES_FIELDS: Final = frozenset({"frame", "transaction", "producer"})
 """Fields that hold bytes; `sends` holds a list of them."""
 

@@ -82,8 +82,8 @@ class Renumbering(Protocol):
 
     def new_runs(self, runs: Runs) -> Runs: ...
 
-    def numbered(self, sequence: int) -> Message:
-        """What a store needs of a message that is acknowledged: its sequence."""
+    def acknowledged(self, place: Place, sequence: int) -> Message:
+        """What a store needs of a message that has that sequence in the rows, and is acknowledged."""
         ...
 
 
@@ -199,7 +199,7 @@ def _prepared_from_row(decoding: Decoding, row: Row) -> PreparedTransaction:
 
 
 def _prepare(store: Store, renumbering: Renumbering, prepared: PreparedTransaction) -> None:
-    acks = ((place, renumbering.numbered(renumbering.new_sequence(it.sequence))) for place, it in prepared.acks)
+    acks = ((place, renumbering.acknowledged(place, it.sequence)) for place, it in prepared.acks)
     store.prepare(replace(prepared, acks=tuple(acks)))
 
 

@@ -35,8 +35,8 @@ from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.pending_records import PendingCounts, PendingPayload, PendingRemovals
 from ackwire.store.journal.record import Damaged, RecordKind, pack_place_gone, pack_text
 from ackwire.store.journal.recovery_report import Quarantine, Report
+from ackwire.store.numbered import numbered
 from ackwire.store.offline import OfflineStore, OpenedStore
-from ackwire.store.portable import numbered
 
 
 @dataclass(slots=True)

@@ -14,4 +14,4 @@ SUBJECT: Final = "subject"
 NAME: Final = "name"
 ANSWER: Final = "answer"
 FOUND: Final = "found"
-SUBJECTS: Final = ("queue", "topic", "message", "producer", "consumer", "transaction", "file", "broker")
+SUBJECTS: Final = ("queue", "topic", "message", "producer", "consumer", "transaction", "file", "store", "broker")

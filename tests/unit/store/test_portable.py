@@ -14,7 +14,7 @@ from ackwire.store.catalog import StateValue
 from ackwire.store.contract import BatchRecord, CursorRecord, StagedRecord
 from ackwire.store.journal.record import RecordKind
 from ackwire.store.offline import OfflineStore
-from ackwire.store.portable import BadRow, Export, Import, Row, RowReader, is_empty, refuse_what_is_there
+from ackwire.store.portable import BadRow, Export, Import, JournalSource, Row, RowReader, is_empty, refuse_what_is_there
 from ackwire.store.portable_state import CARRIED, NOT_CARRIED, RULE_OF_VALUE
 from ackwire.wire.openwire.portrait import portrait, restamped
 from tests.helpers.store_on_disk import StoreOnDisk, flip, offline_store, where
@@ -22,7 +22,7 @@ from tests.helpers.store_on_disk import StoreOnDisk, flip, offline_store, where
 
 def exported(data: Path, tmp_path: Path) -> list[Row]:
     with offline_store(data, tmp_path / "scratch").inspect() as inspection:
-        return list(Export(inspection, portrait).rows())
+        return list(Export(JournalSource(inspection), portrait).rows())
 
 
 def imported(offline: OfflineStore, rows: Callable[[], Iterator[Row]]) -> Import:
@@ -200,7 +200,7 @@ def test_K7_a_message_that_cannot_be_read_is_left_out_and_told(disk: StoreOnDisk
     path, offset = disk.record_with(b"m004")
     flip(path, offset + 60)
     with offline_store(disk.data, tmp_path / "scratch").inspect() as inspection:
-        export = Export(inspection, portrait)
+        export = Export(JournalSource(inspection), portrait)
         texts = [row.get("text") for row in export.rows()]
     assert "m004" * 12 not in texts
     (line,) = export.unreadable

@@ -9,6 +9,7 @@ from typing import Final
 from ackwire.broker.loop_report import LIMITS_SECONDS, LongTurn, LoopReport
 from ackwire.broker.why.limit_usage import broker_use
 from ackwire.broker.why.reasons import why_producer
+from ackwire.broker.why.store_report import database_line
 from ackwire.broker.why_view import BrokerView
 
 _BUSY: Final = 0.9
@@ -22,6 +23,9 @@ def why_broker(broker: BrokerView) -> list[str]:
     """The state of the broker, and all present problems."""
     problems = [*_full(broker), *_blocked(broker), *_held_up(broker)]
     lines = ["; ".join((_figures(broker), *broker_use(broker)))]
+    database = broker.store.database()
+    if database is not None:
+        lines.append(database_line(database))
     if broker.loop_report is not None:
         lines.append(_loop(broker.loop_report()))
     return lines + (problems or ["nothing is wrong: no limit is reached, no producer is blocked, no turn was too long"])

@@ -66,7 +66,7 @@ def why_queue(broker: BrokerView, where: Destination) -> Steps[list[str]]:
 
 
 def _about_queue(broker: BrokerView, queue: Queue) -> Steps[list[str]]:
-    in_transactions = yield from _acked_in_transactions(broker, queue)
+    in_transactions = yield from acked_in_transactions(broker, queue)
     acked = sum(count for _, count in in_transactions)
     lines = [
         f"{queue!r}: {counted(queue.view.pending_count, 'message')} waiting{_on_disk(queue)}, "
@@ -86,7 +86,7 @@ def _about_queue(broker: BrokerView, queue: Queue) -> Steps[list[str]]:
     return lines
 
 
-def _acked_in_transactions(broker: BrokerView, queue: Queue) -> Steps[list[tuple[Transaction, int]]]:
+def acked_in_transactions(broker: BrokerView, queue: Queue) -> Steps[list[tuple[Transaction, int]]]:
     """The open transactions in which messages of *queue* are acknowledged, and how many."""
     found: list[tuple[Transaction, int]] = []
     for transaction in list(broker.transactions):
@@ -144,10 +144,10 @@ def _held_by(broker: BrokerView, holder: object) -> Steps[str]:
         info, oldest = broker.cursors.info(holder.name), broker.cursors.oldest(holder.name)
         yield oldest
         sent_ms = next((it.timestamp for it in oldest.messages if it is not None), None)
-        since = "" if sent_ms is None else f"; the oldest was sent {_since(broker, sent_ms)} ago"
+        oldest_sent = "" if sent_ms is None else f"; the oldest was sent {since(broker, sent_ms)} ago"
         return (
             f"{holder!r} has {counted(info.assigned - info.committed, 'message')} that it has not committed "
-            f"(numbers {info.committed + 1} to {info.assigned}){since}; {info.waiting} more wait in its queue"
+            f"(numbers {info.committed + 1} to {info.assigned}){oldest_sent}; {info.waiting} more wait in its queue"
         )
     assert isinstance(holder, Part)
     return f"{holder!r} has {counted(holder.count, 'message')} staged, not visible before the batch is committed"
@@ -237,7 +237,7 @@ def _in_queue(broker: BrokerView, queue: Queue, is_it: Callable[[Message], bool]
                 message = sent
                 yield (
                     f"message {message.sequence} of {queue!r} is in flight to consumer {consumer.consumer_id} of "
-                    f"{consumer.connection!r} for {_since(broker, _dispatched_ms(broker, message))}"
+                    f"{consumer.connection!r} for {since(broker, _dispatched_ms(broker, message))}"
                     f"{_redeliveries(message)}"
                 )
 
@@ -294,7 +294,7 @@ def _matcher(broker: BrokerView, message_id: str) -> Callable[[Message], bool]:
 def _waiting(broker: BrokerView, queue: Queue, message: Message, *, ahead: int) -> str:
     place = f", {ahead} in front of it" if ahead else ""
     return (
-        f"message {message.sequence} of {queue!r} waits for {_since(broker, _arrived_ms(broker, message))}"
+        f"message {message.sequence} of {queue!r} waits for {since(broker, _arrived_ms(broker, message))}"
         f"{place}{_redeliveries(message)}: {_reason(broker, queue, message)}"
     )
 
@@ -304,7 +304,7 @@ def _reason(broker: BrokerView, queue: Queue, message: Message) -> str:
     if queue.dispatcher.is_paused:
         return "the queue is paused"
     if 0 < message.expiration <= broker.clock.now_ms():
-        return f"it expired {_since(broker, message.expiration)} ago and goes when the queue is next looked through"
+        return f"it expired {since(broker, message.expiration)} ago and goes when the queue is next looked through"
     if not consumers:
         return "no consumer is connected"
     exclusive = queue.consumers.exclusive
@@ -343,7 +343,7 @@ def _none_has_room(broker: BrokerView, takers: list[QueueSubscription], total: i
         oldest = min(_oldest_ms(broker, consumer) for consumer in takers)
         return (
             f"{counted(len(takers), 'consumer')}{of_all}, {everyone}full (prefetch {prefetch} + extension {extension}, "
-            f"{dispatched} in flight{each}; oldest for {_since(broker, oldest)})"
+            f"{dispatched} in flight{each}; oldest for {since(broker, oldest)})"
         )
     named = "; ".join(f"{c.consumer_id} {_no_room(broker, c)}" for c in takers[:_NAMED_MAX])
     return f"{counted(len(takers), 'consumer')}{of_all}, none with room: {named}{_and_more(takers)}"
@@ -429,7 +429,7 @@ def _no_room(broker: BrokerView, subscription: Subscription) -> str | None:
         return "is not sent to: its connection has too much output waiting (connection.write_pause_bytes)"
     oldest = ""
     if isinstance(subscription, QueueSubscription) and subscription.dispatched:
-        oldest = f"; oldest for {_since(broker, _oldest_ms(broker, subscription))}"
+        oldest = f"; oldest for {since(broker, _oldest_ms(broker, subscription))}"
     return (
         f"is full (prefetch {subscription.prefetch} + extension {subscription.extension}, "
         f"{subscription.dispatched} in flight{oldest})"
@@ -477,7 +477,7 @@ def _blocked(broker: BrokerView, connection: Connection, producer_id: str | None
     reason = first.reason() or "earlier sends of the same connection wait"
     unread = "" if broker.flow.is_read(connection) else ", no more is read"
     return (
-        f"{who} is blocked for {_since(broker, first.since_ms)}: {reason}; {_largest_holder(broker)}; "
+        f"{who} is blocked for {since(broker, first.since_ms)}: {reason}; {_largest_holder(broker)}; "
         f"{counted(len(sends), 'send')} waiting ({size_bytes} bytes){unread}"
     )
 
@@ -530,7 +530,7 @@ def _open(broker: BrokerView, transaction: Transaction) -> str:
     failure = "" if transaction.failure is None else f"; it can only roll back: {transaction.failure}"
     return (
         f"transaction {transaction.transaction_id} of {owner} is {transaction.state.value} for "
-        f"{_since(broker, transaction.since_ms)} and holds {' and '.join(holds) or 'nothing'}{failure}"
+        f"{since(broker, transaction.since_ms)} and holds {' and '.join(holds) or 'nothing'}{failure}"
     )
 
 
@@ -600,7 +600,8 @@ def _arrived_ms(broker: BrokerView, message: Message) -> int:
     return arrived if isinstance(arrived, int) else broker.clock.now_ms()
 
 
-def _since(broker: BrokerView, time_ms: int) -> str:
+def since(broker: BrokerView, time_ms: int) -> str:
+    """How long ago *time_ms* was."""
     return _duration(broker.clock.now_ms() - time_ms)
 
 

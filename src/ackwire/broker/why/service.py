@@ -13,12 +13,12 @@ from ackwire.broker.why.broker_report import why_broker
 from ackwire.broker.why.reasons import (
     Steps,
     why_consumer,
-    why_file,
     why_message,
     why_producer,
     why_queue,
     why_transaction,
 )
+from ackwire.broker.why.store_report import why_store
 from ackwire.broker.why_view import BrokerView
 from ackwire.errors import BrokerError, NotHere
 from ackwire.jms.destinations import Kind, parse_destination
@@ -60,11 +60,12 @@ class Questions:
             "topic": lambda: why_queue(view, parse_destination(name, default=Kind.TOPIC)),
             "message": lambda: why_message(view, name),
             "consumer": lambda: why_consumer(view, name),
+            "file": lambda: why_store(view, name or None),
+            "store": lambda: why_store(view, name or None),
         }
         at_once: dict[str, Callable[[], list[str]]] = {
             "producer": lambda: why_producer(view, name),
             "transaction": lambda: why_transaction(view, name or None),
-            "file": lambda: why_file(view, name or None),
             "broker": lambda: why_broker(view),
         }
         if subject in in_steps:

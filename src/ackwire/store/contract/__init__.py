@@ -12,7 +12,7 @@ raises `StoreFailed` (K7). Only a new start, which reads what is really there, m
 `administration.py` what operators may ask; `spill.py` the room beside memory.
 """
 
-from ackwire.store.contract.administration import Administration, FileInfo
+from ackwire.store.contract.administration import Administration, DatabaseState, FileInfo
 from ackwire.store.contract.durability import DurabilityState, Sync
 from ackwire.store.contract.spill import Spill, SpillDamaged
 from ackwire.store.contract.store import Durability, OnLoaded, Reader, Recorder, Restore, Store
@@ -37,6 +37,7 @@ __all__ = [
     "Administration",
     "BatchRecord",
     "CursorRecord",
+    "DatabaseState",
     "Durability",
     "DurabilityState",
     "DurableKey",

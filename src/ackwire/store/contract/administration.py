@@ -30,8 +30,37 @@ class FileInfo:
     """All that as a sentence."""
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """How the database of a store stands, for metrics and for the reasons that clients are told."""
+
+    name: str
+    """As logs name it, without credentials."""
+    away_seconds: float
+    """How long it has not answered, or answered with errors only; 0 while it can be used."""
+    reconnects: int
+    """New connections since the start, after a lost one."""
+    transactions: int
+    """Transactions committed since the start."""
+    rows_written: int
+    """Rows that these have inserted, changed or deleted, as far as they were named one by one."""
+
+    @property
+    def is_reachable(self) -> bool:
+        return self.away_seconds <= 0
+
+
 class Administration(Protocol):
     """How much a store takes, what keeps it, and a checkpoint on demand."""
+
+    @property
+    def message_bytes_max(self) -> int | None:
+        """The largest message that the store takes; None if it has no limit of its own."""
+        ...
+
+    def database(self) -> DatabaseState | None:
+        """How the database stands that has the messages; None for a store without one."""
+        ...
 
     @property
     def used_bytes(self) -> int:

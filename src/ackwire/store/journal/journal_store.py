@@ -62,6 +62,7 @@ class JournalStore(JournalRecorder):
     """
 
     pages = True
+    message_bytes_max: int | None = None
 
     def __init__(
         self,
@@ -274,6 +275,9 @@ class JournalStore(JournalRecorder):
     @property
     def bytes_max(self) -> int:
         return self._options.bytes_max
+
+    def database(self) -> None:
+        """See `Administration`."""
 
     def checkpoint(self) -> None:
         self._checkpointing.begin()

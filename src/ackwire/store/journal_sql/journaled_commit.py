@@ -147,6 +147,11 @@ class JournaledCommit:
         trouble = self._writer.trouble or self.trouble
         return reason if reason is None or trouble is None else f"{reason}; {trouble}"
 
+    @property
+    def silent_seconds(self) -> float:
+        """See `Commit`: no caller waits for the database."""
+        return 0.0
+
     def when_room(self, callback: Callable[[], None]) -> None:
         self.log.space.on_room(callback)
 

@@ -10,7 +10,7 @@ from ackwire.store.sql.driver import Driver
 from ackwire.store.sql.sqlite import SqliteDriver
 
 _POSTGRESQL_OPTIONS: Final = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options", "target_session_attrs")
-_MARIADB_OPTIONS: Final = ("ssl_ca", "ssl_cert", "ssl_key", "unix_socket")
+_MARIADB_OPTIONS: Final = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_identity", "unix_socket")
 
 
 ANSWER_SECONDS_MAX: Final = 60.0
@@ -63,9 +63,23 @@ def _mariadb(uri: StoreUri, password: str | None, table_prefix: str, answer_seco
         from ackwire.store.sql.mariadb import MariadbDriver
     except ImportError:
         raise _not_installed(uri, "PyMySQL") from None
-    parameters = {**_parameters(uri, password), "database": uri.path}
+    parameters = {**_parameters(uri, password), **_mariadb_tls(uri), "database": uri.path}
+    if password:
+        parameters["password"] = password.encode()  # the driver knows Latin-1 only
     lock_name = f"ackwire {_lock_number(uri, table_prefix)}"
     return MariadbDriver(parameters, str(uri), lock_name, answer_seconds_max)
+
+
+def _mariadb_tls(uri: StoreUri) -> dict[str, bool]:
+    """How far the server's certificate is checked. The driver alone checks nothing, even with an authority given."""
+    text = uri.options.get("ssl_verify_identity", "true")
+    if text not in ("true", "false"):
+        raise ConfigError(f'{uri}: ssl_verify_identity must be true or false, and is "{text}"')
+    if "ssl_ca" not in uri.options:
+        if "ssl_verify_identity" in uri.options:
+            raise ConfigError(f"{uri}: ssl_verify_identity needs ssl_ca, the file with the authority's certificate")
+        return {}
+    return {"ssl_verify_cert": True, "ssl_verify_identity": text == "true"}
 
 
 def _not_installed(uri: StoreUri, package: str) -> ConfigError:

@@ -22,6 +22,20 @@ class DatabaseRefused(AckwireError):
     """A transaction that a database has refused and will refuse again. The sentence says what to do."""
 
 
+class MissingTables(UnusableDatabase):
+    """Tables are missing, and must not be created."""
+
+
+class UnfinishedCopy(UnusableDatabase):
+    """A copy to this database was interrupted, so it holds a part of a store."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__(
+            f'{description} holds an unfinished copy of another store; run "ackwire store copy" again, which begins '
+            "anew, or choose another database"
+        )
+
+
 class DatabaseAway(AckwireError):
     """A database that could not be reached for `sql.reconnect_seconds_max`."""
 

@@ -36,6 +36,11 @@ class TransactionWriter(Protocol):
     """Executes `Changes` (`writer.py`)."""
 
     @property
+    def description(self) -> str:
+        """The database, without credentials."""
+        ...
+
+    @property
     def trouble(self) -> str | None:
         """Why nothing is written at the moment, as a sentence."""
         ...
@@ -143,13 +148,17 @@ class GroupCommit:
     def full(self) -> str | None:
         """Why nothing more should be sent: the database is away, or does not answer."""
         trouble = self._writer.trouble
-        if trouble is None and self.in_flight is not None:
-            waited = self._clock.monotonic() - self._began
-            if waited > _SILENT_SECONDS_MAX:
-                trouble = f"the database has not answered for {waited:.0f} s"
+        if trouble is None and self.silent_seconds > 0:
+            trouble = f"the database {self._writer.description} has not answered for {self.silent_seconds:.0f} s"
         if trouble is not None:
             self._was_full = True
         return trouble
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long the transaction under way has taken, if that is too long; else 0."""
+        waited = 0.0 if self.in_flight is None else self._clock.monotonic() - self._began
+        return waited if waited > _SILENT_SECONDS_MAX else 0.0
 
     def when_room(self, callback: Callable[[], None]) -> None:
         self._on_room.append(callback)

@@ -44,6 +44,7 @@ class ReadingSession:
     def _open(self) -> Session:
         if self._session is None:
             self._session = self._driver.connect(is_writer=False)
+            self._attempts.reconnects += 1
         return self._session
 
     def _on_error(self, diagnosis: Diagnosis) -> None:

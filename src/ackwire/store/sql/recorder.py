@@ -64,9 +64,7 @@ class SqlRecorder:
                     changes.delete_extra(ExtraKey(info.place_id, sequence))
             else:
                 self._finish(info, sequence)
-                info.has_extra = True
-                row = pending_row(message, "", producer, is_new=False, frame=frame)
-                changes.put_extra(ExtraKey(info.place_id, sequence), row)
+                self._put_extra(changes, info, producer, message, frame)
         if takers and topic is not None:
             self._put_row(changes, topic, producer, message, frame)
             self._catalog.skip(topic, takers, sequence)
@@ -78,6 +76,27 @@ class SqlRecorder:
         for progress in info.progress.values():
             if progress.finish(sequence):
                 self._catalog.touched[info.place_id] = info
+
+    def append_beside(self, message: Message, places: Sequence[Place]) -> None:
+        """Like `append`, for another form of a message that has a row already: `ACTIVEMQ_MSGS` takes one for each
+        sequence, so this one goes to our own table."""
+        changes, producer = self._commit.record(), self._form.producer(message)
+        for place in places:
+            info = self._catalog.places.get(place) or self._new_place(place)
+            self._reads.on_append(info, message)
+            self._put_extra(changes, info, producer, message, message.frame)
+        self._memory.remember_count(changes, message.origin.producer_key, message.producer_count)
+        self._commit.begin_if_large()
+
+    def skip_to(self, sequence: int) -> None:
+        """Have no message get a sequence up to this one: it may be used already."""
+        self._commit.record()
+        self._catalog.use_sequence(sequence)
+
+    def _put_extra(self, changes: Changes, info: PlaceInfo, producer: str, message: Message, frame: Frame) -> None:
+        info.has_extra = True
+        row = pending_row(message, "", producer, is_new=False, frame=frame)
+        changes.put_extra(ExtraKey(info.place_id, message.sequence), row)
 
     def _put_row(self, changes: Changes, container: str, producer: str, message: Message, frame: Frame) -> None:
         is_new = message.sequence > self._written_sequence

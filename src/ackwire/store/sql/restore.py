@@ -2,7 +2,7 @@
 
 import heapq
 import logging
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Final, final
 
@@ -19,6 +19,7 @@ from ackwire.store.contract import (
 from ackwire.store.journal.state import unpack_job, unpack_state_record
 from ackwire.store.sql.catalog import Catalog, PlaceInfo
 from ackwire.store.sql.changes import PendingRow
+from ackwire.store.sql.driver import Row
 from ackwire.store.sql.frames import frame_size
 from ackwire.store.sql.memory import Memory, RecordKind
 from ackwire.store.sql.opening import PORTION, destination_of
@@ -143,7 +144,7 @@ class Restoring:
 
     def prepared(self) -> list[PreparedTransaction]:
         """Those of ours, unless ActiveMQ has decided them, and those that ActiveMQ has prepared."""
-        found = self._shared_rows()
+        found = read_shared_rows(self._session.select, self._statements, self._form)
         made = []
         for data in self._records(RecordKind.PREPARED):
             record = unpack_prepared(data)
@@ -151,13 +152,13 @@ class Restoring:
             xid = self._form.xid(transaction_id)
             rows = None if xid is None else found.pop(xid, None)
             if not record.shared_sends or (rows is not None and rows.sends):
-                made.append(self._prepared(transaction_id, record, rows or _SharedRows()))
+                made.append(self._prepared(transaction_id, record, rows or SharedRows()))
         for xid, rows in found.items():
             acks = tuple(self._present(rows.acks))
             made.append(PreparedTransaction(self._form.transaction(xid), tuple(rows.sends), acks))
         return made
 
-    def _prepared(self, transaction_id: Hashable, record: PreparedRecord, rows: "_SharedRows") -> PreparedTransaction:
+    def _prepared(self, transaction_id: Hashable, record: PreparedRecord, rows: "SharedRows") -> PreparedTransaction:
         sends = [self._form.message(frame) for frame in record.frames] or rows.sends
         return PreparedTransaction(transaction_id, tuple(sends), tuple(self._present(record.acks)), record.user)
 
@@ -167,22 +168,9 @@ class Restoring:
             if message is not None:
                 yield place, message
 
-    def _shared_rows(self) -> "dict[bytes, _SharedRows]":
-        """What prepared transactions have in ActiveMQ's table, by XID."""
-        found: dict[bytes, _SharedRows] = {}
-        for sequence, text, container, data in self._session.select(self._statements.pending):
-            sign, xid = read_xid(text)
-            rows = found.setdefault(xid, _SharedRows())
-            place = destination_of(container)
-            if sign == SENT:
-                rows.sends.append(self._form.unpack(bytes(data), None))
-            elif sign == ACKNOWLEDGED and place is not None:
-                rows.acks.append((place, sequence))
-        return found
-
 
 @final
-class _SharedRows:
+class SharedRows:
     """What a prepared transaction has in ActiveMQ's table."""
 
     __slots__ = ("acks", "sends")
@@ -190,6 +178,22 @@ class _SharedRows:
     def __init__(self) -> None:
         self.sends: list[Message] = []
         self.acks: list[tuple[Place, int]] = []
+
+
+def read_shared_rows(
+    select: Callable[[str], list[Row]], statements: Statements, form: RowForm
+) -> dict[bytes, SharedRows]:
+    """What prepared transactions have in ActiveMQ's table, by XID."""
+    found: dict[bytes, SharedRows] = {}
+    for sequence, text, container, data in select(statements.pending):
+        sign, xid = read_xid(text)
+        rows = found.setdefault(xid, SharedRows())
+        place = destination_of(container)
+        if sign == SENT:
+            rows.sends.append(form.unpack(bytes(data), None))
+        elif sign == ACKNOWLEDGED and place is not None:
+            rows.acks.append((place, sequence))
+    return found
 
 
 def _waiting_row(row: tuple[int, PendingRow]) -> WaitingMessage:

@@ -8,18 +8,22 @@ ActiveMQ's tables have its columns, keys and indexes (its class Statements, afte
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from ackwire.store.sql.dialect import Dialect
 from ackwire.store.sql.driver import Driver, Hold, Session, Statement
-from ackwire.store.sql.errors import Trouble, UnusableDatabase
+from ackwire.store.sql.errors import MissingTables, Trouble, UnfinishedCopy, UnusableDatabase
 from ackwire.util.plurals import counted
 
 _log = logging.getLogger(__name__)
 
 SCHEMA_VERSION: Final = 1
 """Of the tables of Ackwire; one that is higher was made by a later version."""
+
+UNFINISHED_COPY: Final = 1_000_000_000
+"""The version while a store is copied here. Every broker refuses it: later than any version that there will be."""
 
 NAME_LENGTH_MAX: Final = 250
 """Characters of a name in a column: ActiveMQ's figure."""
@@ -253,6 +257,18 @@ def prepare_schema(
     return held or hold()
 
 
+def check_schema(driver: Driver, session: Session, names: Tables, *, create_tables: bool) -> None:
+    """`prepare_schema` for a tool. Refuses a database that an ActiveMQ uses now. Raises `UnusableDatabase`."""
+    with ExitStack() as held:
+
+        def hold() -> Hold:
+            taken = driver.hold(names.lock)
+            held.callback(taken.close)
+            return taken
+
+        prepare_schema(driver, session, names, hold, create_tables=create_tables)
+
+
 def _check_tables(driver: Driver, tables: Sequence[Table], found: Mapping[str, set[str]]) -> None:
     for table in tables:
         columns = found.get(table.name.upper())
@@ -311,13 +327,16 @@ def _version(driver: Driver, session: Session, names: Tables) -> int:
         raise UnusableDatabase(
             f"{driver.description}: table {names.state} is empty; it was changed by hand, or a backup is incomplete"
         )
-    return int(rows[0][0])
+    version = int(rows[0][0])
+    if version == UNFINISHED_COPY:
+        raise UnfinishedCopy(driver.description)
+    return version
 
 
 def _create(driver: Driver, session: Session, missing: list[Table], *, create_tables: bool) -> None:
     names = ", ".join(table.name for table in missing)
     if not create_tables:
-        raise UnusableDatabase(
+        raise MissingTables(
             f"{driver.description}: missing tables: {names}; sql.create_tables is false, so create them "
             'yourself: "ackwire store schema" prints the statements'
         )

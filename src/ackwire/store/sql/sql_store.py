@@ -15,6 +15,7 @@ from ackwire.errors import StoreFailed
 from ackwire.jms.message import Message
 from ackwire.store.background import Background
 from ackwire.store.contract import (
+    DatabaseState,
     DurabilityState,
     DurableRecord,
     FileInfo,
@@ -166,19 +167,19 @@ class SqlStore(SqlRecorder):
         self._written_sequence = self._catalog.last_sequence
         self._lowest_id = opening.lowest_id
         self._closing = threading.Event()
-
-        def attempts() -> Attempts:
-            return Attempts(driver, surroundings.clock, options.reconnect_seconds_max, self._closing)
-
+        self._attempts = [
+            Attempts(driver, surroundings.clock, options.reconnect_seconds_max, self._closing) for _ in range(2)
+        ]
+        """Of the writer, and of reads."""
         execution = Execution(statements, surroundings.make_form(), self._make_frames(), options.run_id)
         self._writer = Writer(
-            driver, sessions.writing, sessions.held, statements, execution, options.run_id, attempts()
+            driver, sessions.writing, sessions.held, statements, execution, options.run_id, self._attempts[0]
         )
         self._commit = self._make_commit(surroundings)
         self._commit.filling = opening.changes
         self._reading = surroundings.reading
         self._reading_form, self._reading_frames = surroundings.make_form(), self._make_frames()
-        self._session = ReadingSession(driver, sessions.reading, attempts())
+        self._session = ReadingSession(driver, sessions.reading, self._attempts[1])
         self._reads = Reads(self._catalog, self._commit, self._session, statements, self._form, self._make_frames())
         self._restoring = Restoring(
             self._catalog, self._memory, self._reads, self._session, statements, self._form, surroundings.clock
@@ -369,6 +370,18 @@ class SqlStore(SqlRecorder):
     def files(self) -> list[FileInfo]:
         """See `Administration`: a database has none to explain."""
         return []
+
+    def database(self) -> DatabaseState:
+        """See `Administration`."""
+        now = self._clock.monotonic()
+        away = [now - it.away_since for it in self._attempts if it.away_since is not None]
+        return DatabaseState(
+            name=self._writer.description,
+            away_seconds=max([self._commit.silent_seconds, *away]),
+            reconnects=sum(it.reconnects for it in self._attempts),
+            transactions=self._writer.transactions,
+            rows_written=self._writer.rows,
+        )
 
     def checkpoint(self) -> None:
         """See `Administration`: a database does it itself."""

@@ -76,9 +76,16 @@ class Statements:
             f"SELECT RUN_ID, TRANSACTION_NUMBER, LAST_SEQUENCE, IS_OPEN, CRASHED_MS FROM {names.state} WHERE ID = 1"
         )
 
+        # -- a copy that is under way, or was not finished: no broker takes such a schema version
+        self.set_version = sql(f"UPDATE {names.state} SET SCHEMA_VERSION = ? WHERE ID = 1")
+        self.set_crash = sql(f"UPDATE {names.state} SET CRASHED_MS = ? WHERE ID = 1")
+
         # -- reading
+        self.message_heads = sql(
+            f"SELECT ID, CONTAINER, LENGTH(MSG), XID FROM {msgs} WHERE ID > ? AND {_WAITS} ORDER BY ID LIMIT ?"
+        )
         self.places = f"SELECT PLACE_ID, NAME, DISPATCHED, TERMS FROM {places}"
-        self.containers = f"SELECT DISTINCT CONTAINER FROM {msgs}"
+        self.containers = f"SELECT DISTINCT CONTAINER FROM {msgs} WHERE {_WAITS}"
         self.acks = (
             "SELECT CONTAINER, CLIENT_ID, SUB_NAME, SUB_DEST, SELECTOR, LAST_ACKED_ID, PRIORITY, XID "
             f"FROM {acks} ORDER BY CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY"
@@ -90,6 +97,8 @@ class Statements:
         )
         self.done = f"SELECT PLACE_ID, CONTAINER, FIRST_ID, LAST_ID FROM {names.done} ORDER BY FIRST_ID"
         self.extra_places = f"SELECT DISTINCT PLACE_ID FROM {extra}"
+        self.extra_totals = f"SELECT PLACE_ID, COUNT(*), SUM(LENGTH(MSG)) FROM {extra} GROUP BY PLACE_ID"
+        self.size = f"SELECT SUM(LENGTH(MSG)) FROM {msgs}"
         self.last_extra = f"SELECT MAX(SEQUENCE) FROM {extra}"
         head = f"SUBSTR(MSG, 1, {PRIORITY_PREFIX_BYTES})"
         self.waiting = sql(
@@ -146,6 +155,10 @@ class Statements:
         same = self._dialect.text_checked.format("CONTAINER")
         query = f"SELECT ID, MSG FROM {self._names.msgs} WHERE {same} AND ID"
         return [(sql, [container, *values]) for sql, values in self._dialect.with_numbers(query, ids)]
+
+    def select_any(self, ids: Sequence[int]) -> list[tuple[str, list[object]]]:
+        """Queries for the bytes of messages, whatever their container."""
+        return self._dialect.with_numbers(f"SELECT ID, MSG FROM {self._names.msgs} WHERE ID", ids)
 
     def select_extra(self, place_id: int, sequences: Sequence[int]) -> list[tuple[str, list[object]]]:
         query = f"SELECT SEQUENCE, MSG FROM {self._names.extra} WHERE PLACE_ID = ? AND SEQUENCE"

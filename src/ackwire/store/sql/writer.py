@@ -56,6 +56,10 @@ class Attempts:
         """What was logged since the database last answered."""
         self.count = 0
         """How often something was repeated."""
+        self.away_since: float | None = None
+        """Since when it has done nothing, by the monotonic clock; None while it does."""
+        self.reconnects = 0
+        """Sessions opened in the place of a lost one."""
 
     def run(self, attempt: Callable[[], _T], on_error: Callable[[Diagnosis], None]) -> _T:
         """What *attempt* returns, as soon as it does not fail; *on_error* is called after each failure. Raises
@@ -86,7 +90,7 @@ class Attempts:
             else:
                 if self.trouble is not None:
                     _log.info("%s: the database answers again", self._driver.description)
-                    self.trouble = None
+                    self.trouble = self.away_since = None
                     self._reported.clear()
                 return result
 
@@ -99,6 +103,7 @@ class Attempts:
                 f"(sql.reconnect_seconds_max is {self._seconds_max:g}): {diagnosis.explanation}"
             )
         self.count += 1
+        self.away_since = began
         if diagnosis.sentence not in self._reported:
             self._reported.add(diagnosis.sentence)
             _log.warning("%s: %s; trying again", self._driver.description, diagnosis.sentence)
@@ -129,6 +134,12 @@ class Writer:
         self._execution = execution
         self._run_id = run_id
         self._attempts = attempts
+        self.transactions = self.rows = 0
+        """What was committed, for metrics."""
+
+    @property
+    def description(self) -> str:
+        return self._driver.description
 
     @property
     def trouble(self) -> str | None:
@@ -144,6 +155,7 @@ class Writer:
             session = self._session
             if session is None:
                 session = self._session = self._driver.connect(is_writer=True)
+                self._attempts.reconnects += 1
                 is_repeated = True
             self._check_hold()
             if is_repeated and self._has_committed(session, changes.number):
@@ -153,6 +165,8 @@ class Writer:
 
         try:
             self._attempts.run(attempt, self._on_error)
+            self.transactions += 1
+            self.rows += sum(len(it.rows) for it in made[:-1])  # without the mark of the transaction
         finally:
             self._execution.release()
 
