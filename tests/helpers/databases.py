@@ -170,7 +170,9 @@ def _is_stopped(pid: int) -> bool:
     """Whether all threads of a process have stopped, or it is gone."""
     for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
         with suppress(FileNotFoundError, ProcessLookupError):
-            if thread.read_text().rpartition(")")[2].split()[0] != "T":
+            if (
+                thread.read_text().rpartition(")")[2].split()[0] not in "TZX"
+            ):  # or it has ended, and its parent has stopped
                 return False
     return True
 
