@@ -363,13 +363,18 @@ class BrokerRig:
 
 
 def paging_rig(
-    memory_bytes_max: int, *, temp_bytes_max: int | None = None, policies: tuple[DestinationPolicy, ...] = ()
+    memory_bytes_max: int,
+    *,
+    temp_bytes_max: int | None = None,
+    policies: tuple[DestinationPolicy, ...] = (),
+    is_audited: bool = True,
 ) -> tuple[BrokerRig, PagingStore, FakeSpill | None]:
     """A rig with little memory on a store that pages, and perhaps a temp store."""
     store = PagingStore(OpenWireEditor("ID:store", "store", ManualClock()).restored)
     temp = None if temp_bytes_max is None else FakeSpill(temp_bytes_max)
     limits = {"limits": {"memory_bytes_max": memory_bytes_max}}
-    return BrokerRig(settings=limits, policies=policies, store=store, temp=temp), store, temp
+    rig = BrokerRig(settings=limits, policies=policies, store=store, temp=temp, is_audited=is_audited)
+    return rig, store, temp
 
 
 def _settings(changes: Mapping[str, Mapping[str, object]]) -> Settings:
