@@ -136,7 +136,6 @@ HOT_MODULES = [
     "wire/openwire/client_protocol",
     "wire/openwire/codec_fast",
     "wire/openwire/columnar",
-    "wire/openwire/editor",
     "wire/openwire/frame_builder",
     "wire/openwire/layout",
     "wire/openwire/lookup",

@@ -20,11 +20,12 @@ from ackwire.store.portable_rows import END_KIND, HEADER_KIND
 from ackwire.store.sql.driver import Driver, Session, Statement
 from ackwire.store.sql.errors import MissingTables, UnfinishedCopy, UnusableDatabase
 from ackwire.store.sql.inspection import SqlInspection
+from ackwire.store.sql.locking import wait_for_lock
 from ackwire.store.sql.row_form import RowForm
 from ackwire.store.sql.schema import SCHEMA_VERSION, UNFINISHED_COPY, Tables, check_schema, tables_of
 from ackwire.store.sql.sql_store import SqlOptions, SqlStore, SqlSurroundings
 from ackwire.store.sql.statements import Statements
-from ackwire.util.clock import ManualClock
+from ackwire.util.clock import ManualClock, SystemClock
 
 _OF_UNUSED: Final = frozenset((HEADER_KIND, "crash", END_KIND))
 """Kinds of rows that a store has which was never used."""
@@ -53,7 +54,7 @@ class OfflineDatabase:
         """A session; errors of the driver become `UnusableDatabase`."""
         session: Session | None = None
         try:
-            session = self.driver.connect(is_writer=is_writer)
+            session = wait_for_lock(lambda: self.driver.connect(is_writer=is_writer), SystemClock())
             yield session
         except Exception as error:
             diagnosis = self.driver.diagnose(error)

@@ -15,6 +15,8 @@ from typing import Final
 from ackwire.store.sql.dialect import Dialect
 from ackwire.store.sql.driver import Driver, Hold, Session, Statement
 from ackwire.store.sql.errors import MissingTables, Trouble, UnfinishedCopy, UnusableDatabase
+from ackwire.store.sql.locking import wait_for_lock
+from ackwire.util.clock import SystemClock
 from ackwire.util.plurals import counted
 
 _log = logging.getLogger(__name__)
@@ -262,7 +264,7 @@ def check_schema(driver: Driver, session: Session, names: Tables, *, create_tabl
     with ExitStack() as held:
 
         def hold() -> Hold:
-            taken = driver.hold(names.lock)
+            taken = wait_for_lock(lambda: driver.hold(names.lock), SystemClock())
             held.callback(taken.close)
             return taken
 

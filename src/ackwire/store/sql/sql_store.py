@@ -31,11 +31,12 @@ from ackwire.store.contract import (
 )
 from ackwire.store.sql.commit import Commit
 from ackwire.store.sql.driver import Driver, Hold, Session
-from ackwire.store.sql.errors import Locked, UnusableDatabase
+from ackwire.store.sql.errors import UnusableDatabase
 from ackwire.store.sql.execution import Execution
 from ackwire.store.sql.frames import Frames, FramesInMemory
 from ackwire.store.sql.group_commit import GroupCommit
 from ackwire.store.sql.journal_mark import refuse_waiting_journal
+from ackwire.store.sql.locking import wait_for_lock
 from ackwire.store.sql.opening import Opening
 from ackwire.store.sql.reads import Fetch, ReadingSession, Reads
 from ackwire.store.sql.recorder import SqlRecorder
@@ -47,7 +48,6 @@ from ackwire.store.sql.writer import CLOSING_SECONDS_MAX, Attempts, Writer
 from ackwire.util.clock import Clock, Timer
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +86,7 @@ class Sessions(NamedTuple):
     held: Hold
 
 
-_LOCKED_SECONDS_MAX: Final = 5.0
-"""How long a start waits for the lock: a server may need a moment to notice that the last run has ended."""
-
-_LOCKED_PAUSE_SECONDS: Final = 0.02
-
-
-def _locked(take: Callable[[], _T], clock: Clock) -> _T:
-    """What *take* returns, which takes a lock. Raises `Locked` if it is not free after a while."""
-    began = clock.monotonic()
-    attempts_left = round(_LOCKED_SECONDS_MAX / _LOCKED_PAUSE_SECONDS)
-    while True:
-        try:
-            return take()
-        except Locked:
-            attempts_left -= 1
-            if not attempts_left or clock.monotonic() - began > _LOCKED_SECONDS_MAX:
-                raise
-            threading.Event().wait(_LOCKED_PAUSE_SECONDS)
+_T = TypeVar("_T")
 
 
 def with_sessions(driver: Driver, clock: Clock, options: SqlOptions, make: Callable[[Sessions], _T]) -> _T:
@@ -112,11 +95,11 @@ def with_sessions(driver: Driver, clock: Clock, options: SqlOptions, make: Calla
     names = Tables(options.table_prefix)
     opened = ExitStack()  # what is closed again if the store does not open
     try:
-        writing = _locked(lambda: driver.connect(is_writer=True), clock)
+        writing = wait_for_lock(lambda: driver.connect(is_writer=True), clock)
         opened.callback(writing.close)
 
         def hold() -> Hold:
-            held = _locked(lambda: driver.hold(names.lock), clock)
+            held = wait_for_lock(lambda: driver.hold(names.lock), clock)
             opened.callback(held.close)
             return held
 

@@ -1,0 +1,27 @@
+"""Waits for the locks of a database: a server may need a moment to notice that the last one who had them has gone."""
+
+import threading
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ackwire.store.sql.errors import Locked
+from ackwire.util.clock import Clock
+
+_SECONDS_MAX: Final = 5.0
+_PAUSE_SECONDS: Final = 0.02
+
+_T = TypeVar("_T")
+
+
+def wait_for_lock(take: Callable[[], _T], clock: Clock) -> _T:
+    """What *take* returns, which takes a lock. Raises `Locked` if it is not free after a while."""
+    began = clock.monotonic()
+    attempts_left = round(_SECONDS_MAX / _PAUSE_SECONDS)
+    while True:
+        try:
+            return take()
+        except Locked:
+            attempts_left -= 1
+            if not attempts_left or clock.monotonic() - began > _SECONDS_MAX:
+                raise
+            threading.Event().wait(_PAUSE_SECONDS)
