@@ -89,8 +89,8 @@ def _rehearse(inspection: "StoreInspection") -> "list[tuple[Kept, str]]":
 def journal(
     data: Path, new: Path | None = None, report: "Progress | None" = None
 ) -> "Iterator[tuple[OfflineStore, ProgressLine]]":
-    """The store in *data*, locked; or the directory *new*, made if need be, where one is to be. *report* is told how
-    far work is, unless a line of its own shows it. Raises `ConfigError`."""
+    """Lock the journal store in *data*, or the directory *new*, which is created if it is missing, for a new store.
+    *report* is called with the progress; without it a line on the terminal shows the progress. Raises `ConfigError`."""
     # Imported here, so that the other commands start without loading a store.
     from ackwire.store.files import OsFiles
     from ackwire.store.journal.recovery_report import UnusableStore
