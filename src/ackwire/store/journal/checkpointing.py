@@ -7,7 +7,7 @@ the index cannot be written, the journal has everything, and the next tick tries
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import final
+from typing import Final, final
 
 from ackwire.store.background import Background
 from ackwire.store.checkpoint import Checkpoint, Position
@@ -19,6 +19,9 @@ from ackwire.store.journal.opening import OpenJournal
 from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.util.clock import Clock
+
+_BEHIND_MAX: Final = 1_000_000
+"""Records that may be written while a checkpoint is under way; they take up to 300 MB of memory until the next one."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +64,17 @@ class Checkpointing:
         """Replay begins in this segment: no later one may go."""
         self.trouble: str | None = None
         """Why the last checkpoint did not succeed; it is tried again."""
+        self.behind_max = _BEHIND_MAX
+        """Tests have a smaller one."""
+
+    @property
+    def full_because(self) -> str | None:
+        """Why nothing more should be sent until the index has caught up."""
+        if self.trouble is None and self._current is not None:
+            behind = self._journal.writer.last_number - self._number
+            if behind > self.behind_max:
+                return f"the index in {self._journal.data} is slow: it is {behind} records behind"
+        return self.trouble
 
     @property
     def is_idle(self) -> bool:

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 class _NoTrouble:
     """A database that is away does not stop producers: the size of the journal does."""
 
-    trouble: Final = None
+    full_because: Final = None
 
 
 @final
