@@ -1,7 +1,8 @@
 """When the index catches up with the journal: from time to time, after many bytes, and on demand.
 
-A checkpoint syncs the journal, then writes to the index what has changed since the last one; both beside the loop. If
-the index cannot be written, the journal has everything, and the next tick tries again.
+A checkpoint first has all records written that wait; a long buffer takes some turns of the loop (`group_commit.py`).
+Then it syncs the journal and writes to the index what has changed since the last one, both beside the loop. If the
+index cannot be written, the journal has everything, and the next tick tries again.
 """
 
 import logging
@@ -59,6 +60,8 @@ class Checkpointing:
         """The last record before the last checkpoint."""
         self._written_bytes = 0
         """Since then."""
+        self._is_asked_for = False
+        """Whether one begins when the buffer is written."""
         self._is_writing_index = False
         self.segment = 0
         """Replay begins in this segment: no later one may go."""
@@ -97,11 +100,15 @@ class Checkpointing:
             self.begin()
 
     def begin(self) -> None:
-        """Let the index catch up, beside the loop."""
-        if self._buffer.records and not self._buffer.depth:
-            self._commit.write()
-        if self._current is not None or self._state.failure is not None or self._buffer.depth:
-            return  # what was just written may have called for one already
+        """Let the index catch up, beside the loop, from when all that is recorded is written."""
+        if self._current is None and not self._is_asked_for and not self._buffer.depth:
+            self._is_asked_for = True
+            self._commit.when_written(self._begin)
+
+    def _begin(self) -> None:
+        self._is_asked_for = False
+        if self._current is not None or self._state.failure is not None:
+            return
         writer = self._journal.writer
         position = Position(
             self._journal.store_id,
