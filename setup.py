@@ -104,6 +104,7 @@ HOT_MODULES = [
     "store/journal/opening",
     "store/journal/options",
     "store/journal/pending_records",
+    "store/journal/portions",
     "store/journal/presence",
     "store/journal/reads",
     "store/journal/record",

@@ -96,6 +96,9 @@ class JournalFactory(StoreFactory):
             new_id=lambda: self._random.randbytes(16),
             on_failed=self.failures.append,
         )
+        if self._is_slow:  # a few records are a long buffer
+            portions = self.store._commit.portions
+            portions.records, portions.size_bytes = 3, 1500
         return self.store
 
     def close(self) -> None:

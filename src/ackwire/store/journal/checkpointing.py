@@ -1,13 +1,14 @@
 """When the index catches up with the journal: from time to time, after many bytes, and on demand.
 
-A checkpoint syncs the journal, then writes to the index what has changed since the last one; both beside the loop. If
-the index cannot be written, the journal has everything, and the next tick tries again.
+A checkpoint first has all records written that wait; a long buffer takes some turns of the loop (`group_commit.py`).
+Then it syncs the journal and writes to the index what has changed since the last one, both beside the loop. If the
+index cannot be written, the journal has everything, and the next tick tries again.
 """
 
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import final
+from typing import Final, final
 
 from ackwire.store.background import Background
 from ackwire.store.checkpoint import Checkpoint, Position
@@ -19,6 +20,9 @@ from ackwire.store.journal.opening import OpenJournal
 from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.util.clock import Clock
+
+_BEHIND_MAX: Final = 1_000_000
+"""Records that may be written while a checkpoint is under way; they take up to 300 MB of memory until the next one."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,11 +60,24 @@ class Checkpointing:
         """The last record before the last checkpoint."""
         self._written_bytes = 0
         """Since then."""
+        self._is_asked_for = False
+        """Whether one begins when the buffer is written."""
         self._is_writing_index = False
         self.segment = 0
         """Replay begins in this segment: no later one may go."""
         self.trouble: str | None = None
         """Why the last checkpoint did not succeed; it is tried again."""
+        self.behind_max = _BEHIND_MAX
+        """Tests have a smaller one."""
+
+    @property
+    def full_because(self) -> str | None:
+        """Why nothing more should be sent until the index has caught up."""
+        if self.trouble is None and self._current is not None:
+            behind = self._journal.writer.last_number - self._number
+            if behind > self.behind_max:
+                return f"the index in {self._journal.data} is slow: it is {behind} records behind"
+        return self.trouble
 
     @property
     def is_idle(self) -> bool:
@@ -83,11 +100,15 @@ class Checkpointing:
             self.begin()
 
     def begin(self) -> None:
-        """Let the index catch up, beside the loop."""
-        if self._buffer.records and not self._buffer.depth:
-            self._commit.write()
-        if self._current is not None or self._state.failure is not None or self._buffer.depth:
-            return  # what was just written may have called for one already
+        """Let the index catch up, beside the loop, from when all that is recorded is written."""
+        if self._current is None and not self._is_asked_for and not self._buffer.depth:
+            self._is_asked_for = True
+            self._commit.when_written(self._begin)
+
+    def _begin(self) -> None:
+        self._is_asked_for = False
+        if self._current is not None or self._state.failure is not None:
+            return
         writer = self._journal.writer
         position = Position(
             self._journal.store_id,

@@ -6,6 +6,9 @@ going to a thread and back takes as long; where they are slow the thread does th
 group. Records that no caller waits for are written a moment later, so that a message which is consumed by then is not
 written at all.
 
+A long buffer, as it collects behind a slow sync, is written in portions, one in each turn of the loop and cut between
+groups of records (`portions.py`). The sync follows the last one.
+
 What is on the local medium is durable, unless a `Quorum` has to confirm it: that is the seam for replication.
 """
 
@@ -23,9 +26,10 @@ from ackwire.store.files import DataFile
 from ackwire.store.journal.failure import FailureState
 from ackwire.store.journal.options import SyncPolicy
 from ackwire.store.journal.pending_records import PendingPayload
+from ackwire.store.journal.portions import Portions
 from ackwire.store.journal.presence import Misplaced, Presence
 from ackwire.store.journal.record import RecordKind, pack_numbers
-from ackwire.store.journal.record_buffer import BUFFER_BYTES_FULL, RecordBuffer
+from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.store.journal.writer import JournalWriter
 from ackwire.util.clock import Clock, Timer
 
@@ -99,6 +103,9 @@ class GroupCommit:
         """Told the bytes of each write, when it is done."""
         self.on_drained: Callable[[], None] | None = None
         """Called soon after a buffer was written that was full."""
+        self.portions = Portions(buffer)
+        self._is_writing_portion = False
+        self._when_written: list[Callable[[], None]] = []
         self._waiters: list[Waiter] = []
         self._syncing: list[Waiter] = []
         """Those that the thread syncs for."""
@@ -190,8 +197,27 @@ class GroupCommit:
             self.when_durable(callback)
         elif self._is_syncing:
             self._clock.call_later(_SOON_SECONDS, lambda: self.when_synced(callback))
-        elif self._state.failure is None and self.write():
+        else:
+            self.when_written(lambda: self._sync_written(callback))
+
+    def _sync_written(self, callback: Callable[[], None]) -> None:
+        if self._is_syncing:  # one that has begun meanwhile
+            self.when_synced(callback)
+        else:
             self._sync_beside([(callback, None)])
+
+    def when_written(self, callback: Callable[[], None]) -> None:
+        """Call *callback* when the buffer is empty, because all of it is written: at once if little waits, and within a
+        number of turns otherwise, whatever sync is under way. Not if the store has failed by then."""
+        if self._state.failure is not None:
+            return
+        if not self._is_writing_portion and not self._when_written and self.portions.one_is_enough:
+            if not self._buffer.records or self.write():
+                callback()
+            return
+        self._when_written.append(callback)
+        if not self._is_writing_portion and not self._flush_is_urgent:
+            self._flush_next_turn(self._flush)
 
     # ---- when to write -----------------------------------------------------------------------------------------
 
@@ -236,11 +262,30 @@ class GroupCommit:
             self._flush()
 
     def _flush(self) -> None:
+        """Write the buffer, a portion of it in each turn, then sync."""
+        self.portions.begin()
+        self._flush_portion()
+
+    def _flush_next_turn(self, flush: Callable[[], None]) -> None:
+        self._flush_is_urgent = True
+        self._urgent_flush = self._clock.call_later(0, flush)
+
+    def _flush_portion(self) -> None:
         self._urgent_flush = None
         self._flush_is_urgent = False
-        if self._state.failure is not None or (self._is_syncing and self._always_syncs):
+        is_held_up = self._is_syncing and self._always_syncs
+        if self._state.failure is not None or (is_held_up and not self._when_written):
             return  # what is in the buffer is the next group
-        if not self.write():
+        self._is_writing_portion = True
+        is_written = self.write(self.portions.next())
+        self._is_writing_portion = False
+        if not is_written:
+            return
+        if self._buffer.records:
+            self.portions.begin()
+            self._flush_next_turn(self._flush_portion)
+            return
+        if is_held_up:
             return
         if self._always_syncs:
             self._sync()
@@ -255,13 +300,17 @@ class GroupCommit:
         self._record_sequence(first)
         if first is None:
             self._written_sequence = self.appended_sequence
-        if self._buffer.size_bytes > BUFFER_BYTES_FULL and self.on_drained is not None:
-            self._clock.call_later(0, self.on_drained)
+            if self._buffer.full_above < self._buffer.full_bytes:
+                self._buffer.full_above = self._buffer.full_bytes
+                if self.on_drained is not None:
+                    self._clock.call_later(0, self.on_drained)
+        else:
+            mark = None  # it may be about records behind them
         records = self._buffer.take(first)
         before = self._writer.last_number
         try:
             self._writer.write(records)
-            self._buffer.taken_is_written()
+            self._buffer.are_written(records)
             for record in records:
                 record.written()
         except Exception as error:  # whatever it is: records are missing, and must not be answered for
@@ -270,6 +319,10 @@ class GroupCommit:
         self._writes.append((self._writer.last_number, self._written_sequence, mark))
         if self._writer.last_number != before and self.on_written is not None:
             self.on_written(sum([it.payload_bytes for it in records]))
+        if self._when_written and first is None:
+            callbacks, self._when_written = self._when_written, []
+            for callback in callbacks:
+                callback()
         return True
 
     def _record_sequence(self, first: int | None) -> None:

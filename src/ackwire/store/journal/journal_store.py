@@ -44,7 +44,7 @@ from ackwire.store.journal.pending_records import PendingPayload
 from ackwire.store.journal.presence import Misplaced
 from ackwire.store.journal.reads import Reads
 from ackwire.store.journal.record import RecordKind, pack_numbers
-from ackwire.store.journal.record_buffer import BUFFER_BYTES_FULL, RecordBuffer
+from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.store.journal.recorder import JournalRecorder
 from ackwire.store.journal.recovery_report import Report
 from ackwire.store.journal.space import Space
@@ -261,8 +261,9 @@ class JournalStore(JournalRecorder):
     # ---- space, files ------------------------------------------------------------------------------------------
 
     def full(self) -> str | None:
-        if self.buffer.size_bytes > BUFFER_BYTES_FULL:
-            return f"the disk of {self.journal.data} is slow: {self.buffer.size_bytes} bytes wait to be written"
+        buffer = self.buffer
+        if buffer.size_bytes > buffer.full_above:
+            return buffer.full_because(self.journal.data)
         return self.space.full_because
 
     def on_room(self, callback: Callable[[], None]) -> None:

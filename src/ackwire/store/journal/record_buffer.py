@@ -5,7 +5,8 @@ written together, and nothing is dropped out of a group from outside it.
 """
 
 from collections.abc import Callable, Collection
-from itertools import count, pairwise
+from itertools import count, islice, pairwise
+from pathlib import Path
 from typing import Final, final
 
 from ackwire.jms.message import Message
@@ -42,6 +43,11 @@ class RecordBuffer:
         self.records: list[PendingRecord] = []
         self.size_bytes = 0
         """Of the frames of messages."""
+        self.full_bytes = BUFFER_BYTES_FULL
+        """Tests have fewer."""
+        self.full_above = self.full_bytes
+        """Producers wait when `size_bytes` is more. Once they do, it is 0 until everything is written: a buffer that
+        they fill up again as soon as there is some room would never be empty."""
         self.messages: dict[int, list[PendingMessage | MovedMessage]] = {}
         """By sequence."""
         self._groups = count(1)
@@ -149,7 +155,10 @@ class RecordBuffer:
         record.places = [it for it in record.places if it is not info]
         if record.places:
             return
-        self.messages[sequence].remove(record)
+        there = self.messages[sequence]
+        there.remove(record)
+        if not there:
+            del self.messages[sequence]
         if isinstance(record, PendingMessage):
             if self.records[-1] is record:  # a quick consumer has it: there may be many, and a slow disk
                 self.records.pop()
@@ -165,26 +174,57 @@ class RecordBuffer:
 
     # ---- leaving to be written ---------------------------------------------------------------------------------
 
+    def full_because(self, data: Path) -> str:
+        """Why producers have to wait, now that there is more than `full_above`."""
+        self.full_above = 0
+        return f"the disk of {data} is slow: {self.size_bytes} bytes wait to be written"
+
     def last_message_sequence(self, first: int | None) -> int:
         """The highest sequence of a message among all records, or the *first* so many; 0 if there is none."""
         sequences = [it.sequence for it in self.records[:first] if isinstance(it, PendingMessage) and it.places]
         return max(sequences, default=0)
 
+    def portion(self, records_max: int, bytes_max: int) -> int | None:
+        """How many of the first records are about *records_max* or *bytes_max* of messages; None if all of them are.
+        Ends between groups, so it may be more by the rest of one."""
+        records = self.records
+        if len(records) <= records_max and self.size_bytes <= bytes_max:
+            return None
+        size_bytes = end = 0
+        for record in islice(records, records_max):
+            if size_bytes >= bytes_max:
+                break
+            end += 1
+            if isinstance(record, PendingMessage):
+                size_bytes += len(record.message.frame)
+        while end < len(records) and records[end].group and records[end].group == records[end - 1].group:
+            end += 1
+        return None if end == len(records) else end
+
     def take(self, first: int | None) -> list[PendingRecord]:
         """All records, or the *first* so many, as they are to be written: without those that were dropped."""
-        taken = self.records if first is None else self.records[:first]
-        self.records = [] if first is None else self.records[first:]
-        self.size_bytes = 0
+        if first is None:
+            taken, self.records, self.size_bytes = self.records, [], 0
+        else:
+            taken = self.records[:first]
+            del self.records[:first]
+            size_bytes = sum([len(it.message.frame) for it in taken if isinstance(it, PendingMessage)])
+            self.size_bytes = max(0, self.size_bytes - size_bytes)
         records = [it for it in taken if not isinstance(it, (PendingMessage, MovedMessage)) or it.places]
         _mark_groups(records)
         return records
 
-    def taken_is_written(self) -> None:
-        """Mark the taken records as written; the others are still pending."""
-        self.messages.clear()
-        for record in self.records:
-            if isinstance(record, (PendingMessage, MovedMessage)) and record.places:
-                self.messages.setdefault(record.sequence, []).append(record)
+    def are_written(self, taken: list[PendingRecord]) -> None:
+        """What `take` returned is written; the other records are still pending."""
+        if not self.records:
+            self.messages.clear()
+            return
+        for record in taken:
+            if isinstance(record, (PendingMessage, MovedMessage)):
+                there = self.messages[record.sequence]
+                there.remove(record)
+                if not there:
+                    del self.messages[record.sequence]
 
 
 def _mark_groups(records: list[PendingRecord]) -> None:

@@ -18,8 +18,8 @@ class Checkpoints(Protocol):
     """What makes room by and by."""
 
     @property
-    def trouble(self) -> str | None:
-        """Why the last checkpoint did not succeed; no more is taken meanwhile."""
+    def full_because(self) -> str | None:
+        """Why nothing more should be sent until they have gone on."""
         ...
 
 
@@ -79,8 +79,8 @@ class Space:
             return f"the disk of {self._data} does not tell how much space it has: {error}"
         if free < self._options.free_bytes_min:
             return f"the disk of {self._data} has {free} bytes left, less than {self._options.free_bytes_min}"
-        if self._checkpointing.trouble is not None:
-            return self._checkpointing.trouble
+        if self._checkpointing.full_because is not None:
+            return self._checkpointing.full_because
         if self._spare_failed:
             return f"the disk of {self._data} has no space for another file of {self._options.segment_bytes} bytes"
         return None

@@ -78,6 +78,8 @@ class JournaledCommit:
         self._written_bytes = 0
         """To the journal, since the last checkpoint began."""
         self._is_writing = False
+        self._is_asked_for = False
+        """Whether a checkpoint begins when the journal's buffer is written."""
         self._is_last = False
         self.trouble: str | None = None
         """Why the transaction under way was not committed yet; it is repeated."""
@@ -183,7 +185,13 @@ class JournaledCommit:
             return
         if self.in_flight is not None:
             self._write(self.in_flight)
-        elif self._recorded != self._taken and not self.depth and self.log.write():
+        elif self._recorded != self._taken and not self.depth and not self._is_asked_for:
+            self._is_asked_for = True
+            self.log.commit.when_written(self._take_if_none_is_under_way)
+
+    def _take_if_none_is_under_way(self) -> None:
+        self._is_asked_for = False
+        if self.in_flight is None and not self._is_writing and self._state.failure is None:
             self._take()
 
     def _take(self) -> None:
@@ -232,6 +240,7 @@ class JournaledCommit:
         assert not self.depth, "a group is open"
         self.trouble = None
         while self._state.failure is None and self.has_news and self.trouble is None:
+            self.log.write()
             self.checkpoint()
             self.log.finish()
             self._background.finish()

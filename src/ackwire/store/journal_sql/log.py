@@ -14,7 +14,7 @@ from ackwire.store.journal.options import JournalOptions, SyncPolicy
 from ackwire.store.journal.pending_records import PendingPayload
 from ackwire.store.journal.presence import Misplaced
 from ackwire.store.journal.record import RecordKind, pack_numbers
-from ackwire.store.journal.record_buffer import BUFFER_BYTES_FULL, RecordBuffer
+from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.store.journal.segment import segment_path
 from ackwire.store.journal.space import Space
 from ackwire.store.sql.journal_mark import JournalMark
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 class _NoTrouble:
     """A database that is away does not stop producers: the size of the journal does."""
 
-    trouble: Final = None
+    full_because: Final = None
 
 
 @final
@@ -188,8 +188,9 @@ class Log:
 
     def full(self) -> str | None:
         """Why nothing more should be sent here."""
-        if self.buffer.size_bytes > BUFFER_BYTES_FULL:
-            return f"the disk of {self.journal.data} is slow: {self.buffer.size_bytes} bytes wait to be written"
+        buffer = self.buffer
+        if buffer.size_bytes > buffer.full_above:
+            return buffer.full_because(self.journal.data)
         return self.space.full_because
 
     # ---- the end ---------------------------------------------------------------------------------------------------
