@@ -100,8 +100,8 @@ class MariadbSession:
 
     def _check_sizes(self, statements: Sequence[Statement]) -> None:
         """The server ends a connection with a larger packet, so it cannot tell the reason."""
-        for _, rows in statements:
-            for row in rows:
+        for statement in statements:
+            for row in statement.rows:
                 for value in row:
                     if isinstance(value, bytes) and len(value) > self._value_bytes_max:
                         raise DatabaseRefused(
@@ -114,7 +114,7 @@ class MariadbSession:
         connection.begin()
         try:
             with connection.cursor() as cursor:
-                for sql, rows in statements:
+                for sql, rows, _ in statements:
                     if len(rows) == 1:
                         cursor.execute(sql, rows[0])
                     else:

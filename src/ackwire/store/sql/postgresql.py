@@ -9,6 +9,7 @@ from psycopg import errors as pg
 from ackwire.store.sql.dialect import POSTGRESQL, Dialect
 from ackwire.store.sql.driver import Hold, Row, Session, Statement
 from ackwire.store.sql.errors import GRANT_ADVICE, SPACE_ADVICE, Diagnosis, Locked, Trouble, first_line
+from ackwire.store.sql.postgresql_pipeline import Pipeline
 from ackwire.util.socket_watchdog import NoAnswer, SocketWatchdog, WatchedSocket
 
 _CONNECT_SECONDS: Final = 10
@@ -49,6 +50,7 @@ class PostgresqlSession:
 
     def __init__(self, connection: _Connection, watched: WatchedSocket) -> None:
         self._connection = connection
+        self._pipeline = Pipeline(connection.pgconn)
         self.watched = watched
 
     def select(self, sql: str, values: Row = ()) -> list[Row]:
@@ -64,15 +66,8 @@ class PostgresqlSession:
             self._connection.execute(sql)
 
     def transact(self, statements: Sequence[Statement]) -> None:
-        connection = self._connection
-        with self.watched, connection.pipeline():
-            connection.execute("BEGIN")
-            for sql, rows in statements:
-                if len(rows) == 1:
-                    connection.execute(sql, rows[0])
-                else:
-                    connection.cursor().executemany(sql, rows)
-            connection.execute("COMMIT")
+        with self.watched:
+            self._pipeline.transact(statements)
 
     def rollback(self) -> None:
         with self.watched:
@@ -141,6 +136,7 @@ class PostgresqlDriver:
             autocommit=True,
             connect_timeout=max(1, round(min(_CONNECT_SECONDS, self._watchdog.seconds_max))),
             application_name="ackwire",
+            client_encoding="UTF8",
             **cast(dict[str, Any], {**_KEEPALIVES, **self._parameters}),
         )
         return PostgresqlSession(connection, self._watchdog.watch(connection.fileno()))
