@@ -9,7 +9,8 @@ the same run. After every step the broker is audited; what clients say and see g
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ackwire.broker.auditing import Audit
@@ -242,7 +243,8 @@ class World:
         if subscription.request.subscription_name is None and place != DEAD_LETTERS:
             if not self._is_oldest(subscription, message):
                 self._violation = Violation(f"{message!r} is chosen before older ones that its consumer may have")
-            self.ledger.chosen((place, message.key), message, name, ordered=self._keeps_order(place, message))
+            with self._kept_in_mind():
+                self.ledger.chosen((place, message.key), message, name, ordered=self._keeps_order(place, message))
         self._waited[name, message.key] = True
 
     def _make_policies(self) -> list[DestinationPolicy]:
@@ -304,10 +306,16 @@ class World:
 
     def on_dispatch(self, peer: SimulatedPeer, consumer: WireConsumer, message: Message) -> None:
         """The broker dispatches: is it allowed to?"""
-        try:
+        with self._kept_in_mind():
             self._check_dispatch(peer, consumer, message)
+
+    @contextmanager
+    def _kept_in_mind(self) -> Iterator[None]:
+        """A violation ends the run: whoever called may catch everything."""
+        try:
+            yield
         except Violation as violation:
-            self._violation = self._violation or violation  # whoever called may catch everything
+            self._violation = self._violation or violation
             raise
 
     def _check_dispatch(self, peer: SimulatedPeer, consumer: WireConsumer, message: Message) -> None:

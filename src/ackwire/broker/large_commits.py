@@ -13,7 +13,7 @@ are more than can be committed while other clients wait. A smaller transaction c
 5. *Remove*: when the decision is durable, what is on the list is removed. After a crash the next start does that.
 6. *Route*: when the decision is durable, the messages go where they are addressed to, in their order. Each slice of
    them reaches the store as one, together with the note of what is left. After a crash the next start goes on with the
-   rest. When all are there, the commit is answered.
+   rest (`staging.py`). When all are there, the commit is answered, also one that is repeated after the crash.
 
 What others can see in between: nothing of the sends before the decision is durable. After it the sends become visible
 from the first to the last, some in each turn, and messages of other clients may come to stand between them. The acks

@@ -1,5 +1,6 @@
 """A part of a staged batch or a large transaction: messages that are not visible yet (`staging.py`)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ackwire.store.contract import Place, StagedRecord, WaitingMessage
@@ -22,6 +23,8 @@ class Part:
     """The same as runs of sequences."""
     is_prepared: bool = False
     """It belongs to a prepared transaction, which will decide about it."""
+    on_shown: list[Callable[[], None]] = field(default_factory=list)
+    """Called when all of it is visible, if an earlier run has committed it."""
 
     def __repr__(self) -> str:
         return f"part {self.name} of batch {self.batch} of producer {self.producer}"

@@ -313,6 +313,8 @@ class Staging:
                 self._publish_later(part, 0)
             else:
                 del self._parts[part.producer, part.name]
+                for callback in part.on_shown:
+                    callback()
 
     def _put_or_drop(self, part: Part) -> None:
         if part.messages:
@@ -384,14 +386,26 @@ class Staging:
 
     def restore_prepared(self, transaction_id: Hashable) -> tuple[Part, list[Message]] | None:
         """The part that an earlier run had stored for a large prepared transaction, if any."""
-        end = f" {_digest(transaction_id)}"
-        parts = [it for it in self._parts.values() if it.producer == _TRANSACTIONS and it.name.endswith(end)]
+        parts = self._parts_of(transaction_id)
         if not parts:
             return None
         part = max(parts, key=lambda it: it.sequences(SET_ASIDE))  # an older one was rolled back, and is to be dropped
         part.is_prepared = True
         messages = self._store.load(SET_ASIDE, part.sequences(SET_ASIDE))
         return part, [it for it in messages if it is not None]
+
+    def _parts_of(self, transaction_id: Hashable) -> list[Part]:
+        end = f" {_digest(transaction_id)}"
+        return [it for it in self._parts.values() if it.producer == _TRANSACTIONS and it.name.endswith(end)]
+
+    def when_shown(self, transaction_id: Hashable, callback: Callable[[], None]) -> bool:
+        """Call *callback* when all sends of a large transaction are visible that an earlier run has committed; False if
+        none is left to be shown."""
+        part = next((it for it in self._parts_of(transaction_id) if it.is_committed), None)
+        if part is None:
+            return False
+        part.on_shown.append(callback)
+        return True
 
     # ---- how they stand ----------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ One with many sends or acks is prepared and committed in slices of the loop: see
 """
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Final, final
 
 from ackwire.broker.committed_sends import CommittedSends
@@ -228,6 +229,8 @@ class TransactionManager:
         """
         if self.large.join(transaction_id, lambda _: on_stored(), on_failed):
             return True
+        if connection.is_reconnect and self._joins_last_run(transaction_id, on_stored, on_failed):
+            return True
         if self._is_repetition(connection, transaction_id):
             self._store.when_durable(on_stored, on_failed)
             return False
@@ -252,6 +255,18 @@ class TransactionManager:
         finally:
             self._gate.end_group()
         return False
+
+    def _joins_last_run(
+        self,
+        transaction_id: Hashable,
+        on_stored: Callable[[], None],
+        on_failed: Callable[[BrokerError], None] | None,
+    ) -> bool:
+        """Whether a client that came back repeats a large commit that the last run has decided, and this one has yet to
+        carry out. It is answered when all of it is visible: else what the client sends next could overtake (H1)."""
+        on_shown = partial(self._store.when_durable, on_stored, on_failed)
+        is_open = self.transactions.find(transaction_id) is not None
+        return not is_open and self._staging.when_shown(transaction_id, on_shown)
 
     def _commit(self, transaction: Transaction) -> None:
         with self._store.atomically():

@@ -17,7 +17,7 @@ from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.editor import OpenWireEditor
 from tests.helpers.broker_rig import BrokerRig, RigClient, contents, named, text_of
 from tests.helpers.journal import JournalFactory
-from tests.helpers.paging_store import PagingStore
+from tests.helpers.paging_store import HandStore, PagingStore
 from tests.helpers.stores import Crash
 from tests.simulation.audit import audit
 
@@ -241,6 +241,33 @@ def test_J4_commit_that_is_repeated_while_it_is_under_way_is_carried_out_once_an
             assert not again.answers
     assert again is not None
     assert (again.answers, consumer.texts) == (1, NUMBERS)
+
+
+@pytest.mark.parametrize("is_xa", [False, True])
+def test_H1_J4_commit_that_is_repeated_after_a_start_is_answered_when_all_of_it_is_visible(is_xa: bool) -> None:
+    """The store may take long to give back what was set aside; what the client sends next must not overtake that."""
+    store = HandStore(OpenWireEditor("ID:store", "store", ManualClock()).restored)
+    rig = BrokerRig(store=store, slice_units=UNITS)
+    client = rig.connect("one")
+    transaction = _xa(rig, client) if is_xa else _send_many(client)
+    Commit(rig, client, transaction)
+    turns = _turns(rig)
+    while not _texts(rig):
+        next(turns)
+    again = rig.restarted()
+    back = again.connect("one", is_reconnect=True)
+    if not is_xa:
+        _send_many(back)
+    repeated, joining = Commit(again, back, transaction), Commit(again, back, transaction)
+    assert repeated.goes_on
+    again.clock.advance(0.001)
+    while store.asked:
+        assert (repeated.answers, joining.answers) == (0, 0)
+        store.answer()
+        again.clock.advance(0.001)
+    assert (repeated.answers, joining.answers, repeated.errors) == (1, 1, [])
+    assert _texts(again) == NUMBERS
+    audit(again.broker, again.store)
 
 
 def test_nothing_else_can_be_done_in_a_transaction_that_is_being_committed(rig: BrokerRig) -> None:

@@ -239,11 +239,14 @@ class JournaledCommit:
         """See `Commit`; also returns when the database takes nothing."""
         assert not self.depth, "a group is open"
         self.trouble = None
-        while self._state.failure is None and self.has_news and self.trouble is None:
+        while self._may_go_on():
             self.log.write()
             self.checkpoint()
             self.log.finish()
             self._background.finish()
+
+    def _may_go_on(self) -> bool:
+        return self._state.failure is None and self.has_news and self.trouble is None
 
     def finish_for_good(self) -> None:
         """The same for the last time: the mark says that the journal has nothing more."""

@@ -2,13 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 _LIST_LENGTHS: Final = (1, 8, 64, 512)
 """Placeholders in a list of numbers: few lengths, so that the database sees few different statements."""
 
 _LIST_LENGTH_MAX: Final = 5000
 """Numbers in one value that is a list."""
+
+
+_LISTS: Final = {"i": "bigint[]", "s": "text[]", "b": "bytea[]"}
+"""Types of columns whose values travel as one list: integers, text, bytes."""
+
+
+class ManyRows(NamedTuple):
+    """The form of a statement for many rows at once: its values are lists, one for each column."""
+
+    sql: str
+    types: str
+    """Of the columns, a letter each: integers (i), text (s), bytes (b)."""
+
+
+class Insertion(NamedTuple):
+    """A statement that inserts rows."""
+
+    sql: str
+    """For one row."""
+    many: ManyRows | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +63,25 @@ class Dialect:
         """*statement*, which is written with question marks, as the driver wants it."""
         return statement.replace("?", self.placeholder)
 
-    def upsert(self, table: str, keys: Sequence[str], others: Sequence[str]) -> str:
-        """A statement that inserts a row, or replaces the one with the same key."""
-        columns = (*keys, *others)
-        insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+    def insert(self, table: str, columns: Sequence[str], types: str, then: str = "") -> Insertion:
+        """A statement that inserts a row; *types* has a letter for each column (`ManyRows`)."""
+        insert = f"INSERT INTO {table} ({', '.join(columns)})"
+        one = self.sql(f"{insert} VALUES ({', '.join('?' * len(columns))}){then}")
+        if not self.takes_lists:
+            return Insertion(one, None)
+        lists = ", ".join(f"?::{_LISTS[it]}" for it in types)
+        many = f"{insert} SELECT * FROM unnest({lists}){then}"  # noqa: S608
+        return Insertion(one, ManyRows(self.sql(many), types))
+
+    def upsert(self, table: str, keys: Sequence[str], others: Sequence[str], types: str) -> Insertion:
+        """The same for a row that replaces the one with the same key."""
         if self.has_on_conflict:
             changes = ", ".join(f"{it} = excluded.{it}" for it in others)
-            return self.sql(f"{insert} ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changes}")
-        changes = ", ".join(f"{it} = VALUES({it})" for it in others)
-        return self.sql(f"{insert} ON DUPLICATE KEY UPDATE {changes}")
+            then = f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changes}"
+        else:
+            changes = ", ".join(f"{it} = VALUES({it})" for it in others)
+            then = f" ON DUPLICATE KEY UPDATE {changes}"
+        return self.insert(table, (*keys, *others), types, then)
 
     def with_numbers(self, before: str, numbers: Sequence[int], after: str = "") -> list[tuple[str, list[object]]]:
         """Statements `before IN (numbers) after` and their values, as few as possible."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, final
 
-from ackwire.store.sql.dialect import Dialect
+from ackwire.store.sql.dialect import Dialect, Insertion, ManyRows
 from ackwire.store.sql.errors import Diagnosis
 
 Row: TypeAlias = tuple[Any, ...]
@@ -15,6 +15,13 @@ class Statement(NamedTuple):
 
     sql: str
     rows: Sequence[Row]
+    many: ManyRows | None = None
+    """Another form of it for many rows at once."""
+
+
+def inserted(insertion: Insertion, rows: Sequence[Row]) -> Statement:
+    """The statement that inserts *rows*."""
+    return Statement(insertion.sql, rows, insertion.many)
 
 
 class Session(Protocol):

@@ -1,39 +1,15 @@
 """`Changes` as statements, in the order in which they are executed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar, final, overload
+from collections.abc import Iterator, Mapping, Sequence
+from typing import final
 
 from ackwire.store.sql.changes import Changes, ExtraKey, PendingRow
-from ackwire.store.sql.driver import Row, Statement
+from ackwire.store.sql.driver import Row, Statement, inserted
 from ackwire.store.sql.frames import Frames
+from ackwire.store.sql.made_rows import MadeRows
 from ackwire.store.sql.row_form import RowForm
 from ackwire.store.sql.statements import Statements
 from ackwire.store.sql.xids import ACKNOWLEDGED, SENT, signed_xid
-
-_K = TypeVar("_K")
-
-
-@final
-class _MadeRows(Sequence[Row]):
-    """Rows with messages, made when the driver asks for them: all at once may be more than memory has."""
-
-    def __init__(self, pending: Sequence[tuple[_K, PendingRow]], make: Callable[[_K, PendingRow], Row]) -> None:
-        self._pending = pending
-        self._make: Callable[..., Row] = make
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
-
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
-        if isinstance(index, slice):
-            return _MadeRows(self._pending[index], self._make)
-        return self._make(*self._pending[index])
 
 
 @final
@@ -78,12 +54,12 @@ class Execution:
         for container, sequences in changes.deleted.items():
             yield from sql.delete_messages(container, list(sequences))
         rows = sorted(changes.rows.items())
-        yield Statement(sql.insert_message, _MadeRows([it for it in rows if it[1].is_new], self._row))
-        yield Statement(sql.put_message, _MadeRows([it for it in rows if not it[1].is_new], self._row))
+        yield inserted(sql.insert_message, MadeRows([it for it in rows if it[1].is_new], self._row))
+        yield inserted(sql.put_message, MadeRows([it for it in rows if not it[1].is_new], self._row))
         yield Statement(sql.set_xid, [(xid, it, container) for it, (xid, container) in changes.xids.items()])
         yield Statement(sql.delete_extra, [it for it, row in changes.extra.items() if row is None])
         kept = [(key, row) for key, row in changes.extra.items() if row is not None]
-        yield Statement(sql.put_extra, _MadeRows(kept, self._extra_row))
+        yield inserted(sql.put_extra, MadeRows(kept, self._extra_row))
 
     def _extra_row(self, key: ExtraKey, row: PendingRow) -> Row:
         return *key, row.expiration, row.priority, self._packed(row)
@@ -104,18 +80,18 @@ class Execution:
         yield Statement(sql.insert_ack, changes.new_acks)
         yield Statement(sql.update_ack, changes.updated_acks)
         yield Statement(sql.delete_done, [key for key, last in changes.done.items() if last is None])
-        yield Statement(sql.put_done, [(*key, last) for key, last in changes.done.items() if last is not None])
+        yield inserted(sql.put_done, [(*key, last) for key, last in changes.done.items() if last is not None])
         yield Statement(sql.delete_place, [(it,) for it, row in changes.places.items() if row is None])
-        yield Statement(sql.put_place, [(it, *row) for it, row in changes.places.items() if row is not None])
+        yield inserted(sql.put_place, [(it, *row) for it, row in changes.places.items() if row is not None])
 
     def _state(self, changes: Changes) -> Iterator[Statement]:
         sql = self._statements
         yield from sql.delete_records(_gone(changes.records))
-        yield Statement(sql.put_record, [(it, *row) for it, row in changes.records.items() if row is not None])
+        yield inserted(sql.put_record, [(it, *row) for it, row in changes.records.items() if row is not None])
         yield from sql.delete_counts(_gone(changes.counts))
-        yield Statement(sql.put_count, [(it, *row) for it, row in changes.counts.items() if row is not None])
+        yield inserted(sql.put_count, [(it, *row) for it, row in changes.counts.items() if row is not None])
         yield from sql.delete_commits(_gone(changes.commits))
-        yield Statement(sql.put_commit, [(it, row) for it, row in changes.commits.items() if row is not None])
+        yield inserted(sql.put_commit, [(it, row) for it, row in changes.commits.items() if row is not None])
 
 
 def _gone(rows: Mapping[int, object]) -> Sequence[int]:

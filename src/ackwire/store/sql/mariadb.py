@@ -19,6 +19,7 @@ from ackwire.store.sql.errors import (
     Trouble,
     first_line,
 )
+from ackwire.store.sql.server_locks import TransactionHold, locked
 from ackwire.util.socket_watchdog import (
     NoAnswer,
     SocketWatchdog,
@@ -100,8 +101,8 @@ class MariadbSession:
 
     def _check_sizes(self, statements: Sequence[Statement]) -> None:
         """The server ends a connection with a larger packet, so it cannot tell the reason."""
-        for _, rows in statements:
-            for row in rows:
+        for statement in statements:
+            for row in statement.rows:
                 for value in row:
                     if isinstance(value, bytes) and len(value) > self._value_bytes_max:
                         raise DatabaseRefused(
@@ -114,7 +115,7 @@ class MariadbSession:
         connection.begin()
         try:
             with connection.cursor() as cursor:
-                for sql, rows in statements:
+                for sql, rows, _ in statements:
                     if len(rows) == 1:
                         cursor.execute(sql, rows[0])
                     else:
@@ -133,26 +134,6 @@ class MariadbSession:
         self.watched.release()
         with suppress(pymysql.Error):  # closed before
             self._connection.close()
-
-
-@final
-class MariadbHold:
-    """Implements `Hold` by a locked row, as ActiveMQ's locker does it."""
-
-    def __init__(self, session: MariadbSession, lock_table: str) -> None:
-        self._session = session
-        session.run("BEGIN")
-        session.run(f"SELECT * FROM {lock_table} FOR UPDATE")  # noqa: S608 - the name of a table
-
-    @property
-    def is_quiet(self) -> bool:
-        return self._session.watched.is_quiet
-
-    def check(self) -> None:
-        self._session.run("SELECT 1")
-
-    def close(self) -> None:
-        self._session.close()
 
 
 @final
@@ -176,13 +157,7 @@ class MariadbDriver:
 
     def connect(self, *, is_writer: bool) -> Session:
         session = self._connect()
-        try:
-            if is_writer:
-                self._lock(session)
-        except BaseException:
-            session.close()
-            raise
-        return session
+        return locked(session, self._lock) if is_writer else session
 
     def _connect(self) -> MariadbSession:
         connection = pymysql.Connection(
@@ -225,17 +200,13 @@ class MariadbDriver:
             raise Locked(self._description)
 
     def hold(self, lock_table: str) -> Hold:
-        session = self._connect()
+        """See `Driver`: by a locked row, as ActiveMQ's locker does it."""
+        lock = f"SELECT * FROM {lock_table} FOR UPDATE"  # noqa: S608 - the name of a table
         try:
-            session.run(_HOLD_SESSION)
-            return MariadbHold(session, lock_table)
+            return TransactionHold(self._connect(), (_HOLD_SESSION, "BEGIN", lock))
         except pymysql.OperationalError as error:
-            session.close()
             if error.args[0] == ER.LOCK_WAIT_TIMEOUT:
                 raise Locked(self._description, f"ActiveMQ, which has locked {lock_table}") from None
-            raise
-        except BaseException:
-            session.close()
             raise
 
     def limit_answers(self, seconds_max: float) -> None:

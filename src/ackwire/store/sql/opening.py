@@ -16,7 +16,7 @@ from ackwire.store.journal.record import Reader, pack_durable, pack_place_name, 
 from ackwire.store.journal.state import job_id_of, state_record_key_of
 from ackwire.store.sql.catalog import Catalog, PlaceInfo
 from ackwire.store.sql.changes import Changes
-from ackwire.store.sql.driver import Row, Session, Statement
+from ackwire.store.sql.driver import Row, Session, Statement, inserted
 from ackwire.store.sql.journal_mark import JournalMark, unpack_mark
 from ackwire.store.sql.memory import Memory, RecordKind
 from ackwire.store.sql.prepared import unpack_prepared
@@ -72,7 +72,7 @@ class Opening:
         values: Row = (run_id, self.catalog.last_sequence, self.crashed_ms)
         statements = [Statement(self._statements.begin_run, [values])]
         if mark is not None:
-            statements.append(Statement(self._statements.put_record, [mark.row()]))
+            statements.append(inserted(self._statements.put_record, [mark.row()]))
         self._session.transact(statements)
 
     # ---- places ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from psycopg import errors as pg
 from ackwire.store.sql.dialect import POSTGRESQL, Dialect
 from ackwire.store.sql.driver import Hold, Row, Session, Statement
 from ackwire.store.sql.errors import GRANT_ADVICE, SPACE_ADVICE, Diagnosis, Locked, Trouble, first_line
+from ackwire.store.sql.postgresql_pipeline import Pipeline
+from ackwire.store.sql.server_locks import TransactionHold, locked
 from ackwire.util.socket_watchdog import NoAnswer, SocketWatchdog, WatchedSocket
 
 _CONNECT_SECONDS: Final = 10
@@ -19,6 +21,8 @@ _KEEPALIVES: Final = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalive
 
 _LOCK_SPACE: Final = 0x61636B77
 """The first part of our advisory locks: "ackw"."""
+
+_HOLD_SESSION: Final = "SET idle_in_transaction_session_timeout = 0"
 
 _LOST: Final = (
     psycopg.InterfaceError,
@@ -49,6 +53,7 @@ class PostgresqlSession:
 
     def __init__(self, connection: _Connection, watched: WatchedSocket) -> None:
         self._connection = connection
+        self._pipeline = Pipeline(connection.pgconn)
         self.watched = watched
 
     def select(self, sql: str, values: Row = ()) -> list[Row]:
@@ -64,15 +69,8 @@ class PostgresqlSession:
             self._connection.execute(sql)
 
     def transact(self, statements: Sequence[Statement]) -> None:
-        connection = self._connection
-        with self.watched, connection.pipeline():
-            connection.execute("BEGIN")
-            for sql, rows in statements:
-                if len(rows) == 1:
-                    connection.execute(sql, rows[0])
-                else:
-                    connection.cursor().executemany(sql, rows)
-            connection.execute("COMMIT")
+        with self.watched:
+            self._pipeline.transact(statements)
 
     def rollback(self) -> None:
         with self.watched:
@@ -81,30 +79,6 @@ class PostgresqlSession:
     def close(self) -> None:
         self.watched.release()
         self._connection.close()
-
-
-@final
-class PostgresqlHold:
-    """Implements `Hold` by a lock on the table that ActiveMQ's locker locks a row of.
-
-    A locked row would be a transaction with a number, and rows that were deleted since it began are never cleaned up
-    while it is open. A locked table needs none; it conflicts with locks of rows in it all the same.
-    """
-
-    def __init__(self, session: PostgresqlSession, lock_table: str) -> None:
-        self._session = session
-        session.run("BEGIN")
-        session.run(f"LOCK TABLE {lock_table} IN EXCLUSIVE MODE NOWAIT")
-
-    @property
-    def is_quiet(self) -> bool:
-        return self._session.watched.is_quiet
-
-    def check(self) -> None:
-        self._session.run("SELECT 1")
-
-    def close(self) -> None:
-        self._session.close()
 
 
 @final
@@ -128,19 +102,14 @@ class PostgresqlDriver:
 
     def connect(self, *, is_writer: bool) -> Session:
         session = self._connect()
-        try:
-            if is_writer:
-                self._lock(session)
-        except BaseException:
-            session.close()
-            raise
-        return session
+        return locked(session, self._lock) if is_writer else session
 
     def _connect(self) -> PostgresqlSession:
         connection = psycopg.connect(
             autocommit=True,
             connect_timeout=max(1, round(min(_CONNECT_SECONDS, self._watchdog.seconds_max))),
             application_name="ackwire",
+            client_encoding="UTF8",
             **cast(dict[str, Any], {**_KEEPALIVES, **self._parameters}),
         )
         return PostgresqlSession(connection, self._watchdog.watch(connection.fileno()))
@@ -152,16 +121,17 @@ class PostgresqlDriver:
             raise Locked(self._description)
 
     def hold(self, lock_table: str) -> Hold:
-        session = self._connect()
+        """See `Driver`.
+
+        A locked row, as ActiveMQ's locker has it, would be a transaction with a number, and rows that were deleted
+        since it began are never cleaned up while it is open. A locked table needs none; it conflicts with locks of rows
+        in it all the same.
+        """
+        lock = f"LOCK TABLE {lock_table} IN EXCLUSIVE MODE NOWAIT"
         try:
-            session.run("SET idle_in_transaction_session_timeout = 0")
-            return PostgresqlHold(session, lock_table)
+            return TransactionHold(self._connect(), (_HOLD_SESSION, "BEGIN", lock))
         except pg.LockNotAvailable:
-            session.close()
             raise Locked(self._description, f"ActiveMQ, which has locked {lock_table}") from None
-        except BaseException:
-            session.close()
-            raise
 
     def limit_answers(self, seconds_max: float) -> None:
         self._watchdog.limit(seconds_max)

@@ -34,7 +34,7 @@ class SqliteSession:
     def transact(self, statements: Sequence[Statement]) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            for sql, rows in statements:
+            for sql, rows, _ in statements:
                 self._connection.executemany(sql, rows)
             self._commit(self._connection.commit)
         except Exception:

@@ -34,14 +34,14 @@ class Statements:
 
         # -- writing
         columns = ("MSGID_PROD", "MSGID_SEQ", "CONTAINER", "EXPIRATION", "PRIORITY", "MSG", "XID")
-        self.insert_message = sql(f"INSERT INTO {msgs} (ID, {', '.join(columns)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
-        self.put_message = dialect.upsert(msgs, ("ID",), columns)
+        self.insert_message = dialect.insert(msgs, ("ID", *columns), "isisiibs")
+        self.put_message = dialect.upsert(msgs, ("ID",), columns, "isisiibs")
         self.set_xid = sql(f"UPDATE {msgs} SET XID = ? WHERE ID = ? AND {dialect.text_checked.format('CONTAINER')}")
         self.clear_xid = sql(f"UPDATE {msgs} SET XID = NULL WHERE {same('XID')}")
         self.delete_xid = sql(f"DELETE FROM {msgs} WHERE {same('XID')}")
-        self.put_extra = dialect.upsert(extra, ("PLACE_ID", "SEQUENCE"), ("EXPIRATION", "PRIORITY", "MSG"))
+        self.put_extra = dialect.upsert(extra, ("PLACE_ID", "SEQUENCE"), ("EXPIRATION", "PRIORITY", "MSG"), "iiiib")
         self.delete_extra = sql(f"DELETE FROM {extra} WHERE PLACE_ID = ? AND SEQUENCE = ?")
-        self.put_place = dialect.upsert(places, ("PLACE_ID",), ("NAME", "DISPATCHED", "TERMS"))
+        self.put_place = dialect.upsert(places, ("PLACE_ID",), ("NAME", "DISPATCHED", "TERMS"), "ibib")
         self.delete_place = sql(f"DELETE FROM {places} WHERE PLACE_ID = ?")
         self.insert_ack = sql(
             f"INSERT INTO {acks} (LAST_ACKED_ID, SELECTOR, SUB_DEST, CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY) "
@@ -55,12 +55,12 @@ class Statements:
         self.delete_priorities = sql(
             f"DELETE FROM {acks} WHERE {same('CONTAINER')} AND {subscription} AND PRIORITY <> 0"
         )
-        self.put_done = dialect.upsert(names.done, ("PLACE_ID", "CONTAINER", "FIRST_ID"), ("LAST_ID",))
+        self.put_done = dialect.upsert(names.done, ("PLACE_ID", "CONTAINER", "FIRST_ID"), ("LAST_ID",), "isii")
         self.delete_done = sql(f"DELETE FROM {names.done} WHERE PLACE_ID = ? AND {same('CONTAINER')} AND FIRST_ID = ?")
         self.clear_done = sql(f"DELETE FROM {names.done} WHERE PLACE_ID = ?")
-        self.put_record = dialect.upsert(names.records, ("RECORD_ID",), ("KIND", "DATA"))
-        self.put_count = dialect.upsert(names.counts, ("SLOT",), ("PRODUCER", "LAST_COUNT", "HEARD"))
-        self.put_commit = dialect.upsert(names.commits, ("HEARD",), ("TRANSACTION_ID",))
+        self.put_record = dialect.upsert(names.records, ("RECORD_ID",), ("KIND", "DATA"), "iib")
+        self.put_count = dialect.upsert(names.counts, ("SLOT",), ("PRODUCER", "LAST_COUNT", "HEARD"), "ibii")
+        self.put_commit = dialect.upsert(names.commits, ("HEARD",), ("TRANSACTION_ID",), "ib")
 
         # -- the state row. A guard that does not match makes the number NULL, which the column refuses: so the whole
         # transaction fails, without a question whose answer would cost a round trip.

@@ -11,16 +11,16 @@ from struct import error as StructError
 from typing import Final, cast, final
 
 from ackwire.errors import RemoteProtocolError
-from ackwire.jms.destinations import derived_destination
 from ackwire.jms.message import Message
 from ackwire.jms.types import Value
 from ackwire.util.clock import SystemClock
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.codec_fast import CANONICAL, FastDecoder
+from ackwire.wire.openwire.codec_fast import CANONICAL
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.layout import COUNT_BYTES, INT, LONG, SIZE_BYTES, UINT
 from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
-from ackwire.wire.openwire.marshal import Codec, LooseReader
+from ackwire.wire.openwire.marshal import LooseReader
+from ackwire.wire.openwire.stored import OpenWireStoredForm
 from ackwire.wire.openwire.structures import fields_of
 
 _COUNTER_AT: Final = 3
@@ -37,36 +37,18 @@ _FIELDS: Final = fields_of(commands.Message)
 
 
 @final
-class JdbcRows:
+class JdbcRows(OpenWireStoredForm):
     """Implements `RowForm`. Used by one thread at a time."""
 
-    __slots__ = ("_decoder", "_editor", "_limits", "_plain", "_producer")
+    __slots__ = ("_editor", "_limits", "_producer")
 
     def __init__(self, limits: WireLimits = DEFAULT_LIMITS) -> None:
+        super().__init__(limits)
         self._limits = limits
-        self._decoder = FastDecoder(limits, derived_destination)
-        self._plain = Codec(CANONICAL, limits)
         self._editor = OpenWireEditor(
             "store", "store", SystemClock(), limits
         )  # reads only, so neither id nor time matter
         self._producer = lru_cache(_PRODUCERS_REMEMBERED)(self._producer_text)
-
-    # ---- StoredForm ------------------------------------------------------------------------------------------------
-
-    def message(self, frame: bytes) -> Message:
-        message = self._decoder.message(frame)
-        message.sequence = LONG.unpack_from(frame, message.origin.id_end)[0]
-        message.redelivery_counter = 0
-        return message
-
-    def transaction_to_bytes(self, transaction_id: Hashable) -> bytes:
-        return self._plain.encode(cast(commands.TransactionId, transaction_id))[SIZE_BYTES:]
-
-    def transaction_from_bytes(self, data: bytes) -> Hashable:
-        transaction_id = self._plain.decode(data)
-        if not isinstance(transaction_id, commands.TransactionId):
-            raise RemoteProtocolError(f"{type(transaction_id).__name__} is no transaction id")
-        return cast(Hashable, transaction_id)
 
     # ---- rows ------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """How stores keep what only OpenWire can read: `ackwire.store.contract.StoredForm`."""
 
 from collections.abc import Hashable
-from typing import cast, final
+from typing import cast
 
 from ackwire.errors import RemoteProtocolError
 from ackwire.jms.destinations import derived_destination
@@ -13,9 +13,8 @@ from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.marshal import Codec
 
 
-@final
 class OpenWireStoredForm:
-    """Implements `StoredForm` on canonical frames."""
+    """Implements `StoredForm` on canonical frames. `JdbcRows` adds what stands in ActiveMQ's tables."""
 
     __slots__ = ("_decoder", "_plain")
 

@@ -24,6 +24,7 @@ from ackwire.store.sql.sqlite import SqliteDriver
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire.jdbc_rows import JdbcRows
 from tests.helpers.background import ControlledBackground
+from tests.helpers.compilation import pure_only
 from tests.helpers.sql_factories import MemoryDriver
 from tests.helpers.stored import D, E, Messages, Q, T, durable, xa_id
 
@@ -292,6 +293,7 @@ def fetching_store() -> tuple[SqlStore, ControlledBackground, Message]:
     return store, reading, message
 
 
+@pure_only
 def test_K7_a_fetch_whose_end_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """For want of memory, for example: that says nothing about the message, which can be fetched again."""
     store, reading, message = fetching_store()
@@ -311,6 +313,7 @@ def test_K7_a_fetch_whose_end_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     assert store.failure is None
 
 
+@pure_only
 def test_K7_a_fetch_that_the_database_refuses_fails_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then neither callback is called."""
     store, reading, message = fetching_store()
