@@ -12,10 +12,16 @@ DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium $(DEBIAN_DATABASES)
 # The package as pip installs it, hot modules compiled, apart from the tree that is edited.
 COMPILED := build/compiled
 ON_COMPILED := PYTHONPATH=$(CURDIR)/$(COMPILED)
-# What runs on the plain sources, too: mypyc has broken modules that work as plain Python, and the other way round.
+# What runs on the plain sources, too: mypyc has broken modules that work as plain Python, and the other way round. Of
+# these the compiled pass leaves out what is the same there: tests of modules that are not compiled
+# (tests/unit/conftest.py, tests/contract/conftest.py).
 TESTS_TWICE := tests/unit tests/contract tests/vectors $(wildcard tests/model/test_*_agrees_with_plain.py)
 # What runs on the plain sources only: the fuzzer sees the branches of Python, and none of compiled modules.
 TESTS_PLAIN := tests/fuzz
+# What starts Spark, one test at a time.
+TESTS_SPARK := tests/spark tests/spark_audit tests/pipeline
+# What measures, alone on the machine.
+TESTS_LOAD := tests/load
 PYTEST := $(VENV)/bin/pytest --dist worksteal
 # RabbitMQ too, but only to compare with.
 DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java postgresql libpostgresql-jdbc-java libjaxb-api-java
@@ -46,27 +52,29 @@ wheel: $(READY) ## dist/: a wheel of pure Python for clients, and one with compi
 
 # Everything runs on the compiled package, as users have it, and part of it as plain Python too. The plain pass runs
 # beside the compiler, and Spark beside the other tests, which mostly wait; each pass is printed when it has ended. Tests
-# marked `load` measure, so they come last and alone. With ARGS, pytest runs once, with those, on the plain sources.
+# of load measure, so they come last and alone. Each pass is given its folders: a process that collects every test
+# takes five seconds for that. With ARGS, pytest runs once, with those, on the plain sources.
 test: $(READY) ## every test; ARGS="tests/unit -k name" for some, WORKERS=0 for one process
 	@tools/debian_packages.sh $(DEBIAN_TEST)
 ifdef ARGS
 	$(PYTEST) -n $(or $(WORKERS),auto) $(ARGS)
 else
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync test-plain test-compiled test-spark
-	$(ON_COMPILED) $(PYTEST) -n 0 -m load || [ $$? -eq 5 ] # 5: there are none
+	$(ON_COMPILED) $(PYTEST) -n 0 $(TESTS_LOAD)
 endif
 
 test-plain: $(READY)
-	$(PYTEST) -n $(or $(WORKERS),2) -m "not load" $(TESTS_TWICE) $(TESTS_PLAIN)
+	$(PYTEST) -n $(or $(WORKERS),2) $(TESTS_TWICE) $(TESTS_PLAIN)
 
 test-compiled: $(COMPILED)/.ready
-	$(ON_COMPILED) $(PYTEST) -n $(or $(WORKERS),4) -m "not load and not spark" $(addprefix --ignore=,$(TESTS_PLAIN))
+	@$(ON_COMPILED) $(PYTEST) -n 0 --collect-only -q >/dev/null # compiles the tests, so that not every worker does
+	$(ON_COMPILED) $(PYTEST) -n $(or $(WORKERS),4) $(addprefix --ignore=,$(TESTS_PLAIN) $(TESTS_SPARK) $(TESTS_LOAD))
 
 test-spark: $(COMPILED)/.ready
-	$(ON_COMPILED) $(PYTEST) -n 0 -m "spark and not load"
+	$(ON_COMPILED) $(PYTEST) -n 0 $(TESTS_SPARK)
 
 test-fast: $(READY) ## what finds most mistakes in a minute: modules on their own, golden frames, every store
-	$(PYTEST) -n $(or $(WORKERS),auto) -m "not load" tests/unit tests/vectors tests/contract
+	$(PYTEST) -n $(or $(WORKERS),auto) tests/unit tests/vectors tests/contract
 
 SEEDS ?= 1-1000
 STEPS ?= 400

@@ -25,6 +25,7 @@ from tests.conformance.tls import STORE_PASSWORD, TlsFiles, make_tls_files
 from tests.helpers.failure_logs import Logs, shown_on_failure
 from tests.helpers.java import CLIENT_JARS, JavaDriver, compiled, trust_store_options
 from tests.helpers.java_cache import java_cache_or_skip
+from tests.helpers.marking import items_below
 
 _LOGS = Logs()
 pytest_runtest_makereport = shown_on_failure(_LOGS)
@@ -43,9 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.client)
+    for item in items_below(Path(__file__).parent, items):
+        item.add_marker(pytest.mark.client)
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from tests.helpers.activemq import running_activemq
 from tests.helpers.failure_logs import Logs, shown_on_failure
 from tests.helpers.java import BROKER_JARS, CLIENT_JARS, JavaDriver, compiled, trust_store_options
 from tests.helpers.java_cache import java_cache_or_skip
+from tests.helpers.marking import items_below
 from tests.helpers.processes import running_broker
 
 JAVA_SOURCES = Path(__file__).parent / "java"
@@ -39,9 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.conformance)
+    for item in items_below(Path(__file__).parent, items):
+        item.add_marker(pytest.mark.conformance)
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +50,7 @@ def java_cache(pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tls(java_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:  # noqa: ARG001 - needs keytool
+def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     return make_tls_files(tmp_path_factory.mktemp("tls"))
 
 

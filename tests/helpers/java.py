@@ -65,7 +65,7 @@ def answer_of(answer: dict[str, Any]) -> Any:
 
 def missing_requirements(jars: Sequence[str] = CLIENT_JARS) -> str | None:
     """What is missing to compile and run Java programs against the *jars*, or None."""
-    missing = [tool for tool in ("java", "javac", "keytool") if shutil.which(tool) is None]
+    missing = [tool for tool in ("java", "javac") if shutil.which(tool) is None]
     missing += [jar for jar in jars if not (JARS / jar).exists()]
     return f"{', '.join(missing)} not found; apt-get install {DEBIAN_PACKAGES}" if missing else None
 
@@ -109,14 +109,6 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def trust_store(certificate: Path, store: Path, password: str) -> Path:
-    """Make a Java trust store at *store* that trusts the CA *certificate* (PEM), and nothing else."""
-    command = ["keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(certificate)]
-    command += ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", password]
-    subprocess.run(command, capture_output=True, check=True)
-    return store
 
 
 def trust_store_options(store: Path, password: str) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.helpers.marking import items_below
 from tests.helpers.quick_java import QUICK_JAVA
 
 if TYPE_CHECKING:
@@ -13,10 +14,9 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.timeout(900))  # Spark takes its time on a busy machine
+    for item in items_below(Path(__file__).parent, items):
+        item.add_marker(pytest.mark.spark)
+        item.add_marker(pytest.mark.timeout(900))  # Spark takes its time on a busy machine
 
 
 @pytest.fixture(scope="session")
