@@ -19,6 +19,14 @@ def roles() -> Roles:
     return Roles(_Clock())
 
 
+def _role(roles: Roles) -> Role:
+    return roles.standing.role
+
+
+def _is_suspended(roles: Roles) -> bool:
+    return roles.standing.is_suspended
+
+
 def _words(roles: Roles) -> list[str]:
     seen: list[str] = []
     roles.observe(lambda it: seen.append(it.word))
@@ -43,7 +51,7 @@ def test_a_grant_needs_a_higher_epoch_than_the_one_before(roles: Roles) -> None:
     roles.released()
     with pytest.raises(StaleGrant, match="epoch 5 behind one of epoch 5"):
         roles.granted(5, "")
-    assert roles.standing.role is Role.WAITING
+    assert _role(roles) is Role.WAITING
     assert roles.granted(6, "")
 
 
@@ -57,7 +65,7 @@ def test_a_grant_that_is_lost_during_recovery_never_becomes_mastership(roles: Ro
     roles.granted(1, "")
     roles.lost("too late")
     assert not roles.recovered()
-    assert roles.standing.role is Role.STEPPING_DOWN
+    assert _role(roles) is Role.STEPPING_DOWN
 
 
 def test_a_suspended_grant_stays_so_through_the_end_of_recovery(roles: Roles) -> None:
@@ -65,10 +73,10 @@ def test_a_suspended_grant_stays_so_through_the_end_of_recovery(roles: Roles) ->
     assert roles.suspended("no contact")
     assert not roles.suspended("again")
     roles.recovered()
-    assert roles.standing.role is Role.MASTER
-    assert roles.standing.is_suspended
+    assert _role(roles) is Role.MASTER
+    assert _is_suspended(roles)
     assert roles.resumed("contact")
-    assert not roles.standing.is_suspended
+    assert not _is_suspended(roles)
     assert not roles.resumed("again")
 
 
@@ -92,7 +100,7 @@ def test_inputs_that_come_too_late_change_nothing(roles: Roles) -> None:
     roles.granted(1, "")
     assert not roles.granted(2, "")
     roles.waits("somebody else")
-    assert roles.standing.role is Role.RECOVERING
+    assert _role(roles) is Role.RECOVERING
 
 
 def test_since_is_when_the_role_began_not_when_its_reason_changed(roles: Roles) -> None:
@@ -118,6 +126,6 @@ def test_a_stop_while_it_steps_down_lets_it_finish(roles: Roles) -> None:
     roles.granted(1, "")
     roles.lost("")
     roles.stop("SIGTERM")
-    assert roles.standing.role is Role.STEPPING_DOWN
+    assert _role(roles) is Role.STEPPING_DOWN
     roles.released()
-    assert roles.standing.role is Role.STOPPED
+    assert _role(roles) is Role.STOPPED

@@ -160,7 +160,7 @@ class SqlStore(SqlRecorder):
         )
         self._commit = self._make_commit(surroundings)
         self._commit.filling = opening.changes
-        self._reading = surroundings.reading
+        self._reading, self._writing = surroundings.reading, surroundings.writing
         self._reading_form, self._reading_frames = surroundings.make_form(), self._make_frames()
         self._session = ReadingSession(driver, sessions.reading, self._attempts[1])
         self._reads = Reads(self._catalog, self._commit, self._session, statements, self._form, self._make_frames())
@@ -208,6 +208,11 @@ class SqlStore(SqlRecorder):
     def failure(self) -> StoreFailed | None:
         return self._commit.failure
 
+    def give_up(self, failure: StoreFailed) -> None:
+        """Promise nothing any more, because another broker may use the database. What is written at this moment is
+        refused by it if so."""
+        self._commit.fail(failure)
+
     def when_durable(
         self,
         callback: Callable[[], None],
@@ -234,6 +239,7 @@ class SqlStore(SqlRecorder):
             self._commit.record().is_open = False
             self._commit.finish()
         self._commit.stop_timer()
+        self._writing.finish()  # after `give_up` a transaction may be under way
         self._reading.finish()
         self._writer.close()
         self._session.close()
