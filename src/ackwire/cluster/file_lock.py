@@ -6,6 +6,7 @@ too. It ends with the process that holds it, or when the file server finds that 
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
@@ -26,7 +27,10 @@ class FileLock:
 
     def __init__(self, path: Path, holder: str, *, poll_seconds: float = POLL_SECONDS) -> None:
         """*holder* is written into the file: a line about this broker, and one with the URI for its clients."""
-        self.on_waiting = self.on_suspended = self.on_resumed = self.on_lost = ignore
+        self.on_waiting: Callable[[str], None] = ignore
+        self.on_suspended: Callable[[str], None] = ignore
+        self.on_resumed: Callable[[str], None] = ignore
+        self.on_lost: Callable[[str], None] = ignore
         self.lock: OsLock | None = None
         """While it is held."""
         self._path = path

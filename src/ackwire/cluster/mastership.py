@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
+class MastershipLost(Exception):
+    """This broker is the master no more; the text says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """This broker is to be the master."""

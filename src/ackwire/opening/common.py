@@ -9,9 +9,26 @@ from typing import Final
 from ackwire.config import Settings
 from ackwire.errors import ConfigError
 from ackwire.store.journal.options import JournalOptions, SyncPolicy
+from ackwire.store.sql.schema import NAME_LENGTH_MAX
 
 _SEGMENTS_MIN: Final = 4
 """Files that a journal must have room for: one to write to, one made ahead, and some to fill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """What a mastership that was granted brings along for the store."""
+
+    has_lock: bool = False
+    """The lock of the files is held, and is not the store's to give back."""
+    run_id: str | None = None
+    """The run that the master of a shared database writes as; every transaction of any other is refused."""
+    tag: str = ""
+    """The name of its sessions, so that the next master can end them."""
+
+
+ALONE: Final = Tenure()
+"""Of a store that no other broker shares."""
 
 
 @dataclass(slots=True)
@@ -25,6 +42,11 @@ class Progress:
 def holder_of(settings: Settings) -> str:
     """This broker, as the lock of a store and other brokers' messages name it."""
     return f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
+
+
+def new_run_id(holder: str, epoch: int = 0) -> str:
+    """The name of a run on a database: by chance, with what people want to know behind it."""
+    return f"{os.urandom(16).hex()} {f'epoch {epoch}, ' if epoch else ''}{holder}"[:NAME_LENGTH_MAX]
 
 
 def data_directory(settings: Settings) -> Path:

@@ -3,13 +3,13 @@
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from ackwire.config import Settings
 from ackwire.config.store_uri import database_password, parse_store, parse_store_uri
 from ackwire.errors import ConfigError, StoreFailed
-from ackwire.opening.common import data_directory, holder_of, journal_options
+from ackwire.opening.common import Tenure, data_directory, holder_of, journal_options, new_run_id
 from ackwire.server.adapters.openwire_factory import wire_limits
 from ackwire.server.background import ThreadBackground
 from ackwire.server.turn import Turn
@@ -24,7 +24,6 @@ from ackwire.store.sql.driver import Driver
 from ackwire.store.sql.drivers import driver_for
 from ackwire.store.sql.errors import UnusableDatabase
 from ackwire.store.sql.file_lock import locked_file
-from ackwire.store.sql.schema import NAME_LENGTH_MAX
 from ackwire.store.sql.sql_store import SqlOptions, SqlStore, SqlSurroundings
 from ackwire.util.clock import Clock
 from ackwire.wire.openwire.jdbc_rows import JdbcRows
@@ -38,9 +37,9 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def opened_database(
-    settings: Settings, clock: Clock, turn: Turn, on_failed: Callable[[StoreFailed], None]
+    settings: Settings, clock: Clock, turn: Turn, tenure: Tenure, on_failed: Callable[[StoreFailed], None]
 ) -> Iterator[SqlStore]:
-    with _database(settings, clock, turn, on_failed) as (driver, surroundings, options):
+    with _database(settings, clock, turn, tenure, on_failed) as (driver, surroundings, options):
         store = _open_database(driver, surroundings, options)
         try:
             yield store
@@ -61,7 +60,7 @@ def _open_database(driver: Driver, surroundings: SqlSurroundings, options: SqlOp
 
 @contextmanager
 def opened_journal_and_database(
-    settings: Settings, clock: Clock, turn: Turn, on_failed: Callable[[StoreFailed], None]
+    settings: Settings, clock: Clock, turn: Turn, tenure: Tenure, on_failed: Callable[[StoreFailed], None]
 ) -> Iterator[SqlStore]:
     threads = [ThreadBackground(name) for name in ("journal", "segments", "reads")]
     writing, housekeeping, reading = threads
@@ -83,7 +82,7 @@ def opened_journal_and_database(
         reading=reading,
     )
     try:
-        with _database(settings, clock, turn, on_failed) as (driver, surroundings, options):
+        with _database(settings, clock, turn, tenure, on_failed) as (driver, surroundings, options):
             with Leftovers(data / _FRONT_DIRECTORY).removed_if_bare(OsFiles()):
                 store = _open_journal_and_database(front, driver, surroundings, options)
             try:
@@ -117,14 +116,14 @@ def _open_journal_and_database(
 
 @contextmanager
 def _database(
-    settings: Settings, clock: Clock, turn: Turn, on_failed: Callable[[StoreFailed], None]
+    settings: Settings, clock: Clock, turn: Turn, tenure: Tenure, on_failed: Callable[[StoreFailed], None]
 ) -> Iterator[tuple[Driver, SqlSurroundings, SqlOptions]]:
     """A database that is about to be opened, and the threads that use it."""
     uri = parse_store_uri(parse_store(settings.store.kind).kind)
     if uri.warning is not None:
         _log.warning("%s", uri.warning)
     password = database_password(uri, settings.sql.password_file)
-    driver = driver_for(uri, password, settings.sql.table_prefix, settings.sql.answer_seconds_max)
+    driver = driver_for(uri, password, settings.sql.table_prefix, settings.sql.answer_seconds_max, tenure.tag)
     holder = holder_of(settings)
     writing, reading = ThreadBackground("database writer"), ThreadBackground("database reader")
     surroundings = SqlSurroundings(
@@ -136,13 +135,13 @@ def _database(
         at_turn_end=turn.at_end,
     )
     options = SqlOptions(
-        run_id=f"{os.urandom(16).hex()} {holder}"[:NAME_LENGTH_MAX],
+        run_id=tenure.run_id or new_run_id(holder),
         table_prefix=settings.sql.table_prefix,
         create_tables=settings.sql.create_tables,
         reconnect_seconds_max=settings.sql.reconnect_seconds_max,
     )
     try:
-        with locked_file(uri, holder):
+        with nullcontext() if tenure.has_lock else locked_file(uri, holder):
             yield driver, surroundings, options
     finally:
         writing.stop()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ackwire.config import Settings
 from ackwire.errors import ConfigError, StoreFailed
-from ackwire.opening.common import Progress, data_directory, holder_of, journal_options
+from ackwire.opening.common import Progress, Tenure, data_directory, holder_of, journal_options
 from ackwire.server.adapters.openwire_factory import wire_limits
 from ackwire.server.background import ThreadBackground
 from ackwire.server.turn import Turn
-from ackwire.store.files import OsFiles
+from ackwire.store.files import HeldElsewhere, OsFiles
 from ackwire.store.index_files import IndexKind
 from ackwire.store.indexes import open_index
 from ackwire.store.journal.journal_store import JournalStore
@@ -26,18 +26,23 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def opened_journal(
-    settings: Settings, clock: Clock, turn: Turn, progress: Progress, on_failed: Callable[[StoreFailed], None]
+    settings: Settings,
+    clock: Clock,
+    turn: Turn,
+    progress: Progress,
+    tenure: Tenure,
+    on_failed: Callable[[StoreFailed], None],
 ) -> Iterator[JournalStore]:
     """The journal in the data directory. A first start that fails leaves no files behind. Raises `ConfigError`."""
     leftovers = Leftovers(Path(settings.store.data))
     writing, indexing, reading = ThreadBackground("journal"), ThreadBackground("index"), ThreadBackground("reads")
     try:
         with leftovers.removed_if_bare(OsFiles()):
-            store = _open_journal(settings, clock, turn, writing, indexing, reading, on_failed)
+            store = _open_journal(settings, clock, turn, tenure, writing, indexing, reading, on_failed)
         try:
             yield store
         except BaseException:
-            if leftovers.is_new and store.is_first_start and not progress.is_ready:
+            if not tenure.has_lock and leftovers.is_new and store.is_first_start and not progress.is_ready:
                 store.abandon(leftovers.remove)
             raise
         finally:
@@ -52,6 +57,7 @@ def _open_journal(
     settings: Settings,
     clock: Clock,
     turn: Turn,
+    tenure: Tenure,
     writing: ThreadBackground,
     indexing: ThreadBackground,
     reading: ThreadBackground,
@@ -73,6 +79,7 @@ def _open_journal(
             holder=holder_of(settings),
             on_failed=on_failed,
             at_turn_end=turn.at_end,
+            lock=HeldElsewhere() if tenure.has_lock else None,
         )
     except (UnusableStore, OSError) as error:
         raise ConfigError(f"the store cannot be used: {error}") from None

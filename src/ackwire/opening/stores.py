@@ -2,15 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ackwire.config import Settings
 from ackwire.config.store_uri import MEMORY, is_database, parse_store
 from ackwire.errors import StoreFailed
-from ackwire.opening.common import Progress
+from ackwire.opening.common import ALONE, Progress, Tenure
 from ackwire.opening.databases import opened_database, opened_journal_and_database
 from ackwire.opening.journals import opened_journal
 from ackwire.server.turn import Turn
@@ -23,14 +23,27 @@ from ackwire.util.clock import Clock
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A store that can be used."""
+
+    store: Store
+    failure: asyncio.Future[StoreFailed]
+    """Why it can be used no more, once that is so."""
+    give_up: Callable[[StoreFailed], None]
+    """Has it fail for a reason that is not its own: nothing more is written, and nobody answered."""
+    epoch: int = 0
+    """How often it was opened, if it counts that."""
+
+
 @contextmanager
 def opened_store(
-    settings: Settings, clock: Clock, turn: Turn, progress: Progress
-) -> Iterator[tuple[Store, asyncio.Future[StoreFailed]]]:
-    """The store, and what its failure will be; closed at the end. A first start that fails leaves no files behind."""
+    settings: Settings, clock: Clock, turn: Turn, progress: Progress, tenure: Tenure = ALONE
+) -> Iterator[Opened]:
+    """The store, closed at the end. A first start that fails leaves no files behind. Raises `ConfigError`."""
     failure: asyncio.Future[StoreFailed] = asyncio.get_running_loop().create_future()
     if settings.store.kind == MEMORY:
-        yield MemoryStore(), failure
+        yield Opened(MemoryStore(), failure, lambda _: None)
         return
 
     def on_failed(error: StoreFailed) -> None:
@@ -40,11 +53,11 @@ def opened_store(
     choice = parse_store(settings.store.kind)
     if is_database(choice.kind):
         open_database = opened_journal_and_database if choice.has_journal else opened_database
-        with open_database(settings, clock, turn, on_failed) as database:
-            yield database, failure
+        with open_database(settings, clock, turn, tenure, on_failed) as database:
+            yield Opened(database, failure, database.give_up)
         return
-    with opened_journal(settings, clock, turn, progress, on_failed) as journal:
-        yield journal, failure
+    with opened_journal(settings, clock, turn, progress, tenure, on_failed) as journal:
+        yield Opened(journal, failure, journal.give_up, journal.epoch)
 
 
 def with_largest_message(settings: Settings, store: Store) -> Settings:

@@ -36,7 +36,7 @@ from ackwire.store.sql.execution import Execution
 from ackwire.store.sql.frames import Frames, FramesInMemory
 from ackwire.store.sql.group_commit import GroupCommit
 from ackwire.store.sql.journal_mark import refuse_waiting_journal
-from ackwire.store.sql.locking import wait_for_lock
+from ackwire.store.sql.locking import refuse_lease_of_activemq, wait_for_lock
 from ackwire.store.sql.opening import Opening
 from ackwire.store.sql.reads import Fetch, ReadingSession, Reads
 from ackwire.store.sql.recorder import SqlRecorder
@@ -93,13 +93,23 @@ def with_sessions(driver: Driver, clock: Clock, options: SqlOptions, make: Calla
     """What *make* makes with sessions of a database whose tables are there. Raises `UnusableDatabase`, and has closed
     them then."""
     names = Tables(options.table_prefix)
+    lease_of_activemq = Statements(driver.dialect, names).lease_of_activemq
     opened = ExitStack()  # what is closed again if the store does not open
     try:
         writing = wait_for_lock(lambda: driver.connect(is_writer=True), clock)
         opened.callback(writing.close)
 
+        def try_to_hold() -> Hold:
+            held = driver.hold(names.lock)
+            try:
+                refuse_lease_of_activemq(writing, lease_of_activemq, driver.description)
+            except BaseException:
+                held.close()
+                raise
+            return held
+
         def hold() -> Hold:
-            held = wait_for_lock(lambda: driver.hold(names.lock), clock)
+            held = wait_for_lock(try_to_hold, clock)
             opened.callback(held.close)
             return held
 
