@@ -584,7 +584,7 @@ class StubPeer:
 
 
 def test_drain_waits_for_peers_and_aborts_those_that_stay() -> None:
-    from ackwire.app import drain
+    from ackwire.serving.draining import drain
 
     peers: set[StubPeer] = set()
     polite = StubPeer(peers, stubborn=False)
@@ -600,7 +600,7 @@ def test_drain_waits_for_peers_and_aborts_those_that_stay() -> None:
 
 
 def test_drain_ends_as_soon_as_all_peers_are_gone() -> None:
-    from ackwire.app import drain
+    from ackwire.serving.draining import drain
 
     peers: set[StubPeer] = set()
     StubPeer(peers, stubborn=False)

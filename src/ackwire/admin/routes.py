@@ -1,6 +1,6 @@
 """The HTTP routes: one method for each, and one table from exceptions to answers.
 
-Everything but `/health` needs the token. Bodies and answers are JSON, or Arrow streams where messages pass
+Everything but `/health` and `/live` needs the token. Bodies and answers are JSON, or Arrow streams where messages pass
 (`arrow.py`). Names in a path are percent-encoded, a slash in them too.
 """
 
@@ -18,10 +18,12 @@ from ackwire.admin.destination_stats import dead_letter_queues, destination_stat
 from ackwire.admin.health import health
 from ackwire.admin.http import Answer, BadRequest, Request, error_answer, json_answer
 from ackwire.admin.metrics import StoreInfo
+from ackwire.admin.standing import standing_facts, standing_metrics
 from ackwire.admin.tokens import is_authorised
 from ackwire.broker.broker import Broker
 from ackwire.broker.cursors import CursorInfo
 from ackwire.broker.permissions import Principal, Proof
+from ackwire.cluster.roles import Standing
 from ackwire.config import MIB, HttpSettings
 from ackwire.errors import (
     BrokerError,
@@ -68,6 +70,9 @@ _REPLIES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 )
 """The first class that an exception belongs to decides its status and its word."""
 
+_OPEN: Final = ("/health", "/live")
+"""Paths that take no token."""
+
 _CALLER: Final = Principal("http", proof=Proof.TOKEN)
 """Who calls: all that is known is that it has the token."""
 
@@ -86,6 +91,8 @@ class ApiOptions:
     clock: Clock
     failure: Callable[[], StoreFailed | None] = lambda: None
     """The failure of the store, if it has failed."""
+    standing: Callable[[], Standing | None] = lambda: None
+    """The broker's role, if it is known."""
 
 
 @final
@@ -104,6 +111,7 @@ class Api:
         self._body_budget = BodyBudget(options.settings.bodies_bytes_max)
         routes: tuple[_Route, ...] = (
             ("GET", "/health", self._health),
+            ("GET", "/live", self._live),
             ("GET", "/metrics", self._metrics),
             ("GET", "/v1/destinations", self._destinations),
             ("GET", "/v1/dead-letters", self._dead_letters),
@@ -135,7 +143,7 @@ class Api:
             return refusal(error)
 
     async def _answer(self, request: Request) -> Answer:
-        if request.path != "/health" and not is_authorised(request.header("authorization"), self._options.token):
+        if request.path not in _OPEN and not is_authorised(request.header("authorization"), self._options.token):
             challenge = {"www-authenticate": 'Bearer realm="ackwire"'}
             message = "the header Authorization: Bearer TOKEN is missing or has another token than http.token_file"
             return error_answer(401, "not-authorised", message, challenge)
@@ -159,12 +167,21 @@ class Api:
 
     async def _health(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
-        return health(self._broker, self._options.store, self._uptime_seconds, self._options.failure())
+        options = self._options
+        return health(self._broker, options.store, self._uptime_seconds, options.failure(), options.standing())
+
+    async def _live(self, request: Request, _: _Parameters) -> Answer:
+        await _no_body(request)
+        standing = self._options.standing()
+        return json_answer(200, {"status": "alive", **({} if standing is None else standing_facts(standing))})
 
     async def _metrics(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)
         self._bulk.inspect()
         text = await metrics.render(self._broker, self._options.store, self._uptime_seconds)
+        standing = self._options.standing()
+        if standing is not None:
+            text += "\n".join(standing_metrics(standing)) + "\n"
         return Answer(200, text.encode("utf-8", "replace"), metrics.CONTENT_TYPE)
 
     async def _destinations(self, request: Request, _: _Parameters) -> Answer:

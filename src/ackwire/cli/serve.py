@@ -21,10 +21,12 @@ from ackwire.config import Settings, settings_file
 from ackwire.errors import ConfigError, StoreFailed
 from ackwire.util import logs
 from ackwire.util.clock import Clock, SystemClock
+from ackwire.util.service_manager import ServiceManager
 
 if TYPE_CHECKING:
     from ackwire.app import Serving
     from ackwire.cli.config import Commands
+    from ackwire.cluster.roles import Standing
     from ackwire.config import Reload
 
 EXIT_STORE_FAILED: Final = 74
@@ -102,17 +104,21 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def _serve_until_signal(args: argparse.Namespace, settings: Settings) -> None:
     # Imported here, so that the other commands start without loading a broker.
     from ackwire import app
+    from ackwire.cluster.roles import Role
     from ackwire.server.allocator import return_large_blocks
     from ackwire.server.collector import Collector
 
     return_large_blocks()
     clock = SystemClock()
-    signals, collector = StopSignals(clock), Collector(clock)
+    signals, manager = StopSignals(clock), ServiceManager()
+    collector: Collector | None = None
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, signals.on_signal, signum)
 
     def ready(serving: "Serving") -> None:
+        nonlocal collector
+        collector = Collector(clock)
         collector.start()
         sys.setswitchinterval(_SWITCH_SECONDS)
         if not is_compiled():
@@ -122,10 +128,31 @@ async def _serve_until_signal(args: argparse.Namespace, settings: Settings) -> N
         loop.add_signal_handler(signal.SIGHUP, Reloading(args, serving).on_hangup)
         _print_ready(serving)
 
+    def changed(standing: "Standing") -> None:
+        """Tell who waits for it what this broker is now, and clear up behind a term."""
+        nonlocal collector
+        if standing.role is Role.WAITING:
+            if collector is not None:
+                collector.stop()
+                collector = None
+                loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
+                gc.unfreeze()
+                gc.collect()
+            print(f"ackwire {__version__} waiting: {standing.why}", flush=True)
+        if standing.role in (Role.WAITING, Role.MASTER):
+            manager.ready(f"{standing.word}, epoch {standing.epoch}: {standing.why}")
+        elif standing.role in (Role.STEPPING_DOWN, Role.STOPPED) and signals.stop.is_set():
+            manager.stopping()
+
     try:
-        await app.serve(settings, ready=ready, stop=signals.stop)
+        await app.serve(settings, ready=ready, stop=signals.stop, changed=changed)
     finally:
-        collector.stop()
+        if collector is not None:
+            collector.stop()
+
+
+def _ignore_hangup() -> None:
+    _log.info("SIGHUP: nothing to reload: this broker is a slave")
 
 
 class Reloading:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ackwire.config import fields
 from ackwire.config.fields import Option
 from ackwire.config.listener_uri import FRAME_BYTES_HIGHEST, INACTIVITY_MS_HIGHEST, parse_address, parse_listener_uri
+from ackwire.config.member_uri import check_member
 from ackwire.config.memory import memory_bytes
 from ackwire.config.policy import DestinationPolicy
 from ackwire.config.store_uri import JOURNAL, MEMORY, check_store, check_table_prefix, parse_store
@@ -114,6 +115,12 @@ class StoreSettings:
         reason="Producers of persistent messages wait when the disk has less than this left, so that consumers can go "
         "on and make space.",
     )
+    shared: bool = fields.switch(
+        False,
+        reason="true: other brokers use this store too, one at a time: those that find it in use wait as slaves, and "
+        "one of them takes over. The folder of data, the file or the database must be shared. false: a broker that "
+        "finds the store in use does not start.",
+    )
     checkpoint_seconds: float = fields.seconds(
         30,
         lowest=0.1,
@@ -171,6 +178,45 @@ class SqlSettings:
         highest=86_400,
         reason="How long the database may be away, counted from the lost connection. Meanwhile producers of persistent "
         "messages wait, and all else goes on; after that the broker ends, so that a supervisor notices.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Several brokers of which one is the master: on a shared store (store.shared), or with copies of the journal."""
+
+    uri: str = fields.option(
+        "",
+        Option(
+            Text(1024, may_be_empty=True, check=check_member, what="URI"),
+            "Where clients reach this broker, for slaves to name it. Empty: the first of listen.uris, with the name of "
+            "this machine where it says 0.0.0.0.",
+        ),
+    )
+    members: tuple[str, ...] = fields.option(
+        (),
+        Option(
+            Uris(64, check_member, "tcp://host:61616", count_min=0),
+            "Where clients reach each broker of the group, this one included. Clients with failover: are told when "
+            "they connect, so that one who knows a single broker finds the others. Empty: they are not told.",
+        ),
+    )
+    rebalance: bool = fields.switch(
+        False,
+        reason="Whether clients whose list of brokers changes connect anew, to any of them: ActiveMQ's "
+        "rebalanceClusterClients. Of these brokers only one takes clients, so it only costs a connection.",
+    )
+    refuse_clients: bool = fields.switch(
+        False,
+        reason="true: a slave listens, and refuses clients with the name of the master. false: its ports are closed, "
+        "as with ActiveMQ.",
+    )
+    lease_seconds: float = fields.seconds(
+        10,
+        lowest=1,
+        highest=600,
+        reason="How long a broker is the master of a shared database without renewing that. After a crash of its "
+        "machine another one takes over when this is over; a clean stop gives it back at once. ActiveMQ's default.",
     )
 
 
@@ -630,6 +676,7 @@ class Settings:
     listen: ListenSettings = field(default_factory=ListenSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     sql: SqlSettings = field(default_factory=SqlSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
     handshake: HandshakeSettings = field(default_factory=HandshakeSettings)
     wire: WireSettings = field(default_factory=WireSettings)
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)

@@ -138,6 +138,7 @@ class Uris(Type):
     count_max: int
     check: Callable[[str], object]
     example: str
+    count_min: int = 1
     takes = "URIs"
     facts = "a list of listener URIs"
 
@@ -145,8 +146,8 @@ class Uris(Type):
         if not isinstance(value, list | tuple):
             raise Refused(f'must be a list like ["{self.example}"], and is {quoted(value)}')
         uris = tuple(self.read_item(item) for item in value)
-        if not 1 <= len(uris) <= self.count_max:
-            raise Refused(f"must list from 1 to {self.count_max} URIs, and lists {len(uris)}")
+        if not self.count_min <= len(uris) <= self.count_max:
+            raise Refused(f"must list from {self.count_min} to {self.count_max} URIs, and lists {len(uris)}")
         return uris
 
     def read_item(self, value: object) -> str:

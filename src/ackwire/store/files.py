@@ -7,10 +7,14 @@ What is promised: `DataFile.write` writes everything or raises; `sync` returns w
 import errno
 import fcntl
 import os
+import struct
+import sys
 from pathlib import Path
-from typing import NamedTuple, Protocol, final
+from typing import Final, NamedTuple, Protocol, final
 
 _MODE = 0o640
+_FLOCK: Final = "hhqqi0q"
+"""`struct flock` of Linux, with 64-bit offsets."""
 
 
 class DataFile(Protocol):
@@ -50,12 +54,14 @@ class Lock(Protocol):
 
 
 class LockHeld(Exception):
-    """Somebody else holds the lock."""
+    """Somebody else holds the lock. *written* is what the holder wrote about itself: a line for people, and perhaps
+    one with the URI where its clients connect."""
 
-    def __init__(self, holder: str) -> None:
+    def __init__(self, written: str) -> None:
+        holder, _, uri = written.partition("\n")
         super().__init__(holder)
         self.holder = holder
-        """What the holder wrote about itself."""
+        self.uri = uri.strip()
 
 
 class Identity(NamedTuple):
@@ -199,15 +205,50 @@ class _OsDirectory:
 
 
 @final
-class _OsLock:
-    __slots__ = ("_descriptor",)
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+class HeldElsewhere:
+    """Implements `Lock` for a store whose lock somebody else of this process holds, and keeps when the store is
+    closed."""
 
     def release(self) -> None:
-        os.ftruncate(self._descriptor, 0)
-        os.close(self._descriptor)
+        """It is not the store's to give back."""
+
+
+@final
+class OsLock:
+    """A lock on a file, which belongs to one open descriptor (F_OFD_SETLK).
+
+    It excludes programs that lock by fcntl, as Java does, and is excluded by them. Unlike theirs it is not lost when
+    this process opens and closes the same file again. Earlier versions locked by flock, which is another kind of lock,
+    so both are taken.
+    """
+
+    __slots__ = ("_descriptor", "_path", "_written")
+
+    def __init__(self, descriptor: int, path: Path, written: bytes) -> None:
+        self._descriptor = descriptor
+        self._path = path.absolute()
+        self._written = written
+
+    def trouble(self) -> str | None:
+        """What is wrong with the lock; None while it excludes others. To be asked now and then: a lock file may be
+        removed or replaced, and a file server may forget a lock."""
+        try:
+            if not _is_at(self._path, self._descriptor):
+                return f"{self._path} is gone, or was replaced"
+            if not _lock_range(self._descriptor):
+                return f"another program has locked {self._path}"
+            if os.pread(self._descriptor, len(self._written) + 1, 0) != self._written:
+                return f"another program has written to {self._path}"
+        except OSError as error:
+            return f"{self._path}: {(error.strerror or str(error)).lower()}"
+        return None
+
+    def release(self) -> None:
+        try:
+            if self.trouble() is None:  # else the file may be another program's
+                os.ftruncate(self._descriptor, 0)
+        finally:
+            os.close(self._descriptor)
 
 
 @final
@@ -288,17 +329,67 @@ class OsFiles:
         info = os.statvfs(directory)
         return info.f_bavail * info.f_frsize
 
-    def lock(self, path: Path, holder: str) -> Lock:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            text = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
+    def lock(self, path: Path, holder: str) -> OsLock:
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+            try:
+                if not _try_lock(descriptor):
+                    raise LockHeld(_written_by_holder(descriptor))
+                if _is_at(path, descriptor):  # else it was removed or replaced since it was opened
+                    written = holder.encode()
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, written, 0)
+                    return OsLock(descriptor, path, written)
+            except BaseException:
+                os.close(descriptor)
+                raise
             os.close(descriptor)
-            raise LockHeld(text) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, holder.encode(), 0)
-        return _OsLock(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return _lock_range(descriptor)
+
+
+def _lock_range(descriptor: int) -> bool:
+    """Lock the whole file by fcntl, or find that this descriptor has that lock already."""
+    if sys.platform != "linux":
+        return True
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
+    except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as the file system likes
+        return False
+    return True
+
+
+def _flock(kind: int, pid: int = 0) -> bytes:
+    """`struct flock` for a whole file: type, whence, start, length, process."""
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, pid)
+
+
+def _written_by_holder(descriptor: int) -> str:
+    """What the holder of a lock has written about itself, or what the system knows of it."""
+    written = os.pread(descriptor, 4096, 0)
+    if written and written[0]:
+        return written.decode(errors="replace").strip()
+    pid = 0
+    if sys.platform == "linux":  # ActiveMQ writes the time, as 8 bytes
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK))
+        kind, _, _, _, pid = struct.unpack(_FLOCK, found)
+        pid = pid if kind != fcntl.F_UNLCK else 0
+    kind_of_program = "ActiveMQ" if written else "another program"
+    return f"{kind_of_program}, process {pid}" if pid > 0 else kind_of_program
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether the open file is what is at *path* now."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _sync_directory(directory: Path) -> None:

@@ -364,7 +364,7 @@ def test_each_error_has_its_status(error: Exception, status: int) -> None:
 # --- who may do what -------------------------------------------------------------------------------------
 
 
-def test_every_route_but_health_asks_for_permission() -> None:
+def test_every_route_but_health_and_live_asks_for_permission() -> None:
     async def test(client: HttpClient, http: HttpRig) -> None:
         broker = http.rig.broker
         http.rig.connect().send("queue://name")
@@ -392,7 +392,7 @@ def test_every_route_but_health_asks_for_permission() -> None:
                 continue  # its body is Arrow; `StagingAccess.stage` asks
             body = json.dumps(bodies[path]).encode() if method == "POST" else b""
             reply = await client.request(method, target, body=body)
-            assert reply.status == (200 if path == "/health" else 403), (method, path, reply.body)
+            assert reply.status == (200 if path in ("/health", "/live") else 403), (method, path, reply.body)
         assert names == {"http"}
 
     with_client(test)

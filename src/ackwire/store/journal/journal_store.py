@@ -31,7 +31,7 @@ from ackwire.store.contract import (
     WaitingMessages,
 )
 from ackwire.store.explain import EXAMINED_MAX, explain
-from ackwire.store.files import Files
+from ackwire.store.files import Files, Lock
 from ackwire.store.index import Index
 from ackwire.store.journal.checkpointing import Checkpointing
 from ackwire.store.journal.compaction import Compaction
@@ -140,15 +140,17 @@ class JournalStore(JournalRecorder):
         at_turn_end: AtTurnEnd | None = None,
         reading: Background | None = None,
         quorum: Quorum | None = None,
+        lock: Lock | None = None,
     ) -> "JournalStore":
         """Open the store in *data* and recover. *open_index* opens the index, or with True a new one. *at_turn_end*
         runs something when all that the loop has read is acted upon; by default the clock does, without delay.
         *reading* serves `fetch`; without it, that reads on the spot. With a *quorum*, nothing is durable before that
-        confirms it.
+        confirms it. A *lock* that is held already is not taken again.
 
         Raises `UnusableStore` if the files cannot be used, or another broker uses them.
         """
-        journal = open_journal(JournalSource(files, data, form, open_index, clock.now_ms, new_id, holder), options)
+        source = JournalSource(files, data, form, open_index, clock.now_ms, new_id, holder, lock)
+        journal = open_journal(source, options)
         store = cls(
             journal,
             FailureState(data, on_failed),
@@ -183,6 +185,11 @@ class JournalStore(JournalRecorder):
         self._clock.call_later(_TICK_SECONDS, self._tick)
         if self._options.sync is SyncPolicy.PERIODIC:
             self._clock.call_later(self._options.sync_interval_seconds, self._sync_periodically)
+
+    @property
+    def epoch(self) -> int:
+        """How often this store was opened."""
+        return self._writer.epoch
 
     @property
     def is_first_start(self) -> bool:
@@ -243,6 +250,10 @@ class JournalStore(JournalRecorder):
     def fail(self, what: str, error: Exception) -> None:
         """Promise nothing any more, because *what* could not be done to the journal."""
         self._state.fail(what, error)
+
+    def give_up(self, failure: StoreFailed) -> None:
+        """Promise nothing any more and write nothing more, because another broker may use the files."""
+        self._state.fail_with(failure)
 
     def when_durable(
         self,

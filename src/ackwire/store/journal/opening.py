@@ -73,6 +73,8 @@ class JournalSource:
     """Makes the id of a new store."""
     holder: str
     """Written into the lock."""
+    lock: Lock | None = None
+    """A lock that is held already, if the store need not take it."""
 
 
 def open_journal(source: JournalSource, options: JournalOptions) -> OpenJournal:
@@ -90,6 +92,8 @@ def open_journal(source: JournalSource, options: JournalOptions) -> OpenJournal:
 def take_lock(source: JournalSource) -> Lock:
     """Make the directory, and exclude other brokers from it. Raises `UnusableStore`."""
     source.files.make_directory(source.data / "journal")
+    if source.lock is not None:
+        return source.lock
     try:
         return source.files.lock(source.data / "lock", source.holder)
     except LockHeld as held:

@@ -17,6 +17,7 @@ from ackwire.store.journal.failure import FailureState
 from ackwire.store.journal_sql.frame_reader import UnreadableFrame
 from ackwire.store.journal_sql.log import Log
 from ackwire.store.sql.changes import Changes
+from ackwire.store.sql.commit import failure_of
 from ackwire.store.sql.errors import Superseded
 from ackwire.store.sql.group_commit import TransactionWriter
 from ackwire.store.sql.journal_mark import MARK_ID
@@ -159,9 +160,7 @@ class JournaledCommit:
 
     def fail(self, error: Exception) -> None:
         """See `Commit`."""
-        self._state.fail_with(
-            StoreFailed(f"the database cannot be used any more: {error}. Nothing more is acknowledged")
-        )
+        self._state.fail_with(failure_of(error))
 
     def stop_timer(self) -> None:
         """See `Commit`: there is none."""

@@ -12,6 +12,13 @@ from ackwire.store.contract import DurabilityState, Sync
 from ackwire.store.sql.changes import Changes
 
 
+def failure_of(error: Exception) -> StoreFailed:
+    """What the callers of a store get that *error* has ended."""
+    if isinstance(error, StoreFailed):
+        return error
+    return StoreFailed(f"the database cannot be used any more: {error}. Nothing more is acknowledged")
+
+
 class Commit(Protocol):
     """Collects changes, writes them to the database, and answers callers that wait for them."""
 

@@ -55,6 +55,8 @@ class Dialect:
     """The same beside a key that finds the row, written so that no index on the name is used: it may find thousands."""
     columns: str
     """A query for table and column names of the schema in use."""
+    now_ms: str
+    """The server's clock at this moment, in milliseconds since 1970."""
     is_ddl_transactional: bool
     has_privileges: bool
     """Whether it grants a user some statements and not others."""
@@ -112,6 +114,7 @@ SQLITE: Final = Dialect(
     text_equals="{} = ?",
     text_checked="+{} = ?",
     columns="SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'",
+    now_ms="CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
     is_ddl_transactional=True,
     has_privileges=False,
 )
@@ -128,6 +131,7 @@ POSTGRESQL: Final = Dialect(
     text_equals="{} = ?",
     text_checked="{} || '' = ?",
     columns="SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
+    now_ms="CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
     is_ddl_transactional=True,
     has_privileges=True,
 )
@@ -145,6 +149,7 @@ MARIADB: Final = Dialect(
     text_equals="{} = ? COLLATE utf8mb4_bin",
     text_checked="CONCAT({}, '') = ? COLLATE utf8mb4_bin",
     columns="SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = DATABASE()",
+    now_ms="CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)",
     is_ddl_transactional=False,
     has_privileges=True,
 )

@@ -109,3 +109,11 @@ class Driver(Protocol):
     def diagnose(self, error: Exception) -> Diagnosis:
         """What *error*, which a session raised, means."""
         ...
+
+
+class LeasingDriver(Driver, Protocol):
+    """A driver of a server that several brokers can share: sessions on it can be ended from outside."""
+
+    def end_sessions(self, session: Session, tag: str) -> None:
+        """End all sessions of drivers that were made with *tag*, wherever they are. Raises the driver's errors."""
+        ...

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ackwire.config.store_uri import StoreUri
 from ackwire.errors import ConfigError
-from ackwire.store.sql.driver import Driver
+from ackwire.store.sql.driver import Driver, LeasingDriver
 from ackwire.store.sql.sqlite import SqliteDriver
 
 _POSTGRESQL_OPTIONS: Final = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options", "target_session_attrs")
@@ -18,17 +18,31 @@ ANSWER_SECONDS_MAX: Final = 60.0
 
 
 def driver_for(
-    uri: StoreUri, password: str | None, table_prefix: str = "", answer_seconds_max: float = ANSWER_SECONDS_MAX
+    uri: StoreUri,
+    password: str | None,
+    table_prefix: str = "",
+    answer_seconds_max: float = ANSWER_SECONDS_MAX,
+    tag: str = "",
 ) -> Driver:
-    """The driver for *uri*. Raises `ConfigError` if its package is not installed, or an option is not known."""
+    """The driver for *uri*; sessions with a *tag* can be ended by it. Raises `ConfigError` if its package is not
+    installed, or an option is not known."""
     match uri.scheme:
         case "sqlite":
             _check_options(uri, ())
             return SqliteDriver(Path(uri.path))
         case "postgresql":
-            return _postgresql(uri, password, table_prefix, answer_seconds_max)
+            return _postgresql(uri, password, table_prefix, answer_seconds_max, tag)
         case _:
-            return _mariadb(uri, password, table_prefix, answer_seconds_max)
+            return _mariadb(uri, password, table_prefix, answer_seconds_max, tag)
+
+
+def leasing_driver_for(
+    uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float
+) -> LeasingDriver:
+    """The driver for the *uri* of a server, with what a lease on it needs."""
+    if uri.scheme == "postgresql":
+        return _postgresql(uri, password, table_prefix, answer_seconds_max, "")
+    return _mariadb(uri, password, table_prefix, answer_seconds_max, "")
 
 
 def _check_options(uri: StoreUri, known: tuple[str, ...]) -> None:
@@ -47,17 +61,17 @@ def _lock_number(uri: StoreUri, table_prefix: str) -> int:
     return zlib.crc32(f"{uri.path} {table_prefix}".encode()) >> 1  # PostgreSQL's are signed
 
 
-def _postgresql(uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float) -> Driver:
+def _postgresql(uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float, tag: str) -> LeasingDriver:
     _check_options(uri, _POSTGRESQL_OPTIONS)
     try:
         from ackwire.store.sql.postgresql import PostgresqlDriver
     except ImportError:
         raise _not_installed(uri, "psycopg") from None
     parameters = {**_parameters(uri, password), "dbname": uri.path}
-    return PostgresqlDriver(parameters, str(uri), _lock_number(uri, table_prefix), answer_seconds_max)
+    return PostgresqlDriver(parameters, str(uri), _lock_number(uri, table_prefix), answer_seconds_max, tag)
 
 
-def _mariadb(uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float) -> Driver:
+def _mariadb(uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float, tag: str) -> LeasingDriver:
     _check_options(uri, _MARIADB_OPTIONS)
     try:
         from ackwire.store.sql.mariadb import MariadbDriver
@@ -67,7 +81,7 @@ def _mariadb(uri: StoreUri, password: str | None, table_prefix: str, answer_seco
     if password:
         parameters["password"] = password.encode()  # the driver knows Latin-1 only
     lock_name = f"ackwire {_lock_number(uri, table_prefix)}"
-    return MariadbDriver(parameters, str(uri), lock_name, answer_seconds_max)
+    return MariadbDriver(parameters, str(uri), lock_name, answer_seconds_max, tag)
 
 
 def _mariadb_tls(uri: StoreUri) -> dict[str, bool]:

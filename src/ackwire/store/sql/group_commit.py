@@ -12,6 +12,7 @@ from ackwire.errors import StoreFailed
 from ackwire.store.background import Background
 from ackwire.store.contract import DurabilityState, Sync
 from ackwire.store.sql.changes import Changes
+from ackwire.store.sql.commit import failure_of
 from ackwire.util.clock import Clock, Timer
 
 _IDLE_SECONDS: Final = 0.02
@@ -235,7 +236,7 @@ class GroupCommit:
         """Promise nothing more (K7)."""
         if self.failure is not None:
             return
-        failure = StoreFailed(f"the database cannot be used any more: {error}. Nothing more is acknowledged")
+        failure = failure_of(error)
         self.failure = failure
         _log.critical("%s", failure)
         waiters, self._waiters = self._waiters, []

@@ -72,6 +72,14 @@ _REPEATABLE: Final = frozenset(
 )
 
 
+_PURPOSES: Final = ("writes", "holds")
+"""What a session with a lock of its own is for."""
+
+
+def _mark_of(tag: str, purpose: str) -> str:
+    return f"ackwire {tag} {purpose}"
+
+
 def _message_bytes_max(packet_bytes_max: int) -> int:
     return (packet_bytes_max - _PACKET_OVERHEAD_BYTES) // 2
 
@@ -159,8 +167,16 @@ class MariadbDriver:
     message_bytes_max: int | None = None
 
     def __init__(
-        self, parameters: Mapping[str, Any], description: str, lock_name: str, answer_seconds_max: float
+        self,
+        parameters: Mapping[str, Any],
+        description: str,
+        lock_name: str,
+        answer_seconds_max: float,
+        tag: str = "",
     ) -> None:
+        """A *tag* is part of the names of locks that the sessions which write and hold have: `end_sessions` finds them
+        by it."""
+        self._tag = tag
         self._watchdog = SocketWatchdog(answer_seconds_max)
         self._parameters = dict(parameters)
         self._description = description
@@ -213,12 +229,27 @@ class MariadbDriver:
         [(is_locked,)] = session.select("SELECT GET_LOCK(%s, 0)", (self._lock_name,))
         if is_locked != 1:
             raise Locked(self._description)
+        self._mark(session, "writes")
+
+    def _mark(self, session: MariadbSession, purpose: str) -> None:
+        """Take a lock that only tells which session it is."""
+        if self._tag:
+            session.select("SELECT GET_LOCK(%s, 0)", (_mark_of(self._tag, purpose),))
+
+    def end_sessions(self, session: Session, tag: str) -> None:
+        """See `LeasingDriver`. A user may end sessions of its own."""
+        for purpose in _PURPOSES:
+            [(number,)] = session.select("SELECT IS_USED_LOCK(%s)", (_mark_of(tag, purpose),))
+            if number is not None:
+                with suppress(pymysql.Error):  # it may be gone by now
+                    session.select(f"KILL {int(number)}")
 
     def hold(self, lock_table: str) -> Hold:
         """See `Driver`: by a locked row, as ActiveMQ's locker does it."""
         lock = f"SELECT * FROM {lock_table} FOR UPDATE"  # noqa: S608 - the name of a table
         try:
-            return TransactionHold(self._connect(), (_HOLD_SESSION, "BEGIN", lock))
+            session = locked(self._connect(), lambda it: self._mark(it, "holds"))
+            return TransactionHold(session, (_HOLD_SESSION, "BEGIN", lock))
         except pymysql.OperationalError as error:
             if error.args[0] == ER.LOCK_WAIT_TIMEOUT:
                 raise Locked(self._description, f"ActiveMQ, which has locked {lock_table}") from None

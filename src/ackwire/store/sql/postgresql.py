@@ -44,6 +44,10 @@ _REPEATABLE: Final = (
 )
 
 
+def _session_name(tag: str) -> str:
+    return f"ackwire {tag}".strip()
+
+
 _Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 
@@ -89,8 +93,15 @@ class PostgresqlDriver:
     message_bytes_max: int | None = None
 
     def __init__(
-        self, parameters: Mapping[str, str], description: str, lock_number: int, answer_seconds_max: float
+        self,
+        parameters: Mapping[str, str],
+        description: str,
+        lock_number: int,
+        answer_seconds_max: float,
+        tag: str = "",
     ) -> None:
+        """A *tag* is part of the name of all sessions: `end_sessions` finds them by it."""
+        self._name = _session_name(tag)
         self._watchdog = SocketWatchdog(answer_seconds_max)
         self._parameters = dict(parameters)
         self._description = description
@@ -108,7 +119,7 @@ class PostgresqlDriver:
         connection = psycopg.connect(
             autocommit=True,
             connect_timeout=max(1, round(min(_CONNECT_SECONDS, self._watchdog.seconds_max))),
-            application_name="ackwire",
+            application_name=self._name,
             client_encoding="UTF8",
             **cast(dict[str, Any], {**_KEEPALIVES, **self._parameters}),
         )
@@ -132,6 +143,14 @@ class PostgresqlDriver:
             return TransactionHold(self._connect(), (_HOLD_SESSION, "BEGIN", lock))
         except pg.LockNotAvailable:
             raise Locked(self._description, f"ActiveMQ, which has locked {lock_table}") from None
+
+    def end_sessions(self, session: Session, tag: str) -> None:
+        """See `LeasingDriver`. A user may end sessions of its own."""
+        session.select(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = %s AND datname = current_database() AND usename = current_user",
+            (_session_name(tag),),
+        )
 
     def limit_answers(self, seconds_max: float) -> None:
         self._watchdog.limit(seconds_max)

@@ -74,6 +74,11 @@ class Tables:
         return f"{self.prefix}ACKWIRE_COUNTS"
 
     @property
+    def lease(self) -> str:
+        """Of brokers that share the database: made by the first of them."""
+        return f"{self.prefix}ACKWIRE_LEASE"
+
+    @property
     def commits(self) -> str:
         return f"{self.prefix}ACKWIRE_COMMITS"
 
@@ -220,9 +225,21 @@ STEPS: Final[Mapping[int, Step]] = {}
 """By the version that they start from: one for each version before `SCHEMA_VERSION`."""
 
 
+def lease_table(dialect: Dialect, names: Tables) -> Table:
+    """The table that only brokers which share a database need."""
+    number, text = "BIGINT NOT NULL", f"{dialect.text} NOT NULL"
+    return Table(
+        names.lease,
+        (("ID", number), ("EPOCH", number), ("HOLDER", text), ("NAME", text), ("URI", text), ("ENDS_MS", number)),
+        ("ID",),
+        (f"INSERT INTO {names.lease} VALUES (1, 0, '', '', '', 0)",),
+    )
+
+
 def ddl(dialect: Dialect, names: Tables) -> list[str]:
     """All statements that create the schema, for those who run them by hand."""
-    return [statement for table in tables_of(dialect, names) for statement in table.ddl(dialect)]
+    tables = [*tables_of(dialect, names), lease_table(dialect, names)]
+    return [statement for table in tables for statement in table.ddl(dialect)]
 
 
 def prepare_schema(

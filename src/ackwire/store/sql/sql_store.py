@@ -36,7 +36,7 @@ from ackwire.store.sql.execution import Execution
 from ackwire.store.sql.frames import Frames, FramesInMemory
 from ackwire.store.sql.group_commit import GroupCommit
 from ackwire.store.sql.journal_mark import refuse_waiting_journal
-from ackwire.store.sql.locking import wait_for_lock
+from ackwire.store.sql.locking import refuse_lease_of_activemq, wait_for_lock
 from ackwire.store.sql.opening import Opening
 from ackwire.store.sql.reads import Fetch, ReadingSession, Reads
 from ackwire.store.sql.recorder import SqlRecorder
@@ -93,13 +93,23 @@ def with_sessions(driver: Driver, clock: Clock, options: SqlOptions, make: Calla
     """What *make* makes with sessions of a database whose tables are there. Raises `UnusableDatabase`, and has closed
     them then."""
     names = Tables(options.table_prefix)
+    lease_of_activemq = Statements(driver.dialect, names).lease_of_activemq
     opened = ExitStack()  # what is closed again if the store does not open
     try:
         writing = wait_for_lock(lambda: driver.connect(is_writer=True), clock)
         opened.callback(writing.close)
 
+        def try_to_hold() -> Hold:
+            held = driver.hold(names.lock)
+            try:
+                refuse_lease_of_activemq(writing, lease_of_activemq, driver.description)
+            except BaseException:
+                held.close()
+                raise
+            return held
+
         def hold() -> Hold:
-            held = wait_for_lock(lambda: driver.hold(names.lock), clock)
+            held = wait_for_lock(try_to_hold, clock)
             opened.callback(held.close)
             return held
 
@@ -160,7 +170,7 @@ class SqlStore(SqlRecorder):
         )
         self._commit = self._make_commit(surroundings)
         self._commit.filling = opening.changes
-        self._reading = surroundings.reading
+        self._reading, self._writing = surroundings.reading, surroundings.writing
         self._reading_form, self._reading_frames = surroundings.make_form(), self._make_frames()
         self._session = ReadingSession(driver, sessions.reading, self._attempts[1])
         self._reads = Reads(self._catalog, self._commit, self._session, statements, self._form, self._make_frames())
@@ -208,6 +218,11 @@ class SqlStore(SqlRecorder):
     def failure(self) -> StoreFailed | None:
         return self._commit.failure
 
+    def give_up(self, failure: StoreFailed) -> None:
+        """Promise nothing any more, because another broker may use the database. What is written at this moment is
+        refused by it if so."""
+        self._commit.fail(failure)
+
     def when_durable(
         self,
         callback: Callable[[], None],
@@ -234,6 +249,7 @@ class SqlStore(SqlRecorder):
             self._commit.record().is_open = False
             self._commit.finish()
         self._commit.stop_timer()
+        self._writing.finish()  # after `give_up` a transaction may be under way
         self._reading.finish()
         self._writer.close()
         self._session.close()

@@ -80,6 +80,13 @@ class Statements:
         self.set_version = sql(f"UPDATE {names.state} SET SCHEMA_VERSION = ? WHERE ID = 1")
         self.set_crash = sql(f"UPDATE {names.state} SET CRASHED_MS = ? WHERE ID = 1")
 
+        # -- what ActiveMQ's LeaseDatabaseLocker has written, while that counts
+        now_ms = dialect.now_ms
+        self.lease_of_activemq = (
+            f"SELECT BROKER_NAME, TIME - {now_ms} FROM {names.lock} "
+            f"WHERE ID = 1 AND BROKER_NAME IS NOT NULL AND TIME > {now_ms}"
+        )
+
         # -- reading
         self.message_heads = sql(
             f"SELECT ID, CONTAINER, LENGTH(MSG), XID FROM {msgs} WHERE ID > ? AND {_WAITS} ORDER BY ID LIMIT ?"

@@ -23,6 +23,7 @@ from ackwire.store.sql.errors import (
     UnusableDatabase,
 )
 from ackwire.store.sql.execution import Execution
+from ackwire.store.sql.locking import refuse_lease_of_activemq
 from ackwire.store.sql.statements import Statements
 from ackwire.util.clock import Clock
 
@@ -157,7 +158,7 @@ class Writer:
                 session = self._session = self._driver.connect(is_writer=True)
                 self._attempts.reconnects += 1
                 is_repeated = True
-            self._check_hold()
+            self._check_hold(session)
             if is_repeated and self._has_committed(session, changes.number):
                 return
             is_repeated = True
@@ -170,7 +171,7 @@ class Writer:
         finally:
             self._execution.release()
 
-    def _check_hold(self) -> None:
+    def _check_hold(self, session: Session) -> None:
         """See that no other program can have taken the lock: its connection may be lost alone."""
         now = self._attempts.clock.monotonic()
         if self._hold is not None and self._hold.is_quiet and now - self._checked < _HOLD_CHECK_SECONDS:
@@ -178,6 +179,7 @@ class Writer:
         try:
             if self._hold is None:
                 self._hold = self._driver.hold(self._statements.lock_table)
+                refuse_lease_of_activemq(session, self._statements.lease_of_activemq, self._driver.description)
             self._hold.check()
         except Exception:
             self._release_hold()

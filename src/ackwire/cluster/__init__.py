@@ -1,0 +1,1 @@
+"""Which of several brokers is the master: roles, and what grants them."""

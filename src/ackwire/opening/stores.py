@@ -1,0 +1,87 @@
+"""The store that `store.kind` names, and the files beside it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ackwire.config import Settings
+from ackwire.config.store_uri import MEMORY, is_database, parse_store
+from ackwire.errors import StoreFailed
+from ackwire.opening.common import ALONE, Progress, Tenure
+from ackwire.opening.databases import opened_database, opened_journal_and_database
+from ackwire.opening.journals import opened_journal
+from ackwire.server.turn import Turn
+from ackwire.store.contract import Store
+from ackwire.store.files import OsFiles
+from ackwire.store.memory import MemoryStore
+from ackwire.store.temp import TempStore
+from ackwire.util.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A store that can be used."""
+
+    store: Store
+    failure: asyncio.Future[StoreFailed]
+    """Why it can be used no more, once that is so."""
+    give_up: Callable[[StoreFailed], None]
+    """Has it fail for a reason that is not its own: nothing more is written, and nobody answered."""
+    epoch: int = 0
+    """How often it was opened, if it counts that."""
+
+
+@contextmanager
+def opened_store(
+    settings: Settings, clock: Clock, turn: Turn, progress: Progress, tenure: Tenure = ALONE
+) -> Iterator[Opened]:
+    """The store, closed at the end. A first start that fails leaves no files behind. Raises `ConfigError`."""
+    failure: asyncio.Future[StoreFailed] = asyncio.get_running_loop().create_future()
+    if settings.store.kind == MEMORY:
+        yield Opened(MemoryStore(), failure, lambda _: None)
+        return
+
+    def on_failed(error: StoreFailed) -> None:
+        if not failure.done():
+            failure.set_result(error)
+
+    choice = parse_store(settings.store.kind)
+    if is_database(choice.kind):
+        open_database = opened_journal_and_database if choice.has_journal else opened_database
+        with open_database(settings, clock, turn, tenure, on_failed) as database:
+            yield Opened(database, failure, database.give_up)
+        return
+    with opened_journal(settings, clock, turn, progress, tenure, on_failed) as journal:
+        yield Opened(journal, failure, journal.give_up, journal.epoch)
+
+
+def with_largest_message(settings: Settings, store: Store) -> Settings:
+    """*settings* that let in no message that the database would refuse."""
+    limit = store.message_bytes_max
+    if limit is None or limit >= settings.wire.frame_bytes_max:
+        return settings
+    _log.warning(
+        "the database takes messages up to %d bytes, so wire.frame_bytes_max is lowered from %d; raise its "
+        "max_allowed_packet to more than twice that",
+        limit,
+        settings.wire.frame_bytes_max,
+    )
+    return replace(settings, wire=replace(settings.wire, frame_bytes_max=limit))
+
+
+@contextmanager
+def opened_temp_store(settings: Settings) -> Iterator[TempStore | None]:
+    """Where non-persistent messages go that memory has no room for; a broker without files has none."""
+    if settings.store.kind == MEMORY or settings.limits.temp_bytes_max == 0:
+        yield None
+        return
+    temp = TempStore(OsFiles(), Path(settings.store.data) / "tmp", settings.limits.temp_bytes_max)
+    try:
+        yield temp
+    finally:
+        temp.close()

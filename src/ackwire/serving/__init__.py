@@ -1,0 +1,1 @@
+"""Serves clients: one term as master, and what a slave answers meanwhile."""

@@ -1,0 +1,49 @@
+"""What a broker does for others while it is not the master: it answers HTTP, and refuses clients if it is to."""
+
+from typing import final
+
+from ackwire.cluster.roles import Roles
+from ackwire.config import Settings
+from ackwire.config.listener_uri import parse_listener_uri
+from ackwire.server.adapters.openwire_factory import wire_limits
+from ackwire.server.listener import Listener
+from ackwire.server.refusal import Refusals
+from ackwire.serving.http_port import HttpPort
+
+
+@final
+class Standby:
+    """Opened before each wait, closed before each term."""
+
+    def __init__(self, settings: Settings, roles: Roles, http: HttpPort | None) -> None:
+        self._settings = settings
+        self._roles = roles
+        self._http = http
+        self._refusals = Refusals(self._reason, settings.cluster.members, wire_limits(settings))
+        self._listeners: list[Listener] = []
+
+    def _reason(self) -> str:
+        return f"broker {self._settings.broker.name} is a slave: {self._roles.standing.why}"
+
+    async def open(self) -> None:
+        """Listen. Raises `ConfigError` if that cannot be."""
+        if self._http is not None:
+            from ackwire.admin.standing import StandbyApi
+
+            api = StandbyApi(self._settings.broker.name, lambda: self._roles.standing)
+            self._http.answer_with(api.answer)
+            await self._http.open()
+        if self._settings.cluster.refuse_clients:
+            for text in self._settings.listen.uris:
+                listener = Listener(parse_listener_uri(text), self._refusals.connection, self._settings.handshake)
+                await listener.start()
+                self._listeners.append(listener)
+
+    async def close(self) -> None:
+        """Free the ports of clients."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.close()
+        self._refusals.close()
+        if self._http is not None:
+            await self._http.drain(0)
