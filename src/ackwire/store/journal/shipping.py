@@ -188,6 +188,10 @@ class NodeState(Protocol):
         """Refuse lower epochs from now on; durable before *done*. A lower one than promised before is an error."""
         ...
 
+    def grant_vote(self, done: Done) -> None:
+        """The log has all that the group ever committed: `may_vote` from now on; durable before *done*."""
+        ...
+
     def join(self, group_id: str, done: Done) -> None:
         """Belong to that group from now on."""
         ...
