@@ -2,8 +2,8 @@
 
 A frame is its length (uint32, of what follows the length), its type (uint8), the CRC-32C of type and payload (uint32),
 and the payload. The length is checked against the largest of that type before anything is kept, and before the secret
-was proved only the types of the handshake are accepted. A payload is fixed fields, then texts or lists with their counts
-in front.
+was proved only the types of the handshake are accepted. A payload is fixed fields, then texts or lists with their
+counts in front.
 
 `Decoder` takes bytes as they come and returns messages; whatever the bytes are, it raises `RemoteProtocolError` or
 nothing. A path of a file never crosses: segments have numbers.

@@ -150,6 +150,8 @@ class Node:
         self._timing = timing or Timing()
         self._promised = state.promised_epoch
         """What is promised durably."""
+        self._asked = state.promised_epoch
+        """The highest that this node was ever about to promise: a lower one is of no use any more."""
         self._joined: Joined | None = None
         """What the last session has found: without one, nothing is known of what another disk of this node promised."""
         self._target: _Target | None = None
@@ -270,6 +272,7 @@ class Node:
             self._promised = max(self._promised, epoch)
             done()
 
+        self._asked = max(self._asked, epoch)
         if epoch <= self._promised:
             done()
         else:
@@ -305,7 +308,7 @@ class Node:
 
     def on_leader(self, epoch: int, node_id: str, address: str) -> None:
         """See `ElectorEvents`."""
-        if node_id == self.identity.node_id or epoch < max(self._state.promised_epoch, self._granted_epoch):
+        if node_id == self.identity.node_id or epoch < max(self._asked, self._granted_epoch):
             return  # an old message
         self._grant = None
         if self._leader is not None and epoch > self._leader.epoch:
@@ -347,7 +350,7 @@ class Node:
     def _promise_to(self, attempt: int, target: _Target) -> None:
         if attempt != self._attempt:
             return
-        if target.epoch < self._state.promised_epoch:
+        if target.epoch < self._asked:
             self._is_dialing = False
         else:
             self._promise(target.epoch, lambda: self._dial(attempt, target))
@@ -471,8 +474,8 @@ class Node:
 
     def _no_candidate(self, epoch: int, members: Mapping[str, str]) -> str | None:
         """Why this node cannot use a grant."""
-        if epoch <= self._state.promised_epoch:
-            return f"epoch {epoch} is not above the promised {self._state.promised_epoch}"
+        if epoch <= self._asked:
+            return f"epoch {epoch} is not above the promised {self._asked}"
         if members.get(self.identity.node_id) != self._state.disk_id or not self._state.may_vote:
             return f"the copy of {self.identity.node_id} is not one that the group counts on"
         return None
