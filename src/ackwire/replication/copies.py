@@ -114,7 +114,7 @@ class Copy:
             self.break_off(Reason.OTHER_STORE, f"the journal of {self.node_id} is not a copy of this one")
             return
         number = last_common(source.epochs(), source.end(), hello.epochs, hello.end)
-        if number < hello.committed:
+        if number < hello.committed and source.first_number() <= hello.committed:
             self.break_off(
                 Reason.BROKEN_LOG,
                 f"{self.node_id} has the committed record {hello.committed}, and shares {number} with this node",

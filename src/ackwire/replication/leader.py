@@ -257,7 +257,12 @@ class Leader:
             counted = copy.received if self._identity.mode is SyncMode.QUORUM_MEM else copy.durable
             self._durable[copy.node_id] = counted
             self._count()
-        elif self._may_regain(copy):
+        else:
+            self._admit_if_due(copy)
+
+    def _admit_if_due(self, copy: Copy) -> None:
+        """Have the elector count on a copy that has everything."""
+        if not self._is_voter(copy) and self._may_regain(copy):
             copy.is_asked_to_vote = True
             self._events.admit(copy.node_id, copy.hello.disk_id, lambda error: self._admitted(copy, error))
 
@@ -265,13 +270,14 @@ class Leader:
         """Whether a copy without a vote has everything that was ever committed, its own share included."""
         return (
             self.state is LeaderState.ESTABLISHED
+            and copy.state is CopyState.FOLLOWING
             and not copy.is_asked_to_vote
             and copy.durable >= self._quorum.committed
         )
 
     def _admitted(self, copy: Copy, error: Exception | None) -> None:
         if error is not None:
-            copy.is_asked_to_vote = False  # its next acknowledgement asks again
+            copy.is_asked_to_vote = False  # the next tick asks again
         elif self.state is LeaderState.ESTABLISHED and copy.state is not CopyState.ENDED:
             self._members[copy.node_id] = copy.hello.disk_id
             copy.ask_to_vote(self._quorum.committed)
@@ -302,6 +308,7 @@ class Leader:
                 copy.break_off(Reason.SILENT, f"nothing was heard of {copy.node_id} for {self._timing.dead_seconds} s")
             else:
                 copy.push()
+                self._admit_if_due(copy)
                 copy.link.send(Heartbeat(self._commit_for(copy)))
         self._quorum.release()
         self._look_for_quorum(now)

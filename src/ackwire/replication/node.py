@@ -446,7 +446,7 @@ class Node:
 
     def on_granted(self, epoch: int, members: Mapping[str, str]) -> None:
         """See `ElectorEvents`."""
-        if self.role in (NodeRole.FAILED, NodeRole.STOPPED):
+        if self.role in (NodeRole.FAILED, NodeRole.STOPPED) or epoch == self._granted_epoch:
             return
         self._grant = (epoch, members)
         if self.is_leading:

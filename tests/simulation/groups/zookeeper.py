@@ -302,8 +302,8 @@ class SimulatedElector:
         self._notified_at = max(self._notified_at, now + self._ensemble.delay())
 
         def arrive() -> None:
-            if self._node_id in self._cut:  # it comes when the connection is back
-                self._scheduler.call_later(0.5, arrive)
+            if self._node_id in self._cut or self._is_joining:  # it comes when the connection is there
+                self._scheduler.call_later(0.5, lambda: self._process.run(arrive))
             elif self._session is session and not session.is_over:
                 tell(self.events)
 
