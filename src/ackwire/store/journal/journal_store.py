@@ -120,7 +120,9 @@ class JournalStore(JournalRecorder):
         )
         commit.on_written = self._wrote
         commit.on_drained = self.space.tell_of_room
-        self._checkpointing.on_done = self._compaction.checkpoint_done
+        self._checkpointing.on_done = self._checkpoint_done
+        self.on_checkpoint: Callable[[], None] | None = None
+        """Called after each checkpoint: what it tells of is durable here, and where a quorum has to confirm it."""
 
     # ---- beginning ---------------------------------------------------------------------------------------------
 
@@ -211,6 +213,11 @@ class JournalStore(JournalRecorder):
     def _wrote(self, size_bytes: int) -> None:
         self.space.wrote()
         self._checkpointing.wrote(size_bytes)
+
+    def _checkpoint_done(self) -> None:
+        if self.on_checkpoint is not None:
+            self.on_checkpoint()
+        self._compaction.checkpoint_done()
 
     def _tick(self) -> None:
         if self._is_closed or self._state.failure is not None:

@@ -43,6 +43,11 @@ class OpenJournal:
     pins: Pins = field(default_factory=Pins)
     """Segments that are being copied, and must stay."""
 
+    def set_store_id(self, store_id: bytes) -> None:
+        """The id of a new store, which has no record yet."""
+        self.store_id = self.writer.store_id = store_id
+        self.writer.seed = seed_of(store_id)
+
     def report_damage(self, what: str) -> None:
         """Say loudly that something is lost, and leave a line beside the data."""
         _log.error("%s", what)
