@@ -101,6 +101,7 @@ HOT_MODULES = [
     "store/journal/gradual_release",
     "store/journal/group_commit",
     "store/journal/journal_store",
+    "store/journal/lazy_timer",
     "store/journal/opening",
     "store/journal/options",
     "store/journal/pending_records",

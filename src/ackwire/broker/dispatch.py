@@ -140,13 +140,16 @@ class Dispatcher:
     def return_messages(self, messages: Sequence[Message | PagedOut]) -> None:
         """Put *messages* back in their places, and offer them again."""
         contents = self._contents
-        for level, pending in enumerate(contents.levels):
-            mine = [message for message in messages if contents.level_of(message) == level]
+        levels = contents.levels
+        for level, pending in enumerate(levels):
+            mine = messages if len(levels) == 1 else [it for it in messages if contents.level_of(it) == level]
             if mine:
                 self._consumers.look_again_from(level, pending.put_back(mine))
         self.dispatch()
         for message in messages:
-            if isinstance(message, Message) and self._flow.is_tight:
+            if not self._flow.is_tight:
+                break
+            if isinstance(message, Message):
                 contents.page_out(message)
 
     # ---- a new message -----------------------------------------------------------------------------------------

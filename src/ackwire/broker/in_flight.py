@@ -93,6 +93,14 @@ class InFlight:
             self._advance(index + 1)
         return message
 
+    def take_all(self) -> None:
+        """Remove all messages."""
+        self._positions.clear()
+        self._base += len(self._slots)
+        self._slots.clear()
+        self._gaps.clear()
+        self._head = 0
+
     def _leave_gap(self, position: int) -> None:
         gaps = self._gaps
         if gaps and position < gaps[-1]:

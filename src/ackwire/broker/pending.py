@@ -250,7 +250,7 @@ class PendingList:
         """Put messages back in their places, and return the first position that changed."""
         ordered = sorted(returned, key=_sequence_of)
         first_known = self._sequences[0] if self._sequences else None
-        front = [it for it in ordered if first_known is None or it.sequence < first_known]
+        front = ordered if first_known is None else [it for it in ordered if it.sequence < first_known]
         foremost = self._base + len(self._items)
         if front:
             self._items[:0] = [_entry_of(it) for it in front]
@@ -262,17 +262,14 @@ class PendingList:
             foremost = self._base
         for it in ordered[len(front) :]:
             foremost = min(foremost, self._fill_gap(it))
+        self._count += len(ordered)
         for it in ordered:
-            self._count_returned(it)
+            if it.expiration > 0:
+                self._note_expiration(it.expiration)
+            if isinstance(it, PagedOut):
+                self.paged_count += 1
+                self.paged_bytes += it.size_bytes
         return foremost
-
-    def _count_returned(self, returned: Message | PagedOut) -> None:
-        self._count += 1
-        if returned.expiration > 0:
-            self._note_expiration(returned.expiration)
-        if isinstance(returned, PagedOut):
-            self.paged_count += 1
-            self.paged_bytes += returned.size_bytes
 
     def _fill_gap(self, returned: Message | PagedOut) -> int:
         sequence = returned.sequence

@@ -200,9 +200,14 @@ class Queue:
         """A consumer leaves: what it had not finished goes back, marked as redelivered where it was seen (D7)."""
         self.consumers.remove(subscription)
         audit = self.contents.audit
-        in_flight = [message for message in subscription.in_flight if self.owns(message)]
+        owns = self.contents.owns
+        in_flight = [message for message in subscription.in_flight if owns(message)]
+        if len(in_flight) == len(subscription.in_flight):
+            subscription.in_flight.take_all()
+        else:
+            for message in in_flight:
+                subscription.in_flight.take_one(message.key)
         for message in in_flight:
-            subscription.in_flight.take_one(message.key)
             is_seen = was_delivered(message)
             if is_seen:
                 message.redelivery_counter += 1

@@ -71,7 +71,8 @@ class QueueContents:
 
     def owns(self, message: Message) -> bool:
         """Whether a message in flight to a consumer of several queues came from this one."""
-        return not isinstance(self.place, Destination) or message.destination == self.place
+        place = self.place
+        return message.destination is place or not isinstance(place, Destination) or message.destination == place
 
     def count_restored(self, message: Message) -> None:
         """*message* takes space again, here or in a transaction that will decide about it."""

@@ -409,7 +409,12 @@ def _seen(in_flight: InFlight, last_delivered: int) -> Callable[[Message], bool]
     """
     if last_delivered == LAST_DELIVERED_UNKNOWN:
         return lambda _: True
-    sequences = [message.sequence for message in in_flight]
-    up_to = sequences.index(last_delivered) + 1 if last_delivered in sequences else 0
-    seen = set(sequences[:up_to])
+    seen: set[int] = set()
+    for message in in_flight:
+        if message.sequence > last_delivered:
+            seen.add(message.sequence)
+        elif message.sequence == last_delivered:
+            break
+    else:
+        seen.clear()
     return lambda message: message.sequence <= last_delivered or message.sequence in seen

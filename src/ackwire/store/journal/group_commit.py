@@ -25,6 +25,7 @@ from ackwire.store.checkpoint import Position
 from ackwire.store.contract import DurabilityState, Sync
 from ackwire.store.files import DataFile
 from ackwire.store.journal.failure import FailureState
+from ackwire.store.journal.lazy_timer import LazyTimer
 from ackwire.store.journal.options import SyncPolicy
 from ackwire.store.journal.pending_records import PendingPayload
 from ackwire.store.journal.portions import Portions
@@ -125,17 +126,21 @@ class GroupCommit:
         and what `before_write` returned."""
         self._urgent_flush: Timer | None = None
         self._flush_is_urgent = False
-        self._moment_timer: Timer | None = None
-        self._moment_ends_at = 0.0
-        self._flush_timer: Timer | None = None
-        """For records that no caller waits for. It is left alone when they are written sooner: setting one and taking
-        it back for each message costs more than what it does when it comes too early."""
-        self._flush_later_at = 0.0
-        """When they are to be written at the latest."""
+        self._moment = LazyTimer(
+            clock, _MOMENT_SECONDS, is_needed=lambda: bool(self._waiters), callback=self._flush_now
+        )
+        """By its end a caller that can wait will hardly wait any more; there is one at most, and others do not wait."""
+        self._later = LazyTimer(
+            clock,
+            _SOON_SECONDS,
+            is_needed=lambda: not (self._is_durable or self._flush_is_urgent),
+            callback=self._flush,
+        )
+        """For records that no caller waits for."""
         self._is_syncing = False
         self._is_checkpoint_syncing = False
         self._sync_seconds = 0.0
-        buffer.on_first = self._records_wait
+        buffer.on_first = self._later.set
         buffer.on_many = self._flush_now
         state.tell_waiters = self._tell_all
 
@@ -158,7 +163,7 @@ class GroupCommit:
             self._waiters.append((callback, on_failed))
             self.durability.has_waiters = True
             if sync is Sync.DELAYED:
-                self._flush_in_a_moment()
+                self._moment.set()
                 return
             self._is_urgent = self._is_urgent or sync is Sync.NOW
             if not self._flush_is_urgent:
@@ -218,14 +223,10 @@ class GroupCommit:
             return
         self._when_written.append(callback)
         if not self._is_writing_portion and not self._flush_is_urgent:
-            self._flush_next_turn(self._flush)
+            self._flush_is_urgent = True
+            self._urgent_flush = self._clock.call_later(0, self._flush)
 
     # ---- when to write -----------------------------------------------------------------------------------------
-
-    def _records_wait(self) -> None:
-        """The first record is in the buffer, and no caller waits for it yet."""
-        self._flush_later_at = self._clock.monotonic() + _SOON_SECONDS
-        self._flush_later()
 
     def _flush_now(self) -> None:
         """At the end of this turn, when all that the sockets had is recorded."""
@@ -233,43 +234,10 @@ class GroupCommit:
             self._flush_is_urgent = True
             self._urgent_flush = self._at_turn_end(self._flush)
 
-    def _flush_in_a_moment(self) -> None:
-        """By then the caller will hardly wait any more; there is one at most, and others do not wait."""
-        self._moment_ends_at = self._clock.monotonic() + _MOMENT_SECONDS
-        if self._moment_timer is None:
-            self._moment_timer = self._clock.call_later(_MOMENT_SECONDS, self._end_moment)
-
-    def _end_moment(self) -> None:
-        self._moment_timer = None
-        remaining = self._moment_ends_at - self._clock.monotonic()
-        if self._waiters and remaining > 0:
-            self._moment_timer = self._clock.call_later(remaining, self._end_moment)
-        elif self._waiters:
-            self._flush_now()
-
-    def _flush_later(self) -> None:
-        if self._flush_timer is None:
-            self._flush_timer = self._clock.call_later(_SOON_SECONDS, self._flush_if_due)
-
-    def _flush_if_due(self) -> None:
-        """Unless all that was there when the timer was set is written, and what came later may wait a little more."""
-        self._flush_timer = None
-        if self._is_durable or self._flush_is_urgent:
-            return
-        remaining = self._flush_later_at - self._clock.monotonic()
-        if remaining > 0:
-            self._flush_timer = self._clock.call_later(remaining, self._flush_if_due)
-        else:
-            self._flush()
-
     def _flush(self) -> None:
         """Write the buffer, a portion of it in each turn, then sync."""
         self.portions.begin()
         self._flush_portion()
-
-    def _flush_next_turn(self, flush: Callable[[], None]) -> None:
-        self._flush_is_urgent = True
-        self._urgent_flush = self._clock.call_later(0, flush)
 
     def _flush_portion(self) -> None:
         self._urgent_flush = None
@@ -284,7 +252,8 @@ class GroupCommit:
             return
         if self._buffer.records:
             self.portions.begin()
-            self._flush_next_turn(self._flush_portion)
+            self._flush_is_urgent = True
+            self._urgent_flush = self._clock.call_later(0, self._flush_portion)
             return
         if is_held_up:
             return
@@ -398,7 +367,7 @@ class GroupCommit:
         if self._waiters:
             self._flush_now()
         elif self._buffer.records:
-            self._flush_later()
+            self._later.keep()
 
     def sync_periodically(self) -> None:
         """Sync what is written, for `SyncPolicy.PERIODIC`."""
@@ -516,7 +485,7 @@ class GroupCommit:
 
     def stop(self) -> None:
         """Do nothing more on time."""
-        for timer in (self._flush_timer, self._urgent_flush, self._moment_timer):
+        for timer in (self._later, self._urgent_flush, self._moment):
             if timer is not None:
                 timer.cancel()
 
