@@ -85,8 +85,8 @@ def test_K2_K7_a_copy_that_was_killed_serves_nobody_and_begins_anew(
 
 
 def kill_after(said: str, *arguments: object) -> None:
-    """Run `ackwire`, and end it with SIGKILL once it has *said* so much on standard error. It cannot go on by then: a pipe
-    that is full keeps it from saying more."""
+    """Run `ackwire`, and end it with SIGKILL once it has *said* so much on standard error. A pipe that is full keeps it
+    from saying more, so it waits."""
     reading, writing = os.pipe()
     try:
         size = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
