@@ -1,8 +1,12 @@
 """Databases that keep silent, refuse, or belong to others: nothing is answered that is not committed (K3, K7)."""
 
+import os
 import re
+import shutil
+import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -207,6 +211,128 @@ def test_K7_a_transaction_that_may_succeed_later_is_repeated(
             client.request(client.text_message(queue("orders"), "two", persistent=True))
         await_log(broker, "made by a test; trying again")
     assert database.bodies(tmp_path) == ["one", "two"]
+
+
+def test_K7_a_deadlock_of_two_clients_of_the_server_is_repeated(tmp_path: Path, database: Database) -> None:
+    """A real one, in which the broker's transaction is the one that the server gives up."""
+    if isinstance(database.server, PostgresqlServer):
+        # The first that has waited for so long looks for a deadlock, and is given up if there is one.
+        database.run(f"ALTER DATABASE {database.name} SET deadlock_timeout = '2s'")
+        begin, weight = "SET deadlock_timeout = '1h'", "SELECT 1"
+    else:  # InnoDB gives up the one that has changed less
+        database.run("CREATE TABLE heavy (n INT)")
+        begin, weight = "SELECT 1", "INSERT INTO heavy SELECT seq FROM seq_1_to_1000"
+    sent = ["the first"]
+    with running(tmp_path, database) as broker, OpenWireClient.logged_in(broker.port) as client:
+        client.request(client.text_message(queue("orders"), sent[0], persistent=True))
+        while "trying again" not in broker.process.output():  # a machine that is busy may let the broker's wait pass
+            with database.server.connect(database.name) as other, other.cursor() as cursor:
+                for statement in (begin, "BEGIN", weight, "SELECT * FROM ACKWIRE_STATE FOR UPDATE"):
+                    cursor.execute(statement)
+                sent.append(f"number {len(sent)}")
+                asked = client.post(client.text_message(queue("orders"), sent[-1], persistent=True))
+                await_waiting(database)
+                with suppress(psycopg.Error, pymysql.Error):  # this one may be the one that waits for too long
+                    cursor.execute(lock_timeout(database))
+                    cursor.execute("UPDATE ACKWIRE_COUNTS SET HEARD = HEARD")
+                cursor.execute("ROLLBACK")
+            client.answer(asked)
+        assert re.search("deadlock (detected|found).*; trying again", broker.process.output(), re.IGNORECASE)
+    assert database.bodies(tmp_path) == sent
+
+
+def lock_timeout(database: Database) -> str:
+    is_mariadb = isinstance(database.server, MariadbServer)
+    return "SET innodb_lock_wait_timeout = 20" if is_mariadb else "SET lock_timeout = '20s'"
+
+
+def await_waiting(database: Database) -> None:
+    """Wait until a transaction waits for a lock of another."""
+    if isinstance(database.server, MariadbServer):
+        query = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    else:
+        query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    deadline = time.monotonic() + RECEIVE_SECONDS
+    while not database.run(query):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_K7_a_transaction_that_cannot_be_serialized_is_repeated(tmp_path: Path) -> None:
+    """An administrator may have made that the default of a database."""
+    server = postgresql()
+    database = Database(server, server.new_database())
+    database.run(f"ALTER DATABASE {database.name} SET default_transaction_isolation = 'serializable'")
+    with running(tmp_path, database) as broker, OpenWireClient.logged_in(broker.port) as client:
+        client.request(client.text_message(queue("orders"), "one", persistent=True))
+        with database.server.connect(database.name) as other, other.cursor() as cursor:
+            cursor.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            cursor.execute("UPDATE ACKWIRE_STATE SET IS_OPEN = IS_OPEN")
+            asked = client.post(client.text_message(queue("orders"), "two", persistent=True))
+            await_waiting(database)
+            cursor.execute("COMMIT")
+        client.answer(asked)
+        await_log(broker, "could not serialize access due to concurrent update; trying again")
+    assert database.bodies(tmp_path) == ["one", "two"]
+
+
+class SmallDisk:
+    """A file system in memory, which only root can mount."""
+
+    def __init__(self, path: Path, user: str) -> None:
+        self._filler = path / "filler"
+        self._path = path
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "none", str(path)], check=True)
+        shutil.chown(path, user)
+
+    def fill(self) -> None:
+        with suppress(OSError), self._filler.open("wb", buffering=0) as filler:
+            while filler.write(bytes(1 << 12)):
+                pass
+
+    def make_room(self) -> None:
+        self._filler.unlink()
+
+    def remove(self) -> None:
+        subprocess.run(["umount", "--lazy", str(self._path)], check=True)
+
+
+def disk_of(database: Database) -> SmallDisk:
+    """A small disk for the tables of a database of PostgreSQL."""
+    server, name = database.server, database.name
+    path = server.folder / name
+    path.mkdir()
+    disk = SmallDisk(path, server.user)
+    (path / "space").mkdir()
+    shutil.chown(path / "space", server.user)
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLESPACE {name} LOCATION '{path / 'space'}'")
+        cursor.execute(f"ALTER DATABASE {name} SET TABLESPACE {name}")
+    return disk
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+def test_K7_producers_wait_while_the_disk_of_the_database_is_full(tmp_path: Path) -> None:
+    """A disk that is really full. (MariaDB 10.11 crashes on one: its broker sees a connection that is lost.)"""
+    server = PostgresqlServer()
+    database = Database(server, server.new_database())
+    disk = disk_of(database)
+    bodies = [f"{number} {'x' * 400_000}" for number in range(10)]
+    try:
+        with running(tmp_path, database) as broker, OpenWireClient.logged_in(broker.port) as client:
+            client.request(client.text_message(queue("orders"), "before", persistent=True))
+            disk.fill()
+            asked = [client.post(client.text_message(queue("orders"), it, persistent=True)) for it in bodies]
+            await_log(broker, "; trying again")
+            assert "No space left" in broker.process.output()
+            disk.make_room()
+            for it in asked:
+                client.answer(it)
+        assert database.bodies(tmp_path) == ["before", *bodies]
+    finally:
+        server.remove()
+        disk.remove()
+        shutil.rmtree(server.folder, ignore_errors=True)
 
 
 def test_K7_a_disk_that_stays_full_ends_the_broker_with_advice(tmp_path: Path, database: Database) -> None:

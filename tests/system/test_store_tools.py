@@ -1,12 +1,17 @@
 """`ackwire store` on databases, and copies between stores of every kind, as a user runs them (SEMANTICS K2, K3, K7)."""
 
+import fcntl
 import json
 import os
+import select
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 import pytest
@@ -21,6 +26,7 @@ from tests.system.test_store_cli import ackwire as run
 
 pytestmark = pytest.mark.system
 SECRET = "s3cr3t!ä"
+WAIT_SECONDS_MAX: Final = 60.0
 
 
 @pytest.fixture(params=["sqlite", *SERVERS])
@@ -54,6 +60,61 @@ def test_K2_K3_a_copy_is_verified_served_and_can_go_back(disk: StoreOnDisk, uri:
     assert json.loads(run("store", "stats", tmp_path / "back", "--json").out)["index_kind"] == "leveldb"
     with broker_on(tmp_path, uri) as broker, ackwire.connect(broker.url) as connection, connection.session() as session:
         assert bodies(received(session, "queue://last", 2)) == ["the last one", "and one more"]
+
+
+@pytest.fixture(params=["journal", "sqlite", *SERVERS])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a copy goes."""
+    if request.param == "journal":
+        return str(tmp_path / "copy")
+    return f"sqlite:///{tmp_path / 'copy.db'}" if request.param == "sqlite" else empty(SERVERS[request.param]())
+
+
+def test_K2_K7_a_copy_that_was_killed_serves_nobody_and_begins_anew(
+    disk: StoreOnDisk, target: str, tmp_path: Path
+) -> None:
+    lines = run("store", "copy", disk.data, tmp_path / "whole").err
+    half = "copying: 50 %\n"
+    kill_after(lines[: lines.index(half) + len(half)], "store", "copy", disk.data, target)
+    if "://" in target:
+        assert "holds an unfinished copy of another store" in refusal(tmp_path, target)
+        assert "unfinished copy" in run("store", "export", target, "-").err
+    again = run("store", "copy", disk.data, target)
+    assert (again.code, "counts and checksums of both are the same" in again.out) == (0, True)
+    assert run("store", "export", target, "-").out == run("store", "export", disk.data, "-").out
+
+
+def kill_after(said: str, *arguments: object) -> None:
+    """Run `ackwire`, and end it with SIGKILL once it has *said* so much on standard error. A pipe that is full keeps it
+    from saying more, so it waits."""
+    reading, writing = os.pipe()
+    try:
+        size = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
+        os.write(writing, bytes(size - len(said)))
+        argv = [str(ackwire_program()), *map(str, arguments)]
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=writing)
+        try:
+            await_condition(lambda: unread_bytes(reading) == size or process.poll() is not None)
+            assert process.poll() is None, f"it ended with {process.returncode}"
+        finally:
+            process.kill()
+            process.wait()
+        assert os.read(reading, size).lstrip(b"\0").decode() == said
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def unread_bytes(pipe: int) -> int:
+    answer = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
+    return int.from_bytes(answer, sys.byteorder)
+
+
+def await_condition(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_K2_K3_check_stats_and_explain_say_which_rows_wait_for_whom(disk: StoreOnDisk, uri: str) -> None:
