@@ -12,6 +12,8 @@ DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium $(DEBIAN_DATABASES)
 # The package as pip installs it, hot modules compiled, apart from the tree that is edited.
 COMPILED := build/compiled
 ON_COMPILED := PYTHONPATH=$(CURDIR)/$(COMPILED)
+# Spark's classes as Java has them in memory: halves the start of each Spark.
+SPARK_CLASSES := build/spark-classes.jsa
 # What runs on the plain sources, too: mypyc has broken modules that work as plain Python, and the other way round. Of
 # these the compiled pass leaves out what is the same there: tests of modules that are not compiled
 # (tests/unit/conftest.py, tests/contract/conftest.py).
@@ -70,7 +72,7 @@ test-compiled: $(COMPILED)/.ready
 	@$(ON_COMPILED) $(PYTEST) -n 0 --collect-only -q >/dev/null # compiles the tests, so that not every worker does
 	$(ON_COMPILED) $(PYTEST) -n $(or $(WORKERS),4) $(addprefix --ignore=,$(TESTS_PLAIN) $(TESTS_SPARK) $(TESTS_LOAD))
 
-test-spark: $(COMPILED)/.ready
+test-spark: $(COMPILED)/.ready $(SPARK_CLASSES)
 	$(ON_COMPILED) $(PYTEST) -n 0 $(TESTS_SPARK)
 
 test-fast: $(READY) ## what finds most mistakes in a minute: modules on their own, golden frames, every store
@@ -132,6 +134,9 @@ lock: $(READY) ## pin the newest Python packages that pyproject.toml allows
 $(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
 	@tools/compiled_package.sh $(VENV) $(COMPILED)
 	@touch $@
+
+$(SPARK_CLASSES): $(READY) tests/helpers/spark_classes.py
+	@$(VENV)/bin/python -m tests.helpers.spark_classes
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

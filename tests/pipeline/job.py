@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ackwire.spark.session import session
+from tests.helpers.quick_java import QUICK_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 CURSOR = "pipeline"
 WORKING_LINE = "the pipeline works"
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_START = f"{QUICK_SPARK} -XX:+UseSerialGC"
 """For every JVM: it is killed before thorough compilation would pay."""
 MARK = "seen "
 """What the transformation puts in front of each text."""
