@@ -77,7 +77,9 @@ class Host(Protocol):
         quorum: CommitQuorum,
         done: Callable[[LogSource | None, Exception | None], None],
     ) -> None:
-        """Open *log* as a store that writes records of *epoch* and is durable when *quorum* says so; then *done*."""
+        """Open *log* as a store that writes records of *epoch* and is durable when *quorum* says so. *done* when it
+        stands at the end of the log; then, and not before, it writes the first record of the epoch. With an error, the
+        log stays a copy."""
         ...
 
     def serve(self, epoch: int) -> None:
@@ -497,7 +499,7 @@ class Node:
         self._leader.begin()
 
     def _make_quorum(self, epoch: int) -> CommitQuorum:
-        return CommitQuorum(epoch, self.end.number + 1, mode=self.identity.mode, may_answer=self._may_answer)
+        return CommitQuorum(epoch, mode=self.identity.mode, may_answer=self._may_answer)
 
     def _may_answer(self) -> bool:
         return self._clock.monotonic() < self._elector.holds_until()
@@ -559,9 +561,9 @@ class Node:
         self._is_opening = False
         if error is not None or source is None:
             self._disk_failed(error or ValueError("the journal was not opened"))
-        elif self.role is NodeRole.STEPPING_DOWN:  # the grant is lost meanwhile
+        elif leader is not self._leader:  # the grant is lost meanwhile
             self._close_store()
-        elif leader is self._leader:
+        else:
             leader.took_over(source)
 
     def on_established(self) -> None:
@@ -645,6 +647,10 @@ class Node:
             return
         self._end(NodeRole.FAILED, str(error))
         self._host.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """The host says that the store or the copy has failed."""
+        self._copy.fail(error)
 
     def stop(self) -> None:
         """Leave the group for now. The host closes the store."""

@@ -113,6 +113,8 @@ class Member:
         def opened() -> None:
             self.store = MemoryMaster(log, epoch, quorum)
             done(self.store, None)
+            if self.store is not None:
+                self.store.begin()
 
         self.process.call_later(self._random.random() * self._random.choice((0.01, 1.0)), opened)
 

@@ -1,8 +1,8 @@
 """Time of a simulated group: events in the order of one clock, which each node sees through a clock of its own.
 
 A node's clock runs a little faster or slower than the true one. A node that is paused does nothing: what falls due is
-done when it goes on, in order, and its clock has gone on meanwhile. What a node has planned is forgotten when its process
-ends.
+done when it goes on, in order, and its clock has gone on meanwhile. What a node has planned is forgotten when its
+process ends.
 """
 
 import heapq

@@ -2,8 +2,8 @@
 
     GroupWorld(seed).run()          # raises `GroupViolation`
 
-Everything random comes from the seed, and nothing runs beside it, so the same seed is the same run. At the end all faults
-are healed, and the group must find a master, answer everybody, and have the same log everywhere.
+Everything random comes from the seed, and nothing runs beside it, so the same seed is the same run. At the end all
+faults are healed, and the group must find a master, answer everybody, and have the same log everywhere.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,7 @@ _SETTLING_SECONDS = 120.0
 class GroupWorld:
     """Builds everything and runs it."""
 
-    def __init__(
-        self, seed: int, *, steps: int = STEPS, record: bool = False, node_class: type[Node] = Node
-    ) -> None:
+    def __init__(self, seed: int, *, steps: int = STEPS, record: bool = False, node_class: type[Node] = Node) -> None:
         self.seed = seed
         self.steps = steps
         self.history: list[str] | None = [] if record else None
@@ -257,9 +255,7 @@ class GroupWorld:
         )
 
     def _states(self) -> list[str]:
-        return [
-            f"{it.name}: {'down' if it.node is None else (it.node.status(), it.failure)}" for it in self.members
-        ]
+        return [f"{it.name}: {'down' if it.node is None else (it.node.status(), it.failure)}" for it in self.members]
 
     def _check_end(self) -> None:
         master = next(it for it in self.members if it.is_serving)

@@ -238,8 +238,6 @@ class ReplicaJournal:
         else:
             self._writer.synced_up_to(end.number)
             self._durable = max(self._durable, end)
-            if not self.node.is_log_whole:
-                self.node.compare(self._durable)
             self._writer.close_idle()
         for done in waiters:
             done(error)
