@@ -95,6 +95,7 @@ class ReplicaJournal:
             copy.journal,
             copy.log,
             copy.applied,
+            settled_at=copy.settled_at,
             options=self.options,
             clock=self.clock,
             reading=self.reading,
