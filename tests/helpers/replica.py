@@ -40,7 +40,7 @@ JOURNAL: Final = DATA / "journal"
 class AtOnce:
     """A quorum of one."""
 
-    def confirm(self, end: JournalEnd, confirmed: Callable[[], None]) -> None:
+    def confirm(self, end: JournalEnd, confirmed: Callable[[], None]) -> None:  # noqa: ARG002 - it has all of them
         confirmed()
 
 
@@ -258,37 +258,46 @@ def ship(master: ReplicaNode, follower: ReplicaNode, bytes_max: int = 1 << 16) -
     follower.sync()
 
 
-def refill(master: ReplicaNode, follower: ReplicaNode, piece_bytes: int = 3000) -> None:
-    """Replace the follower's log by the master's."""
+def snapshot_of(master: ReplicaNode) -> Snapshot:
+    """The master's journal as it is now."""
     assert master.source is not None
     snapshots: list[Snapshot] = []
 
-    def begun(snapshot: Snapshot | None, error: Exception | None) -> None:
+    def taken(snapshot: Snapshot | None, error: Exception | None) -> None:
         require_good(error)
         assert snapshot is not None
         snapshots.append(snapshot)
 
-    master.source.snapshot(begun)
+    master.source.snapshot(taken)
     master.settle()
-    snapshot = snapshots[0]
+    return snapshots[0]
+
+
+def refill(master: ReplicaNode, follower: ReplicaNode, piece_bytes: int = 3000) -> None:
+    """Replace the follower's log by the master's."""
+    snapshot = snapshot_of(master)
     coming = follower.copy.begin_refill(snapshot.store_id, snapshot.end, snapshot.segments)
     for segment in snapshot.segments:
-        offset = 0
-        while offset < segment.used_bytes:
-            pieces: list[bytes] = []
-
-            def read(data: bytes | None, error: Exception | None) -> None:
-                require_good(error)
-                assert data is not None
-                pieces.append(data)
-
-            snapshot.read(segment.number, offset, piece_bytes, read)
-            master.settle()
-            coming.write(segment.number, offset, pieces[0], require_good)
-            offset += len(pieces[0])
+        for offset in range(0, segment.used_bytes, piece_bytes):
+            data = read_piece(master, snapshot, segment.number, offset, piece_bytes)
+            coming.write(segment.number, offset, data, require_good)
     coming.finish(require_good)
     follower.settle()
     snapshot.release()
+
+
+def read_piece(master: ReplicaNode, snapshot: Snapshot, segment: int, offset: int, length: int) -> bytes:
+    """A piece of a snapshot."""
+    pieces: list[bytes] = []
+
+    def read(data: bytes | None, error: Exception | None) -> None:
+        require_good(error)
+        assert data is not None
+        pieces.append(data)
+
+    snapshot.read(segment, offset, length, read)
+    master.settle()
+    return pieces[0]
 
 
 def catch_up(master: ReplicaNode, follower: ReplicaNode, bytes_max: int = 1 << 16) -> None:

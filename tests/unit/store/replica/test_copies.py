@@ -5,13 +5,7 @@ from random import Random
 
 import pytest
 
-from ackwire.store.catalog import Catalog
-from ackwire.store.checkpoint import read_position
-from ackwire.store.compare import compare
-from ackwire.store.contract import Store
-from ackwire.store.journal.journal_store import JournalStore
-from tests.helpers.memory_index import MemoryIndex
-from tests.helpers.replica import Followers, ReplicaNode, catch_up, used_part
+from tests.helpers.replica import ReplicaNode, catch_up, used_part
 from tests.helpers.store_history import ALL_KINDS, Happenings, History
 from tests.helpers.stored import Kept, Messages, Q, difference, kept
 

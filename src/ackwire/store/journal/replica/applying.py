@@ -34,8 +34,9 @@ _PIECE_BYTES: Final = 256 * 1024
 _STEP_RECORDS: Final = 64
 """Records between two looks at the clock."""
 _STEP_SECONDS: Final = 0.004
-_FRESH_MAX: Final = 200_000
-"""Entries in memory; beyond it they go to the index."""
+_FRESH_MAX: Final = 50_000
+"""Entries in memory; beyond it they go to the index. `Replay` takes more, but has no loop beside it: the
+thread that sorts so many holds the loop for 20 ms."""
 
 _log = logging.getLogger(__name__)
 
