@@ -208,6 +208,10 @@ class MemoryReplica:
     def records(self) -> Records:
         return self._cache
 
+    @property
+    def needs_refill(self) -> str | None:
+        return None
+
     def end(self) -> LogEnd:
         return self._cache.end
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from ackwire.errors import StoreFailed
 from ackwire.replication.copies import Copy, CopyStatus
 from ackwire.replication.copy_log import CopyLog
 from ackwire.replication.elector import Elector, Joined, Standing
@@ -559,12 +560,24 @@ class Node:
 
     def _took_over(self, leader: Leader, source: LogSource | None, error: Exception | None) -> None:
         self._is_opening = False
-        if error is not None or source is None:
-            self._disk_failed(error or ValueError("the journal was not opened"))
+        if isinstance(error, (OSError, StoreFailed)):
+            self._disk_failed(error)
+        elif source is None:
+            self._not_taken_over(leader, f"the log cannot be taken over: {error}")
         elif leader is not self._leader:  # the grant is lost meanwhile
             self._close_store()
         else:
             leader.took_over(source)
+
+    def _not_taken_over(self, leader: Leader, why: str) -> None:
+        """The log is a copy still."""
+        if leader is self._leader:
+            self.role = NodeRole.CANDIDATE  # which has no store
+            self._give_up(why)
+        else:
+            self._become(NodeRole.FOLLOWER, why)
+            self._announce()
+            self._go_on()
 
     def on_established(self) -> None:
         """See `LeaderEvents`."""

@@ -462,7 +462,7 @@ class ReplicaJournal:
 
     def _finish(self) -> None:
         if self._refill is not None:
-            self._refill.abandon()
+            self._refill.abandon(lambda _: None)
         for background in (self.writing, self.reading, self.indexing, self.writing):
             background.finish()
 
