@@ -180,8 +180,15 @@ class Node:
             text = f"the journal has records of epoch {self.end.epoch}, which this node never promised to anyone: "
             self._disk_failed(ValueError(text + "it was used without its group"))
             return
-        self._announce()
         self._tick()
+        # The elector is to know this disk by an id that a new start finds again, so that is on the disk first.
+        self._state.promise(self._promised, self._started)
+
+    def _started(self, error: Exception | None) -> None:
+        if error is not None:
+            self._disk_failed(error)
+        else:
+            self._announce()
 
     # ---- facts -------------------------------------------------------------------------------------------------
 
@@ -210,10 +217,17 @@ class Node:
     def status(self) -> NodeStatus:
         leader = self._leader
         copies: tuple[CopyStatus, ...] = () if leader is None else tuple(leader.statuses())
-        committed = self._copy.log.committed() if self._quorum is None else self._quorum.committed
+        committed = self._committed
         master = self.identity.node_id if leader is not None else "" if self._target is None else self._target.node_id
         end = self.end if leader is None or leader.source_end is None else leader.source_end
         return NodeStatus(self.identity.node_id, self.role, self.epoch, master, end, committed, self.why, copies)
+
+    @property
+    def _committed(self) -> int:
+        """Up to here the log is known to be committed; 0 between two roles, when the log has no owner."""
+        if self._quorum is not None:
+            return self._quorum.committed
+        return self._copy.log.committed() if self.role is NodeRole.FOLLOWER else 0
 
     def _become(self, role: NodeRole, why: str) -> None:
         former, self.role, self.why = self.role, role, why
