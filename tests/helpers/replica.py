@@ -1,13 +1,13 @@
 """Nodes of a replicated group on simulated disks, each as a copy or as the master, without a network between them.
 
-    a, b = ReplicaNode(1), ReplicaNode(2)
-    store = a.lead(1)                    # the first epoch, on an empty log
-    store.append(...)
-    b.promise(1)
-    ship(a, b)                           # what a has and b has not
-    b.copy.commit(b.copy.end().number)
-    a.crash(Crash.POWER_CUT)
-    store = b.lead(2)
+a, b = ReplicaNode(1), ReplicaNode(2)
+store = a.lead(1)                    # the first epoch, on an empty log
+store.append(...)
+b.promise(1)
+ship(a, b)                           # what a has and b has not
+b.copy.commit(b.copy.end().number)
+a.crash(Crash.POWER_CUT)
+store = b.lead(2)
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from random import Random
 from typing import Final
 
 from ackwire.errors import StoreFailed
+from ackwire.store.contract import Store
 from ackwire.store.journal.group_commit import JournalEnd
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.opening import JournalSource
@@ -31,7 +32,7 @@ from tests.helpers.background import ControlledBackground
 from tests.helpers.journal import DATA, SMALL
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
 from tests.helpers.simulated_disk import SimulatedDisk
-from tests.helpers.stores import Crash
+from tests.helpers.stores import Crash, StoreFactory
 
 JOURNAL: Final = DATA / "journal"
 
@@ -39,7 +40,7 @@ JOURNAL: Final = DATA / "journal"
 class AtOnce:
     """A quorum of one."""
 
-    def confirm(self, end: JournalEnd, confirmed: Callable[[], None]) -> None:
+    def confirm(self, end: JournalEnd, confirmed: Callable[[], None]) -> None:  # noqa: ARG002 - it has all of them
         confirmed()
 
 
@@ -65,7 +66,7 @@ class Followers:
 class ReplicaNode:
     """One node, through its lives."""
 
-    def __init__(self, seed: int = 0, *, options: JournalOptions = SMALL) -> None:
+    def __init__(self, seed: int = 0, *, options: JournalOptions = SMALL, is_open: bool = True) -> None:
         self.random = Random(seed)
         self.disk = SimulatedDisk(seed)
         self.medium = IndexMedium()
@@ -75,7 +76,8 @@ class ReplicaNode:
         self.store: JournalStore | None = None
         self.source: LogReader | None = None
         self.begin_process()
-        self.open()
+        if is_open:
+            self.open()
 
     def begin_process(self) -> None:
         """Nothing of the process before goes on."""
@@ -104,9 +106,7 @@ class ReplicaNode:
         )
 
     def open(self, *, adopt: bool = False) -> ReplicaJournal:
-        self.node: NodeStateFile = open_node_state(
-            self.disk, DATA, self.indexing, lambda: self.random.randbytes(16)
-        )
+        self.node: NodeStateFile = open_node_state(self.disk, DATA, self.indexing, lambda: self.random.randbytes(16))
         self._copy = ReplicaJournal.open(
             self.journal_source,
             self.options,
@@ -136,23 +136,28 @@ class ReplicaNode:
     def close(self) -> None:
         self.copy.close()
         self._copy = None
-        self._check_nothing_open()
+        self.check_nothing_open()
 
     # ---- as the master -----------------------------------------------------------------------------------------
 
     def lead(self, epoch: int, quorum: AtOnce | Followers | None = None) -> JournalStore:
         """Take over."""
         mastered: list[Mastered] = []
+        errors: list[Exception] = []
 
         def ready(made: Mastered | None, error: Exception | None) -> None:
-            require_good(error)
-            assert made is not None
-            mastered.append(made)
+            if error is not None:
+                errors.append(error)
+            else:
+                assert made is not None
+                mastered.append(made)
 
         around = Surroundings(self.clock, self.writing, self.indexing, self.reading, self.failures.append)
         self.begun = False
         take_over(self.copy, epoch, quorum or AtOnce(), around, ready=ready, begun=self._epoch_began)
         self.settle()
+        if errors or not mastered:
+            raise errors[0] if errors else self.failures[-1]
         self._copy = None
         self.store, self.source = mastered[0]
         return self.store
@@ -165,10 +170,10 @@ class ReplicaNode:
         assert self.store is not None
         self.store.abandon()
         self.store = self.source = None
-        self._check_nothing_open()
+        self.check_nothing_open()
         return self.open()
 
-    def _check_nothing_open(self) -> None:
+    def check_nothing_open(self) -> None:
         assert not self.disk.open_paths, f"still open: {self.disk.open_paths}"
         assert not self.disk.locked_paths, f"still locked: {self.disk.locked_paths}"
 
@@ -205,9 +210,7 @@ class ReplicaNode:
 
     def step(self) -> None:
         """One thing of what waits."""
-        self.random.choice(
-            (self.writing.step, self.indexing.step, self.reading.step, lambda: self.clock.advance(0))
-        )()
+        self.random.choice((self.writing.step, self.indexing.step, self.reading.step, lambda: self.clock.advance(0)))()
 
     # ---- what a test looks at ----------------------------------------------------------------------------------
 
@@ -255,37 +258,46 @@ def ship(master: ReplicaNode, follower: ReplicaNode, bytes_max: int = 1 << 16) -
     follower.sync()
 
 
-def refill(master: ReplicaNode, follower: ReplicaNode, piece_bytes: int = 3000) -> None:
-    """Replace the follower's log by the master's."""
+def snapshot_of(master: ReplicaNode) -> Snapshot:
+    """The master's journal as it is now."""
     assert master.source is not None
     snapshots: list[Snapshot] = []
 
-    def begun(snapshot: Snapshot | None, error: Exception | None) -> None:
+    def taken(snapshot: Snapshot | None, error: Exception | None) -> None:
         require_good(error)
         assert snapshot is not None
         snapshots.append(snapshot)
 
-    master.source.snapshot(begun)
+    master.source.snapshot(taken)
     master.settle()
-    snapshot = snapshots[0]
+    return snapshots[0]
+
+
+def refill(master: ReplicaNode, follower: ReplicaNode, piece_bytes: int = 3000) -> None:
+    """Replace the follower's log by the master's."""
+    snapshot = snapshot_of(master)
     coming = follower.copy.begin_refill(snapshot.store_id, snapshot.end, snapshot.segments)
     for segment in snapshot.segments:
-        offset = 0
-        while offset < segment.used_bytes:
-            pieces: list[bytes] = []
-
-            def read(data: bytes | None, error: Exception | None) -> None:
-                require_good(error)
-                assert data is not None
-                pieces.append(data)
-
-            snapshot.read(segment.number, offset, piece_bytes, read)
-            master.settle()
-            coming.write(segment.number, offset, pieces[0], require_good)
-            offset += len(pieces[0])
+        for offset in range(0, segment.used_bytes, piece_bytes):
+            data = read_piece(master, snapshot, segment.number, offset, piece_bytes)
+            coming.write(segment.number, offset, data, require_good)
     coming.finish(require_good)
     follower.settle()
     snapshot.release()
+
+
+def read_piece(master: ReplicaNode, snapshot: Snapshot, segment: int, offset: int, length: int) -> bytes:
+    """A piece of a snapshot."""
+    pieces: list[bytes] = []
+
+    def read(data: bytes | None, error: Exception | None) -> None:
+        require_good(error)
+        assert data is not None
+        pieces.append(data)
+
+    snapshot.read(segment, offset, length, read)
+    master.settle()
+    return pieces[0]
 
 
 def catch_up(master: ReplicaNode, follower: ReplicaNode, bytes_max: int = 1 << 16) -> None:
@@ -299,3 +311,44 @@ def catch_up(master: ReplicaNode, follower: ReplicaNode, bytes_max: int = 1 << 1
 def used_part(node: ReplicaNode) -> dict[int, bytes]:
     """All segments that hold records."""
     return {number: data for number, data in node.segments().items() if len(data) > SEGMENT_HEADER_BYTES}
+
+
+class MasterFactory(StoreFactory):
+    """The store of a master that took over its journal: each start opens it as a copy, and leads the next epoch."""
+
+    is_durable = True
+
+    def __init__(self, seed: int = 0) -> None:
+        self.replica = ReplicaNode(seed, is_open=False)
+
+    @property
+    def disk(self) -> SimulatedDisk:
+        return self.replica.disk
+
+    def open(self) -> Store:
+        copy = self.replica.open()
+        epoch = max(self.replica.node.promised_epoch, copy.end().epoch) + 1
+        try:
+            return self.replica.lead(epoch)
+        except Exception:
+            copy.abandon()
+            raise
+
+    def close(self) -> None:
+        store, self.replica.store = self.replica.store, None
+        if store is not None:
+            store.close()
+        self.replica.begin_process()
+        self.replica.check_nothing_open()
+
+    def stop(self, crash: Crash) -> None:
+        self.replica.crash(crash, reopen=False)
+
+    def settle(self) -> None:
+        self.replica.settle()
+
+    def step(self) -> None:
+        self.replica.step()
+
+    def break_disk(self) -> None:
+        self.replica.disk.break_down()

@@ -24,6 +24,7 @@ from ackwire.replication.log import (
     LogEnd,
     RecordGone,
     RefusedChunk,
+    Snapshot,
     SnapshotSegment,
 )
 from ackwire.store.background import Background
@@ -46,7 +47,7 @@ class Rec(NamedTuple):
         return _HEAD.pack(self.epoch, self.number, self.goes_on, len(self.payload)) + self.payload
 
 
-class Damaged(Exception):
+class Damaged(RefusedChunk):
     """A refill whose records do not follow each other."""
 
 
@@ -128,6 +129,13 @@ class MemoryMedium:
         self.records = [*self.records, *unsynced[: self.random.randrange(len(unsynced) + 1)]]
         self.cache = list(self.records)
 
+    def set_log(self, records: Sequence[tuple[int, bytes]]) -> None:
+        """Begin with a log of these epochs and payloads, all durable, and promised."""
+        self.records = [Rec(epoch, number, False, payload) for number, (epoch, payload) in enumerate(records, 1)]
+        self.cache = list(self.records)
+        self.promised_epoch = records[-1][0]
+        self.store_id, self.group_id = b"store", "the-group"
+
     def lose_end(self, count: int) -> None:
         """Synced records are lost, and the node knows it when it starts."""
         self.records = self.records[: max(0, len(self.records) - count)]
@@ -199,6 +207,10 @@ class MemoryReplica:
     @property
     def records(self) -> Records:
         return self._cache
+
+    @property
+    def needs_refill(self) -> str | None:
+        return None
 
     def end(self) -> LogEnd:
         return self._cache.end
@@ -287,9 +299,7 @@ class MemoryReplica:
 class MemoryRefill:
     """Implements `Refill`."""
 
-    def __init__(
-        self, log: MemoryReplica, store_id: bytes, end: LogEnd, segments: Sequence[SnapshotSegment]
-    ) -> None:
+    def __init__(self, log: MemoryReplica, store_id: bytes, end: LogEnd, segments: Sequence[SnapshotSegment]) -> None:
         self._log = log
         self._store_id = store_id
         self._end = end
@@ -325,12 +335,15 @@ class MemoryRefill:
 
         self._log.background.submit(work, worked)
 
-    def abandon(self) -> None:
+    def abandon(self, done: Done) -> None:
         self.is_abandoned = True
+        self._log.background.submit(lambda: None, done)
 
 
 class MemorySnapshot:
     """Implements `Snapshot`."""
+
+    segments: Sequence[SnapshotSegment]
 
     def __init__(self, records: Records, store_id: bytes, background: Background) -> None:
         self.store_id = store_id
@@ -371,6 +384,9 @@ class MemoryMaster:
         self.is_closed = False
         if not log.store_id:
             log.medium.store_id = b"store"
+
+    def begin(self) -> None:
+        """Write the first record of the epoch."""
         self.write([b"o"], lambda: None)
 
     # ---- the store ---------------------------------------------------------------------------------------------
@@ -464,11 +480,11 @@ class MemoryMaster:
                 done(None, RecordGone(f"record {after + 1} is gone"))
                 return
             chunks = self._chunks(after)
-            done(chunks[0] if chunks else None, error)
+            done(_first_part(chunks[0], bytes_max) if chunks else None, error)
 
         self._log.background.submit(lambda: None, worked)
 
-    def snapshot(self, done: Callable[[MemorySnapshot | None, Exception | None], None]) -> None:
+    def snapshot(self, done: Callable[[Snapshot | None, Exception | None], None]) -> None:
         snapshot = MemorySnapshot(self._records, self.store_id, self._log.background)
         self._log.background.submit(lambda: None, lambda error: done(snapshot, error))
 
@@ -479,6 +495,16 @@ def _chunk(records: list[Rec]) -> Chunk:
     offset = 0 if first.number == first_of(segment) else 64 + 1000 * (first.number - first_of(segment))
     data = b"".join(it.pack() for it in records)
     return Chunk(segment, offset, SEGMENT_BYTES, first.number, LogEnd(last.epoch, last.number), data)
+
+
+def _first_part(chunk: Chunk, bytes_max: int) -> Chunk:
+    """So many of its records as fit, and one at least."""
+    records = unpack(chunk.data)
+    size = count = 0
+    while count < len(records) and (not count or size + len(records[count].pack()) <= bytes_max):
+        size += len(records[count].pack())
+        count += 1
+    return _chunk(records[:count])
 
 
 def contents_of(records: Sequence[Rec]) -> set[bytes]:

@@ -9,7 +9,7 @@ were written in the place of those that were dropped, although they have the sam
 
 from collections.abc import Callable, Sequence
 
-from ackwire.replication.log import Chunk, LogEnd, Refill, ReplicaLog, SnapshotSegment
+from ackwire.replication.log import Chunk, LogEnd, Refill, RefusedChunk, ReplicaLog, SnapshotSegment
 
 
 class CopyLog:
@@ -36,13 +36,9 @@ class CopyLog:
         return self.log.end()
 
     def append(self, chunk: Chunk) -> None:
-        """Raises `RefusedChunk`."""
+        """Raises `RefusedChunk`; `OSError` or `StoreFailed` if the disk has failed."""
         assert self.is_idle, "records come while the copy is being changed"
-        try:
-            self.log.append(chunk)
-        except OSError as error:
-            self.fail(error)
-            raise
+        self.log.append(chunk)
 
     def sync(self) -> None:
         """Bring all that is there to the medium; `on_durable` follows. One at a time, and none during a change."""
@@ -98,15 +94,21 @@ class CopyLog:
         self.log.truncate_after(number, lambda error: self._changed(error, done))
 
     def begin_refill(self, store_id: bytes, end: LogEnd, segments: Sequence[SnapshotSegment]) -> Refill:
-        """Make place for another log. It replaces this one when `finish_refill` is done, and not before."""
-        return self.log.begin_refill(store_id, end, segments)
+        """Make place for another log. It replaces this one when `finish_refill` is done, and not before; it ends with
+        that, or with `abandon_refill`."""
+        refill = self.log.begin_refill(store_id, end, segments)
+        self._changes += 1
+        return refill
+
+    def abandon_refill(self, refill: Refill) -> None:
+        """The log stays as it is."""
+        refill.abandon(lambda error: self._changed(error, lambda: None))
 
     def finish_refill(self, refill: Refill, done: Callable[[], None], on_refused: Callable[[Exception], None]) -> None:
         """Put *refill* in the place of the log, durably, then call *done*. If it is damaged, the log stays as it is."""
-        self._changes += 1
 
         def finished(error: Exception | None) -> None:
-            if error is not None and not isinstance(error, OSError):
+            if isinstance(error, RefusedChunk):
                 self._end_change()
                 on_refused(error)
                 return

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from crc32c import crc32c
 
+from ackwire.errors import StoreFailed
 from ackwire.replication.copy_log import CopyLog
 from ackwire.replication.identity import Identity, Link, Timing
 from ackwire.replication.log import Refill, RefusedChunk
@@ -126,6 +127,7 @@ class Follower:
                 end=log.end(),
                 committed=log.committed(),
                 may_vote=self._may_vote,
+                wants_refill=log.needs_refill is not None,
                 incarnation=identity.incarnation,
                 group_id=self._group_id,
                 store_id=log.store_id,
@@ -213,18 +215,20 @@ class Follower:
         except RefusedChunk as error:
             self._break_off(Reason.BROKEN_LOG, f"records from {chunk.first_number} on are refused: {error}")
             return
-        except OSError as error:
-            self._break_off(Reason.BROKEN_LOG, f"the disk has failed: {error}")
+        except (OSError, StoreFailed) as error:
+            self._copy.fail(error)
             return
         self._must_ack = True
         self._committed(message.committed)
 
     def _committed(self, number: int) -> None:
-        if self.state is FollowerState.FOLLOWING and self._may_apply(number):
+        """Apply records up to *number*; those that have not come yet, when they come."""
+        if self._may_apply():
             self._copy.commit(number)
 
-    def _may_apply(self, number: int) -> bool:
-        return 0 < number <= self._copy.end.number
+    def _may_apply(self) -> bool:
+        """Whether the records here are the master's."""
+        return self.state is FollowerState.FOLLOWING
 
     def turn_ended(self) -> None:
         """All that came was received: sync it, and acknowledge what may be now."""
@@ -254,7 +258,10 @@ class Follower:
         self.state = FollowerState.REFILLING
         self._refill_begin = begin
         self._refill_bytes = self._refill_checksum = 0
-        self._refill = self._copy.begin_refill(begin.store_id, begin.end, begin.segments)
+        try:
+            self._refill = self._copy.begin_refill(begin.store_id, begin.end, begin.segments)
+        except RefusedChunk as error:
+            self._refill_refused(error)
 
     def _write_piece(self, piece: RefillPiece) -> None:
         assert self._refill is not None
@@ -332,4 +339,4 @@ class Follower:
         self._copy.on_durable = None
         refill, self._refill = self._refill, None
         if refill is not None:
-            refill.abandon()
+            self._copy.abandon_refill(refill)

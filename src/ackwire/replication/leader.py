@@ -211,8 +211,9 @@ class Leader:
         return end > self._end
 
     def took_over(self, source: LogSource) -> None:
-        """The store is open, and has written a record of this epoch or is about to."""
+        """The store stands at the end of its log, and is about to write the first record of this epoch."""
         assert self.state is LeaderState.TAKING_OVER, self.state
+        self._quorum.first_own = source.end().number + 1
         self.state = LeaderState.COMMITTING
         self._source = source
         self._store_id = source.store_id

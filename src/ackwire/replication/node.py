@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from ackwire.errors import StoreFailed
 from ackwire.replication.copies import Copy, CopyStatus
 from ackwire.replication.copy_log import CopyLog
 from ackwire.replication.elector import Elector, Joined, Standing
@@ -77,7 +78,9 @@ class Host(Protocol):
         quorum: CommitQuorum,
         done: Callable[[LogSource | None, Exception | None], None],
     ) -> None:
-        """Open *log* as a store that writes records of *epoch* and is durable when *quorum* says so; then *done*."""
+        """Open *log* as a store that writes records of *epoch* and is durable when *quorum* says so. *done* when it
+        stands at the end of the log; then, and not before, it writes the first record of the epoch. With an error, the
+        log stays a copy."""
         ...
 
     def serve(self, epoch: int) -> None:
@@ -177,8 +180,15 @@ class Node:
             text = f"the journal has records of epoch {self.end.epoch}, which this node never promised to anyone: "
             self._disk_failed(ValueError(text + "it was used without its group"))
             return
-        self._announce()
         self._tick()
+        # The elector is to know this disk by an id that a new start finds again, so that is on the disk first.
+        self._state.promise(self._promised, self._started)
+
+    def _started(self, error: Exception | None) -> None:
+        if error is not None:
+            self._disk_failed(error)
+        else:
+            self._announce()
 
     # ---- facts -------------------------------------------------------------------------------------------------
 
@@ -207,10 +217,17 @@ class Node:
     def status(self) -> NodeStatus:
         leader = self._leader
         copies: tuple[CopyStatus, ...] = () if leader is None else tuple(leader.statuses())
-        committed = self._copy.log.committed() if self._quorum is None else self._quorum.committed
+        committed = self._committed
         master = self.identity.node_id if leader is not None else "" if self._target is None else self._target.node_id
         end = self.end if leader is None or leader.source_end is None else leader.source_end
         return NodeStatus(self.identity.node_id, self.role, self.epoch, master, end, committed, self.why, copies)
+
+    @property
+    def _committed(self) -> int:
+        """Up to here the log is known to be committed; 0 between two roles, when the log has no owner."""
+        if self._quorum is not None:
+            return self._quorum.committed
+        return self._copy.log.committed() if self.role is NodeRole.FOLLOWER else 0
 
     def _become(self, role: NodeRole, why: str) -> None:
         former, self.role, self.why = self.role, role, why
@@ -497,7 +514,7 @@ class Node:
         self._leader.begin()
 
     def _make_quorum(self, epoch: int) -> CommitQuorum:
-        return CommitQuorum(epoch, self.end.number + 1, mode=self.identity.mode, may_answer=self._may_answer)
+        return CommitQuorum(epoch, mode=self.identity.mode, may_answer=self._may_answer)
 
     def _may_answer(self) -> bool:
         return self._clock.monotonic() < self._elector.holds_until()
@@ -557,12 +574,24 @@ class Node:
 
     def _took_over(self, leader: Leader, source: LogSource | None, error: Exception | None) -> None:
         self._is_opening = False
-        if error is not None or source is None:
-            self._disk_failed(error or ValueError("the journal was not opened"))
-        elif self.role is NodeRole.STEPPING_DOWN:  # the grant is lost meanwhile
+        if isinstance(error, (OSError, StoreFailed)):
+            self._disk_failed(error)
+        elif source is None:
+            self._not_taken_over(leader, f"the log cannot be taken over: {error}")
+        elif leader is not self._leader:  # the grant is lost meanwhile
             self._close_store()
-        elif leader is self._leader:
+        else:
             leader.took_over(source)
+
+    def _not_taken_over(self, leader: Leader, why: str) -> None:
+        """The log is a copy still."""
+        if leader is self._leader:
+            self.role = NodeRole.CANDIDATE  # which has no store
+            self._give_up(why)
+        else:
+            self._become(NodeRole.FOLLOWER, why)
+            self._announce()
+            self._go_on()
 
     def on_established(self) -> None:
         """See `LeaderEvents`."""
@@ -645,6 +674,10 @@ class Node:
             return
         self._end(NodeRole.FAILED, str(error))
         self._host.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """The host says that the store or the copy has failed."""
+        self._copy.fail(error)
 
     def stop(self) -> None:
         """Leave the group for now. The host closes the store."""

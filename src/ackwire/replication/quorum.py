@@ -32,12 +32,13 @@ class CommitQuorum:
     """Implements `group_commit.Quorum` for one epoch. Everything happens on the loop.
 
     *may_answer* says whether the grant certainly is in force at this moment. While it is not, or while `is_suspended`,
-    confirmations are held back; after `end` there are none any more. *first_own* is the first record of the epoch.
+    confirmations are held back; after `end` there are none any more.
     """
 
-    def __init__(self, epoch: int, first_own: int, *, mode: SyncMode, may_answer: Callable[[], bool]) -> None:
+    def __init__(self, epoch: int, *, mode: SyncMode, may_answer: Callable[[], bool]) -> None:
         self.epoch = epoch
-        self._first_own = first_own
+        self.first_own: int | None = None
+        """The first record of the epoch, once the store stands at the end of the log."""
         self._mode = mode
         self._may_answer = may_answer
         self._ends: deque[int] = deque()
@@ -56,9 +57,8 @@ class CommitQuorum:
         if self.is_ended:
             return
         assert end.epoch == self.epoch, f"the store writes epoch {end.epoch} under a grant of {self.epoch}"
-        assert end.number >= self.local_durable, f"record {end.number} is asked about after {self.local_durable}"
-        self.local_durable = end.number
-        if not self._ends or self._ends[-1] < end.number:
+        if end.number > self.local_durable:
+            self.local_durable = end.number
             self._ends.append(end.number)
         self._waiting.append((end.number, confirmed))
         if self.on_local is not None:
@@ -83,7 +83,7 @@ class CommitQuorum:
 
     def _is_own(self, number: int) -> bool:
         """Whether that record was written in this epoch."""
-        return number >= self._first_own
+        return self.first_own is not None and number >= self.first_own
 
     @property
     def is_established(self) -> bool:

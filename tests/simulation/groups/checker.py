@@ -80,4 +80,6 @@ class Checker:
         known = self._committed
         for number, record in records:
             if known.setdefault(number, record) != record:
-                raise GroupViolation(f"{node_id} has {record!r} as the committed record {number}, not {known[number]!r}")
+                raise GroupViolation(
+                    f"{node_id} has {record!r} as the committed record {number}, not {known[number]!r}"
+                )

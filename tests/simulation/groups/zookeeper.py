@@ -1,8 +1,8 @@
 """A ZooKeeper for a simulated group: sessions that expire, watches that come late, an epoch that is only ever raised.
 
 `Ensemble` is the server's side and never fails as a whole; `SimulatedElector` is a node's connection, which can be cut.
-What the recipe of a real elector does on the nodes is done here by the ensemble, and not always well: it may choose a node
-whose log is not the best, because what it knows of the logs may be old.
+What the recipe of a real elector does on the nodes is done here by the ensemble, and not always well: it may choose a
+node whose log is not the best, because what it knows of the logs may be old.
 """
 
 from collections.abc import Callable
@@ -178,7 +178,7 @@ class SimulatedElector:
         if session is not None:
             self._request(lambda: self._ensemble.announce(session, standing))
 
-    def resign(self, why: str, *, better: str | None = None) -> None:
+    def resign(self, why: str, *, better: str | None = None) -> None:  # noqa: ARG002 - people want it
         session = self._session
         if session is not None:
             self._request(lambda: self._ensemble.resign(session, better))
@@ -227,7 +227,7 @@ class SimulatedElector:
             if self._node_id in self._cut:
                 failed()
                 return
-            if self._session is session and session is not None:
+            if session is not None and self._session is session:
                 self._heard_at = self._process.monotonic()
                 self.lease.answered(sent_at)
                 self._resume()
@@ -282,9 +282,7 @@ class SimulatedElector:
             self._heard_at = self._process.monotonic()
             self.lease.answered(sent_at)
             self.events.on_joined(found)
-            session = self._session
-            if session is not None and self._standing is not None:
-                self._ensemble_tells(session)
+            self._ensemble_tells()
 
         def failed() -> None:
             self._is_joining = False
@@ -292,9 +290,11 @@ class SimulatedElector:
         sent_at = self._process.monotonic()
         self._request(act, answered, failed)
 
-    def _ensemble_tells(self, session: Session) -> None:
+    def _ensemble_tells(self) -> None:
         """The first look at who the leader is."""
-        self._request(lambda: self._ensemble.announce(session, session.standing))
+        session = self._session
+        if session is not None:
+            self._request(lambda: self._ensemble.announce(session, session.standing))
 
     def notify(self, session: Session, tell: Callable[[ElectorEvents], None]) -> None:
         """A watch has fired: the node hears of it, in order, perhaps much later."""

@@ -1,9 +1,10 @@
 """Applies the committed records of a copy to its catalog and index, by and by, so that a take-over finds both warm.
 
 A step takes a few milliseconds at most, then others get their turn. Records are read from the files, mostly from the
-system's cache, and those of a group are applied together. The index is written at committed positions only, and only
-where it can be read again: not while a place is known by its messages alone, as in an old journal whose places were
-written again behind them. Until then it may have to take what memory cannot hold, with no position to start from.
+system's cache, and those of a group are applied together. The index is written at committed positions only, and not in
+the middle of an old journal that is read anew, after a refill: what compaction has written again there comes behind
+what needs it, so two places may have one name for a while. If memory is short, the index takes what was read there,
+and says that it has no position to start from.
 """
 
 import logging
@@ -15,10 +16,11 @@ from typing import Final, final
 from ackwire.store.background import Background
 from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import GAPS_KEY, Checkpoint, Position
+from ackwire.store.contract import DurableRecord
 from ackwire.store.journal.gradual_release import GradualRelease
 from ackwire.store.journal.opening import OpenJournal
 from ackwire.store.journal.options import JournalOptions
-from ackwire.store.journal.record import Damaged, Flag, Record, read_record
+from ackwire.store.journal.record import Damaged, Flag, Record, RecordKind, read_record
 from ackwire.store.journal.record_application import RecordApplication
 from ackwire.store.journal.replica.log_map import LogMap
 from ackwire.store.journal.replica.opening import Applied
@@ -32,8 +34,9 @@ _PIECE_BYTES: Final = 256 * 1024
 _STEP_RECORDS: Final = 64
 """Records between two looks at the clock."""
 _STEP_SECONDS: Final = 0.004
-_FRESH_MAX: Final = 200_000
-"""Entries in memory; beyond it they go to the index."""
+_FRESH_MAX: Final = 50_000
+"""Entries in memory; beyond it they go to the index. `Replay` takes more, but has no loop beside it: the
+thread that sorts so many holds the loop for 20 ms."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +51,7 @@ class Applying:
         log: LogMap,
         applied: Applied,
         *,
+        settled_at: int,
         options: JournalOptions,
         clock: Clock,
         reading: Background,
@@ -56,12 +60,14 @@ class Applying:
         on_failed: Callable[[str, Exception], None],
         on_indexed: Callable[[list[int]], None],
     ) -> None:
-        """*sync* calls back when the log is durable up to a record; *on_indexed* is told after each
+        """Up to record *settled_at* the log is old: places may have been written again behind what is in them. *sync*
+        calls back when the log is durable up to a record; *on_indexed* is told after each
         checkpoint which segments the master had removed before it."""
         self._journal = journal
         self._catalog = journal.catalog
         self._log = log
         self.applied = applied
+        self._settled_at = settled_at
         self._options = options
         self._clock = clock
         self._reading = reading
@@ -92,7 +98,10 @@ class Applying:
         self.holds_index = False
         """Whether the index waits as long as memory allows it: a take-over does not."""
         self._is_trusted = True
+        self._removed: set[int] = set(self._gaps())
+        """Segments that the master has removed, or is about to, and that are here still."""
         self._removable: list[int] = []
+        """Those of which the index knew so when its checkpoint began."""
         self._new_bytes = 0
         self._began_at = clock.monotonic()
 
@@ -253,6 +262,8 @@ class Applying:
         except Damaged as error:
             what = f"segment {record.segment}: the record at {record.offset} cannot be used: {error}"
             self._journal.quarantine.put(what, f"{record.segment:010}-{record.offset}.bin", bytes(record.payload))
+        if record.kind == RecordKind.GAPS:
+            self._removed.update(self._gaps())
         self._new_bytes += record.size_bytes
         if not record.flags & _GOES_ON:
             end = record.offset + record.size_bytes
@@ -271,13 +282,16 @@ class Applying:
     def _keep_index(self) -> None:
         if not self._new_bytes or self._checkpoint is not None or not self._is_between_groups:
             return
-        is_settled = _is_settled(self._catalog)
+        is_settled = self.applied.number >= self._settled_at
         is_due = (
             self._new_bytes > self._options.checkpoint_bytes
             or self._clock.monotonic() - self._began_at >= self._options.checkpoint_seconds
         )
-        if self._is_full or (is_due and is_settled and not self.holds_index):
-            self._begin_checkpoint(is_trusted=is_settled)
+        if is_settled:
+            if self._is_full or (is_due and not self.holds_index):
+                self._begin_checkpoint(is_trusted=True)
+        elif self._is_full and _can_be_packed(self._catalog):
+            self._begin_checkpoint(is_trusted=False)
 
     def tick(self) -> None:
         """Time has passed."""
@@ -286,7 +300,8 @@ class Applying:
 
     def checkpoint(self) -> None:
         """Let the index catch up now, if it can."""
-        if self._new_bytes and self._checkpoint is None and self._is_between_groups and _is_settled(self._catalog):
+        is_settled = self.applied.number >= self._settled_at
+        if self._new_bytes and self._checkpoint is None and self._is_between_groups and is_settled:
             self._begin_checkpoint(is_trusted=True)
 
     def _begin_checkpoint(self, *, is_trusted: bool) -> None:
@@ -302,7 +317,7 @@ class Applying:
         )
         checkpoint = self._checkpoint = Checkpoint(self._catalog, position)
         self._is_trusted = is_trusted
-        self._removable = self._gaps() if is_trusted else []
+        self._removable = sorted(self._removed) if is_trusted else []
         self._new_bytes, self._began_at = 0, self._clock.monotonic()
         self._sync(applied.number, partial(self._write_index, checkpoint))
 
@@ -323,6 +338,7 @@ class Applying:
             self._release.add(delta)
         self._checkpoint = None
         if self._is_trusted:
+            self._removed.difference_update(self._removable)
             self._on_indexed(self._removable)
         self._schedule()
 
@@ -336,12 +352,13 @@ class Applying:
         self._journal.quarantine.flush()
 
     def _gaps(self) -> list[int]:
-        """The segments that the master has removed, or is about to: it has moved first what is alive in them."""
+        """What the last record about it says that the master has removed: it moves first what is alive in there."""
         gaps = self._catalog.state.get(GAPS_KEY)
         numbers = gaps.value if gaps is not None and isinstance(gaps.value, tuple) else ()
         return [it for it in numbers if isinstance(it, int) and it in self._catalog.segments]
 
 
-def _is_settled(catalog: Catalog) -> bool:
-    """Whether each place is known by its own name."""
-    return len(catalog.places) == len(catalog.place_by_id)
+def _can_be_packed(catalog: Catalog) -> bool:
+    """Whether all durable subscriptions have their places: in an old journal those may come later."""
+    values = (item.value for item in catalog.state.values())
+    return all(value.key in catalog.places for value in values if isinstance(value, DurableRecord))

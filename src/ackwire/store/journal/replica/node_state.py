@@ -2,8 +2,8 @@
 
 The file `node` beside the data holds the epoch that was promised, the group, an id of this disk made by chance, and how
 far the log was known to be durable. It is replaced as a whole and synced. A node whose file is damaged does not know
-what it has promised, and has no vote until it was refilled; a node whose log ends earlier than the file says has lost
-what it had confirmed, and has no vote until it has caught up.
+what it has promised; a node whose log ends earlier than the file says has lost what it had confirmed, and may have lost
+more than the file knows of. Neither has a vote until it was refilled, or a master has granted it.
 """
 
 import json
@@ -54,7 +54,7 @@ class NodeStateFile:
         self.damage: str | None = None
         """What is wrong with the file that was found."""
         self.is_log_whole = True
-        """Whether the log has all that was known to be durable; kept up to date by the log."""
+        """Whether the log has had all that was known to be durable since it was last granted a vote."""
         self._is_saving = False
         self._waiting: list[Done] = []
 
@@ -79,6 +79,7 @@ class NodeStateFile:
             promised, led = int(values["promised_epoch"]), int(values["led_epoch"])
             durable = LogEnd(int(values["durable_epoch"]), int(values["durable_number"]))
             group_id, disk_id = str(values["group_id"]), str(values["disk_id"])
+            self.is_log_whole = bool(values["is_log_whole"])
         except (ValueError, KeyError, TypeError) as error:
             self.damage = f"{self._path} is damaged: {error}"
             self.known_durable = _NEVER
@@ -94,6 +95,7 @@ class NodeStateFile:
             "led_epoch": self.led_epoch,
             "group_id": self.group_id,
             "disk_id": self.disk_id,
+            "is_log_whole": self.is_log_whole,
             "durable_epoch": self.known_durable.epoch,
             "durable_number": self.known_durable.number,
         }
@@ -170,10 +172,19 @@ class NodeStateFile:
         self.save(done)
 
     def compare(self, end: LogEnd) -> None:
-        """The log is durable up to *end*."""
-        if not self.is_log_whole and end >= self.known_durable:
-            _log.info("the log has all again that was known to be durable in it: this node may vote")
-        self.is_log_whole = end >= self.known_durable
+        """The log ends at *end*, before anything was added to it. A loss is remembered at once: the log may have grown
+        beyond what was known when it is looked at again."""
+        if self.is_log_whole and end < self.known_durable:
+            _log.error("the log ends at %s, and was durable up to %s: this node has no vote", end, self.known_durable)
+            self.is_log_whole = False
+            self.save_on_the_spot()
+
+    def grant_vote(self, done: Done) -> None:
+        """See `NodeState`."""
+        self.is_log_whole = True
+        if self.damage is not None:
+            self.damage, self.known_durable = None, EMPTY
+        self.save(done)
 
 
 def _complain(error: Exception | None) -> None:

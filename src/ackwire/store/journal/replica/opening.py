@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ackwire.store.catalog import Catalog
-from ackwire.store.checkpoint import GAPS_KEY, Position
+from ackwire.store.checkpoint import Position
 from ackwire.store.index import OtherIndex, UnavailableIndex
 from ackwire.store.journal.index_trust import trusted_position
 from ackwire.store.journal.opening import (
@@ -73,6 +73,8 @@ class OpenCopy:
     log: LogMap
     applied: Applied
     end: LogEnd
+    settled_at: int
+    """The log up to this record is read anew, without an index."""
     needs_refill: str | None
     """Why what is here cannot be used."""
 
@@ -97,7 +99,9 @@ def open_copy(source: JournalSource, options: JournalOptions, node: NodeStateFil
         if not opening.end.store_id:
             journal.store_id = journal.writer.store_id = b""
         end = LogEnd(opening.end.epoch, opening.end.number)
-        return OpenCopy(journal, opening.log, opening.applied, end if end.number else EMPTY, opening.needs_refill)
+        settled_at = 0 if opening.applied.epoch else end.number
+        end = end if end.number else EMPTY
+        return OpenCopy(journal, opening.log, opening.applied, end, settled_at, opening.needs_refill)
     except BaseException:
         lock.release()
         raise
@@ -120,7 +124,8 @@ class _Opening:
         self.log = LogMap()
         self.applied = Applied(0, 0, 0, 0, 0)
         self.needs_refill: str | None = None
-        self._gaps: tuple[int, ...] = ()
+        self._gaps: set[int] = set()
+        """Segments that records behind the index's position say were removed."""
 
     def run(self, *, adopt: bool) -> None:
         end, segments = self.end, self._segments
@@ -216,7 +221,7 @@ class _Opening:
         self.log.saw(record.epoch, record.number)
         self.end.report.replayed += 1
         if record.kind == RecordKind.GAPS:
-            self._gaps = tuple(unpack_numbers(record.payload))
+            self._gaps.update(unpack_numbers(record.payload))
 
     # ---- what it must not be -----------------------------------------------------------------------------------
 
@@ -252,10 +257,12 @@ class _Opening:
     def _see_what_is_lost(self, position: Position | None) -> None:
         """Find out whether what was committed is still there."""
         segments, catalog, data = self._segments, self.end.catalog, self._source.data
-        gaps = catalog.state.get(GAPS_KEY)
-        known = set(self._gaps if gaps is None or not isinstance(gaps.value, tuple) else (*gaps.value, *self._gaps))
-        first, last = min(segments.headers, default=0), self.end.segment
-        missing = [it for it in range(first, last) if it not in segments.headers and it not in known]
+        last = self.end.segment
+        if position is None:  # the log alone says what was removed
+            missing = [it for it in range(min(segments.headers, default=0), last) if it not in segments.headers]
+        else:
+            missing = [it for info in catalog.place_by_id.values() for it in info.held if it not in segments.headers]
+        missing = [it for it in missing if it not in self._gaps]
         cut_off = [it for it in segments.readable_to if it < last]
         bad = [it for it in segments.bad_headers if it < last]
         if position is not None:

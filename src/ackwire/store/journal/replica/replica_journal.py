@@ -77,6 +77,7 @@ class ReplicaJournal:
         self._is_cutting = False
         """Whether the files are closed, because a thread truncates them."""
         self._is_making_spare = False
+        self._refill: RefillFiles | None = None
         self._when_quiet: list[Callable[[], None]] = []
         self._timer: Timer | None = None
         self._load(copy)
@@ -95,6 +96,7 @@ class ReplicaJournal:
             copy.journal,
             copy.log,
             copy.applied,
+            settled_at=copy.settled_at,
             options=self.options,
             clock=self.clock,
             reading=self.reading,
@@ -238,8 +240,6 @@ class ReplicaJournal:
         else:
             self._writer.synced_up_to(end.number)
             self._durable = max(self._durable, end)
-            if not self.node.is_log_whole:
-                self.node.compare(self._durable)
             self._writer.close_idle()
         for done in waiters:
             done(error)
@@ -383,7 +383,7 @@ class ReplicaJournal:
             raise RefusedChunk(f"it is of epoch {end.epoch}, and {self.node.promised_epoch} was promised")
         self.begin("the log is being refilled")
         try:
-            return RefillFiles(
+            self._refill = RefillFiles(
                 self.source.files,
                 self.source.data,
                 self.writing,
@@ -396,6 +396,7 @@ class ReplicaJournal:
         except BaseException:
             self._busy = ""
             raise
+        return self._refill
 
     def _refill_ended(self, error: Exception | None) -> None:
         self._busy = ""
@@ -412,16 +413,22 @@ class ReplicaJournal:
             background.finish()
         self.journal.close(clean=False)
         self.journal.lock.release()
-        try:
-            copy = open_copy(self.source, self.options, self.node, adopt=True)
-        except Exception as error:  # the old journal is closed: only a new start helps
+        found: list[OpenCopy] = []
+
+        def work() -> None:  # it reads every record
+            found.append(open_copy(self.source, self.options, self.node, adopt=True))
+
+        self.writing.submit(work, lambda error: self._reopened(end, found, done, error))
+
+    def _reopened(self, end: LogEnd, found: list[OpenCopy], done: Done, error: Exception | None) -> None:
+        self._busy = ""
+        if error is not None:  # the old journal is closed: only a new start helps
             self._is_closed = True
             done(self._fail("open", error))
             return
-        self._busy = ""
-        self._load(copy)
-        if copy.end != end:
-            done(self._fail("refill", OSError(f"it ends with {copy.end}, and {end} was expected")))
+        self._load(found[0])
+        if self._end != end:
+            done(self._fail("refill", OSError(f"it ends with {self._end}, and {end} was expected")))
             return
         self.node.was_refilled(end, done)
 
@@ -454,6 +461,8 @@ class ReplicaJournal:
         self.journal.lock.release()
 
     def _finish(self) -> None:
+        if self._refill is not None:
+            self._refill.abandon(lambda _: None)
         for background in (self.writing, self.reading, self.indexing, self.writing):
             background.finish()
 
