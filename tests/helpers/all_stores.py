@@ -12,6 +12,7 @@ from tests.helpers.journal_sql import (
     journal_postgresql_factory,
     journal_sqlite_factory,
 )
+from tests.helpers.replica import MasterFactory
 from tests.helpers.sql_factories import (
     SqliteOnFilesFactory,
     mariadb_factory,
@@ -27,6 +28,7 @@ STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
     "journal, slow disk": lambda _: JournalFactory(1),  # odd seeds are slow: a thread does the syncs
     "journal, LMDB": lambda _: JournalFactory(index=IndexKind.LMDB),
     "journal, LevelDB": lambda _: JournalFactory(index=IndexKind.LEVELDB),
+    "journal, taken over": lambda _: MasterFactory(),
     "journal, real files": JournalOnFilesFactory,
     "journal, real files, LevelDB": lambda folder: JournalOnFilesFactory(folder, index=IndexKind.LEVELDB),
     "sqlite": lambda _: sqlite_factory(),
@@ -47,6 +49,7 @@ DURABLE_STORES: Final = (
     "journal, slow disk",
     "journal, LMDB",
     "journal, LevelDB",
+    "journal, taken over",
     "sqlite",
     "postgresql",
     "mariadb",
@@ -62,6 +65,7 @@ SIMULATED_STORES: Final[dict[str, Callable[[int], StoreFactory]]] = {
     "journal": lambda seed: JournalFactory(2 * seed),
     "journal, slow disk": lambda seed: JournalFactory(2 * seed + 1),
     "journal, LevelDB": lambda seed: JournalFactory(seed, index=IndexKind.LEVELDB),
+    "journal, taken over": MasterFactory,
     "sqlite": sqlite_factory,
     "journal+sqlite": lambda seed: journal_sqlite_factory(2 * seed),
     "journal+sqlite, slow disk": lambda seed: journal_sqlite_factory(2 * seed + 1),

@@ -38,6 +38,7 @@ class Replicated:
         self.followers = Followers()
         self.clock, self.disk = ManualClock(), SimulatedDisk(0)
         self.background = ControlledBackground()
+        self.indexing = ControlledBackground()
         self.failures: list[StoreFailed] = []
         medium = IndexMedium()
         self.store = JournalStore.open(
@@ -48,14 +49,15 @@ class Replicated:
             open_index=lambda fresh: MemoryIndex(self.disk, medium, fresh=fresh),
             options=JournalOptions(segment_bytes=1 << 16, free_bytes_min=0, checkpoint_seconds=1e9),
             writing=self.background,
-            indexing=ControlledBackground(),
+            indexing=self.indexing,
             new_id=lambda: bytes(16),
             holder="a test",
             on_failed=self.failures.append,
             quorum=self.followers,
         )
-        self.background.run_all()
-        self.followers.answer()
+        for _ in ("the first record of the epoch", "the first checkpoint"):
+            self.background.run_all()
+            self.followers.answer()
         self.messages = Messages()
         self.answered: list[int] = []
         self.refused: list[int] = []
@@ -131,3 +133,23 @@ def test_K7_a_lost_quorum_is_told_to_all_who_wait_and_no_late_confirmation_answe
     assert (play.answered, play.refused, len(play.failures)) == ([], [1], 1)
     play.followers.answer()
     assert play.answered == []
+
+
+def test_the_index_waits_for_the_quorum_as_callers_do() -> None:
+    play = Replicated()
+    play.indexing.run_all()
+    commits = count_commits(play)
+    play.send(1)
+    play.store.checkpoint()
+    for _ in range(3):
+        play.background.run_all()
+        play.indexing.run_all()
+        play.clock.advance(0)
+    assert count_commits(play) == commits, "a position that is not confirmed may be truncated"
+    play.followers.answer()
+    play.indexing.run_all()
+    assert count_commits(play) == commits + 1
+
+
+def count_commits(play: Replicated) -> int:
+    return sum(1 for call in play.disk.calls if call.operation == "commit")

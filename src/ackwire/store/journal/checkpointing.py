@@ -108,7 +108,13 @@ class Checkpointing:
         if error is not None or self._state.failure is not None:
             self._state.fail("sync", error)
             return
-        self._write_index(checkpoint)
+        self._journal.writer.synced_up_to(checkpoint.position.number)
+        self._commit.when_confirmed(checkpoint.position, partial(self._confirmed, checkpoint))
+
+    def _confirmed(self, checkpoint: Checkpoint) -> None:
+        """The journal will keep everything up to there, whatever becomes of this broker."""
+        if self._state.failure is None:
+            self._write_index(checkpoint)
 
     def try_again(self) -> None:
         """Write the index if that has failed before."""
@@ -116,7 +122,6 @@ class Checkpointing:
             self._write_index(self._current)
 
     def _write_index(self, checkpoint: Checkpoint) -> None:
-        self._journal.writer.synced_up_to(checkpoint.position.number)
         self._is_writing_index = True
         index = self._catalog.index
         self._background.submit(lambda: index.commit(checkpoint.changes()), partial(self._done, checkpoint))

@@ -146,6 +146,10 @@ class Compaction:
             for segment in self._catalog.segments.values()
             if segment.number < self._checkpointing.segment and segment.number != self._writer.segment
         ]
+        if self._journal.pins:
+            used_bytes = sum(segment.size_bytes for segment in self._catalog.segments.values())
+            first_pinned = self._journal.pins.first(used_bytes, self._clock.monotonic())
+            closed = [segment for segment in closed if segment.number < first_pinned]
         if self._state_bytes is None:
             self._state_bytes = self._count_state()
         alive = {it.number: it.live_bytes + self._state_bytes[it.number] for it in closed}

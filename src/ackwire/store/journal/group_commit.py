@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol, final
 from ackwire.errors import StoreFailed
 from ackwire.store.background import Background
 from ackwire.store.catalog import Catalog
+from ackwire.store.checkpoint import Position
 from ackwire.store.contract import DurabilityState, Sync
 from ackwire.store.files import DataFile
 from ackwire.store.journal.failure import FailureState
@@ -60,8 +61,8 @@ class Quorum(Protocol):
 
     def confirm(self, end: JournalEnd, confirmed: Callable[[], None]) -> None:
         """The local medium has everything up to *end*: call *confirmed*, on the loop, when enough others have it too.
-        Confirmations come in order. If one never comes, the callers of `when_durable` wait, and the store must be
-        failed by the one who knows (`JournalStore.fail`)."""
+        Confirmations come in order; what is asked may be lower than what was asked before. If one never comes, the
+        callers of `when_durable` wait, and the store must be failed by the one who knows (`JournalStore.fail`)."""
         ...
 
 
@@ -366,6 +367,19 @@ class GroupCommit:
 
         self._set_syncing(for_callers=self._is_syncing, for_checkpoint=True)
         self._background.submit(sync, synced)
+
+    def begin_with_quorum(self, begun: Callable[[], None]) -> None:
+        """Write the first record of an epoch, have the thread sync it, and call *begun* when the quorum has it."""
+        if self.write():
+            self._sync_beside([(begun, lambda _: None)])
+
+    def when_confirmed(self, position: Position, confirmed: Callable[[], None]) -> None:
+        """Call *confirmed* when the quorum has everything up to *position*, which the local medium has."""
+        if self._quorum is None:
+            confirmed()
+        else:
+            end = JournalEnd(position.epoch, position.number, position.segment, position.offset)
+            self._quorum.confirm(end, confirmed)
 
     def sync_on_the_spot(self) -> None:
         """Sync and answer before anything else happens: at the start, and at the end."""

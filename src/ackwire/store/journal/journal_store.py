@@ -7,6 +7,7 @@ At the end of the loop's turn the buffer is written and synced, and everyone who
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, final
 
@@ -99,6 +100,7 @@ class JournalStore(JournalRecorder):
         self._clock = clock
         self._backgrounds = (writing, indexing, reading)
         self._is_closed = False
+        self._has_quorum = quorum is not None
         self._checkpointing = Checkpointing(
             journal, buffer, commit, state, options=options, background=indexing, clock=clock, release=release
         )
@@ -118,7 +120,9 @@ class JournalStore(JournalRecorder):
         )
         commit.on_written = self._wrote
         commit.on_drained = self.space.tell_of_room
-        self._checkpointing.on_done = self._compaction.checkpoint_done
+        self._checkpointing.on_done = self._checkpoint_done
+        self.on_checkpoint: Callable[[], None] | None = None
+        """Called after each checkpoint: what it tells of is durable here, and where a quorum has to confirm it."""
 
     # ---- beginning ---------------------------------------------------------------------------------------------
 
@@ -145,7 +149,8 @@ class JournalStore(JournalRecorder):
         """Open the store in *data* and recover. *open_index* opens the index, or with True a new one. *at_turn_end*
         runs something when all that the loop has read is acted upon; by default the clock does, without delay.
         *reading* serves `fetch`; without it, that reads on the spot. With a *quorum*, nothing is durable before that
-        confirms it. A *lock* that is held already is not taken again.
+        confirms it, and nothing should be sent before it has confirmed the first record. A *lock* that is held already
+        is not taken again.
 
         Raises `UnusableStore` if the files cannot be used, or another broker uses them.
         """
@@ -163,28 +168,38 @@ class JournalStore(JournalRecorder):
             quorum=quorum,
         )
         try:
-            store._begin_epoch()
+            store.begin_epoch()
         except BaseException:
             store.abandon()
             raise
         return store
 
-    def _begin_epoch(self) -> None:
-        """Begin a new epoch, on the medium before anything else is: what was cut off can never come back."""
+    def begin_epoch(self, begun: Callable[[], None] = lambda: None) -> None:
+        """Begin a new epoch, on the medium before anything else is: what was cut off can never come back.
+
+        With a quorum that takes a while: it calls *begun* when that has the first record of the epoch.
+        """
         for info in self._catalog.place_by_id.values():
             info.dispatched_before = info.dispatched_up_to
         now_and_sequence = pack_numbers((self._clock.now_ms(), self._catalog.last_sequence))
         self.buffer.add(PendingPayload(RecordKind.OPENED, now_and_sequence))
         if self.journal.was_cut_off:
             self.buffer.count(CRASH_KEY, self._clock.now_ms())
-        self._commit.write()
-        self._commit.sync_on_the_spot()
-        self._state.require_good()
-        self._checkpointing.begin()
-        self.space.check()
+        if self._has_quorum:
+            self._commit.begin_with_quorum(partial(self._epoch_began, begun))
+        else:
+            self._commit.write()
+            self._commit.sync_on_the_spot()
+            self._state.require_good()
+            self._epoch_began(begun)
         self._clock.call_later(_TICK_SECONDS, self._tick)
         if self._options.sync is SyncPolicy.PERIODIC:
             self._clock.call_later(self._options.sync_interval_seconds, self._sync_periodically)
+
+    def _epoch_began(self, begun: Callable[[], None]) -> None:
+        self._checkpointing.begin()
+        self.space.check()
+        begun()
 
     @property
     def epoch(self) -> int:
@@ -206,6 +221,11 @@ class JournalStore(JournalRecorder):
     def _wrote(self, size_bytes: int) -> None:
         self.space.wrote()
         self._checkpointing.wrote(size_bytes)
+
+    def _checkpoint_done(self) -> None:
+        if self.on_checkpoint is not None:
+            self.on_checkpoint()
+        self._compaction.checkpoint_done()
 
     def _tick(self) -> None:
         if self._is_closed or self._state.failure is not None:

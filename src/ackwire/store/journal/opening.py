@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -11,6 +11,7 @@ from ackwire.store.contract import StoredForm
 from ackwire.store.files import Files, Lock, LockHeld
 from ackwire.store.index import DamagedIndex, Index, OtherIndex, UnavailableIndex
 from ackwire.store.journal.options import JournalOptions
+from ackwire.store.journal.pins import Pins
 from ackwire.store.journal.presence import Presence
 from ackwire.store.journal.record import seed_of
 from ackwire.store.journal.recovery import Recovery
@@ -39,6 +40,13 @@ class OpenJournal:
     quarantine: Quarantine
     was_cut_off: bool
     """Whether the last run ended without a clean stop."""
+    pins: Pins = field(default_factory=Pins)
+    """Segments that are being copied, and must stay."""
+
+    def set_store_id(self, store_id: bytes) -> None:
+        """The id of a new store, which has no record yet."""
+        self.store_id = self.writer.store_id = store_id
+        self.writer.seed = seed_of(store_id)
 
     def report_damage(self, what: str) -> None:
         """Say loudly that something is lost, and leave a line beside the data."""
@@ -170,7 +178,7 @@ def stand_at_end(
 
 
 def _recover(source: JournalSource) -> Recovery:
-    index, damage = _opened_index(source)
+    index, damage = opened_index(source)
     recovery = Recovery(
         source.files, source.data, Catalog(index), source.form, source.now_ms, progress=_progress(source.data)
     )
@@ -189,7 +197,7 @@ def _recover(source: JournalSource) -> Recovery:
     return recovery
 
 
-def _opened_index(source: JournalSource) -> tuple[Index, str | None]:
+def opened_index(source: JournalSource) -> tuple[Index, str | None]:
     """The index, and what is wrong with the one that had to be replaced."""
     try:
         try:

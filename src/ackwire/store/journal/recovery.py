@@ -14,10 +14,10 @@ from typing import final
 
 from ackwire.store.blocks import Entry
 from ackwire.store.catalog import Catalog
-from ackwire.store.checkpoint import GAPS_KEY, INDEX_FORMAT, Position, load, read_position
+from ackwire.store.checkpoint import GAPS_KEY, Position
 from ackwire.store.contract import StoredForm
 from ackwire.store.files import Files
-from ackwire.store.index import DamagedIndex
+from ackwire.store.journal.index_trust import trusted_position
 from ackwire.store.journal.record_application import RecordApplication
 from ackwire.store.journal.recovery_report import Quarantine, Report
 from ackwire.store.journal.replay import Replay
@@ -70,7 +70,7 @@ class Recovery:
     def run(self) -> None:
         """Recover. Raises `UnusableStore` where nothing can be said for sure."""
         self._segments.read_headers(self.catalog)
-        position = self._trusted_position()
+        self.catalog, position = trusted_position(self.catalog, self.store_id, self._form, self.quarantine)
         application = RecordApplication(self.catalog, self._form, self.quarantine)
         replay = Replay(
             self._segments, self.catalog, application, self.report, self.quarantine, progress=self._progress
@@ -90,43 +90,6 @@ class Recovery:
         self.quarantine.flush()
 
     # ---- where to begin ----------------------------------------------------------------------------------------
-
-    def _trusted_position(self) -> Position | None:
-        """The index's checkpoint, with the catalog as of then; None if the index cannot be used."""
-        try:
-            position = read_position(self.catalog)
-            if position is None:
-                return None
-            self._check(position)
-            load(self.catalog, self._form)
-            if not self.catalog.index.is_vouched_for:
-                self._verify_index()
-        except DamagedIndex as error:
-            self.quarantine.put(f"the index is made anew: {error}", "")
-            self._forget_index()
-            return None
-        return position
-
-    def _check(self, position: Position) -> None:
-        if position.index_format != INDEX_FORMAT:
-            raise DamagedIndex(f"its format is {position.index_format}, and this broker's is {INDEX_FORMAT}")
-        if position.store_id != self.store_id:
-            raise DamagedIndex("it belongs to another journal")
-        if position.segment == 0:
-            raise DamagedIndex("it has no checkpoint")
-
-    def _verify_index(self) -> None:
-        """After a crash: every entry by its checksum, and as many as were counted."""
-        for info in self.catalog.place_by_id.values():
-            counted = self.catalog.verified_counts(info.place_id)
-            if counted != {number: messages for number, (messages, _) in info.held.items()}:
-                raise DamagedIndex(f"it has other messages of {info!r} than it counted")
-
-    def _forget_index(self) -> None:
-        self.catalog.index.clear()
-        fresh = Catalog(self.catalog.index)
-        fresh.segments = {number: type(it)(number, it.size_bytes) for number, it in self.catalog.segments.items()}
-        self.catalog = fresh
 
     def _begin_anew(self, replay: Replay) -> int:
         """With the whole journal; returns its first segment."""

@@ -14,6 +14,7 @@ from ackwire.store.files import DataFile, Files
 from ackwire.store.journal.pending_records import PendingRecord
 from ackwire.store.journal.record import pack_record, record_bytes
 from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, ZEROS, SegmentHeader, segment_path
+from ackwire.store.journal.shipping import Chunk, LogEnd
 
 SPARE_NAME: Final = "spare"
 NEW_NAME: Final = "new"
@@ -42,11 +43,11 @@ class JournalWriter:
     ) -> None:
         self._files = files
         self._directory = directory
-        self._store_id = store_id
+        self.store_id = store_id
         self.seed = seed
         self.epoch = epoch
         self._segment_bytes = segment_bytes
-        self._next_segment = next_segment
+        self.next_segment = next_segment
         self.next_number = next_number
         self._on_segment = on_segment
         """Told number and size of each segment when it begins."""
@@ -54,6 +55,10 @@ class JournalWriter:
         """Everything up to this record is on the medium."""
         self.last_sequence = 0
         """The highest sequence of a message; goes into the header of each new segment."""
+        self.on_write: Callable[[Chunk], None] | None = None
+        """Called with what was written, before it is synced."""
+        self._header = b""
+        """Of the active segment, if it was begun here."""
         self._active: DataFile | None = None
         self.segment = 0
         self.offset = 0
@@ -77,39 +82,67 @@ class JournalWriter:
         self.segment, self.offset, self._end = segment, offset, self._active.size_bytes
         self._dirty[segment] = (self._active, self.last_number)
 
+    @property
+    def segment_size_bytes(self) -> int:
+        """The size of the active segment's file; 0 if there is none."""
+        return self._end
+
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def write(self, records: list[PendingRecord]) -> None:
         """Write *records*; each knows its place when this returns."""
         pieces: list[bytes | memoryview] = []
-        start = self.offset
+        start, first_number = self.offset, self.next_number
         for record in records:
             size_bytes = record_bytes(record.payload_bytes)
             if self._active is None or self.offset + size_bytes > self._end:
-                self._write_pieces(pieces, start)
+                self._write_pieces(pieces, start, first_number)
                 self._begin_segment(size_bytes)
-                pieces, start = [], self.offset
+                pieces, start, first_number = [], self.offset, self.next_number
             record.segment, record.offset = self.segment, self.offset
             pieces += pack_record(
                 record.kind, record.flags, self.epoch, self.next_number, self.synced_number, record.pieces(), self.seed
             )
             self.next_number += 1
             self.offset += size_bytes
-        self._write_pieces(pieces, start)
+        self._write_pieces(pieces, start, first_number)
         if records:
             self.last_offset = records[-1].offset
 
-    def _write_pieces(self, pieces: list[bytes | memoryview], start: int) -> None:
+    def _write_pieces(self, pieces: list[bytes | memoryview], start: int, first_number: int) -> None:
         if pieces:
             assert self._active is not None
-            self._active.write(b"".join(pieces), start)
+            data = b"".join(pieces)
+            self._active.write(data, start)
             self._dirty[self.segment] = (self._active, self.last_number)
+            if self.on_write is not None:
+                if start == SEGMENT_HEADER_BYTES:
+                    data, start = self._header + data, 0
+                last = LogEnd(self.epoch, self.last_number)
+                self.on_write(Chunk(self.segment, start, self._end, first_number, last, data))
+
+    def write_copy(self, chunk: Chunk, last_offset: int) -> None:
+        """Write what another broker has written, which was checked; *last_offset* is where its last record begins."""
+        start = chunk.offset
+        if not start:
+            self._add_segment(chunk.segment, chunk.segment_bytes, chunk.data[:SEGMENT_HEADER_BYTES])
+            start = SEGMENT_HEADER_BYTES
+        assert self._active is not None
+        data = chunk.data if chunk.offset else chunk.data[SEGMENT_HEADER_BYTES:]
+        self._active.write(data, start)
+        self.epoch, self.next_number = chunk.last.epoch, chunk.last.number + 1
+        self.offset, self.last_offset = start + len(data), last_offset
+        self._dirty[self.segment] = (self._active, self.last_number)
 
     def _begin_segment(self, needed_bytes: int) -> None:
         size_bytes = max(self._segment_bytes, SEGMENT_HEADER_BYTES + needed_bytes)
-        number, self._next_segment = self._next_segment, self._next_segment + 1
+        number = self.next_segment
+        header = SegmentHeader(number, self.epoch, self.store_id, self.next_number, self.last_sequence, size_bytes)
+        self._add_segment(number, size_bytes, header.pack())
+
+    def _add_segment(self, number: int, size_bytes: int, header: bytes) -> None:
+        self.next_segment = number + 1
         path = segment_path(self._directory, number)
-        header = SegmentHeader(number, self.epoch, self._store_id, self.next_number, self.last_sequence, size_bytes)
         if self._spare is not None and size_bytes == self._segment_bytes:
             file, self._spare = self._spare, None
             self._closable.append(file)  # until it is the active one: it may never be
@@ -118,7 +151,8 @@ class JournalWriter:
             file = self._files.create(self._directory / NEW_NAME, size_bytes)
             self._closable.append(file)
             self._files.rename(self._directory / NEW_NAME, path)
-        file.write(header.pack(), 0)
+        file.write(header, 0)
+        self._header = header
         self._closable.remove(file)
         if self._active is not None and self.segment not in self._dirty:
             self._closable.append(self._active)
@@ -222,17 +256,23 @@ class JournalWriter:
         if file is not None:
             file.close()
 
-    def close(self) -> None:
-        """Let go of all files; what was written stays."""
+    def let_go(self) -> None:
+        """Close the segments: they are about to be changed. No sync is under way. `resume` goes on."""
         self.close_idle()
         for file in (*self._reading.values(), *(it for it, _ in self._dirty.values() if it is not self._active)):
             file.close()
         if self._active is not None:
             self._active.close()
+        self._active = None
+        self.segment = self.offset = self.last_offset = self._end = 0
+        self._dirty.clear()
+        self._reading.clear()
+
+    def close(self) -> None:
+        """Let go of all files; what was written stays."""
+        self.let_go()
         if self._spare is not None:
             self._spare.close()
             with suppress(OSError):  # the next start removes it
                 self._files.remove(self._directory / SPARE_NAME)
-        self._active = self._spare = None
-        self._dirty.clear()
-        self._reading.clear()
+        self._spare = None
