@@ -154,10 +154,12 @@ class _Turns:
         except MastershipLost:
             pass
         except (StoreFailed, ConfigError) as error:
-            # Another broker may have taken the store over, which fails then before anything else is known.
-            if self._stop.is_set() or await self._mastership.is_held():
-                raise
-            on_lost(str(error))
+            # A store that was given up says so when it is closed. Another broker may have taken the store over, too,
+            # which fails then before anything else is known.
+            if not lost.done():
+                if self._stop.is_set() or await self._mastership.is_held():
+                    raise
+                on_lost(str(error))
         finally:
             clock.end()
             await self._mastership.release()

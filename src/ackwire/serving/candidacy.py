@@ -20,6 +20,8 @@ from ackwire.util.clock import SystemClock
 
 _ANSWERS: Final = 3
 """So often may the server be late within one lease."""
+_ANSWER_SECONDS_MIN: Final = 2.0
+"""MariaDB takes a second to say that a row is locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def _of_database(settings: Settings, uri: StoreUri) -> Candidacy:
         uri,
         database_password(uri, sql.password_file),
         sql.table_prefix,
-        min(sql.answer_seconds_max, seconds / _ANSWERS),
+        min(sql.answer_seconds_max, max(_ANSWER_SECONDS_MIN, seconds / _ANSWERS)),
     )
     holder = holder_of(settings)
     terms = LeaseTerms(

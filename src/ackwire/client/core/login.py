@@ -90,6 +90,7 @@ class Login:
             client_id=self._client_id,
             user_name=self._options.user_name,
             password=self._options.password,
+            manageable=self._is_failover,  # wants to know the other brokers
             fault_tolerant=self._is_failover,
             failover_reconnect=self._reply.is_done,
         )

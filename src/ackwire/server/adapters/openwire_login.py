@@ -68,8 +68,20 @@ class OpenWireLogin:
         if info.response_required:
             client.respond(info.command_id)
         if info.manageable:
-            client.send(commands.ConnectionControl())
+            client.send(self._control(info))
         self._go_on(info)
+
+    def _control(self, info: commands.ConnectionInfo) -> commands.ConnectionControl:
+        """What a client is told of the brokers of the group, if there is one."""
+        cluster = self._client.settings.cluster
+        if not cluster.members:
+            return commands.ConnectionControl()
+        return commands.ConnectionControl(
+            fault_tolerant=True,
+            connected_brokers=",".join(cluster.members),
+            # Who has just come from another broker stays: it would connect anew without end.
+            rebalance_connection=cluster.rebalance and not info.failover_reconnect,
+        )
 
     def _not_admitted(self, info: commands.ConnectionInfo, error: BrokerError) -> None:
         client = self._client
