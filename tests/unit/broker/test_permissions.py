@@ -157,7 +157,7 @@ def test_every_verb_asks_or_says_here_why_it_need_not(owner: type) -> None:
 INNER = {
     Cursors: {"start", "stop", "restore", "destination_of"},
     Staging: {"start", "stop", "restore_part", "restore_batch", "restore_prepared", "places_of"}
-    | {"set_aside", "decide", "finish"},  # of large transactions
+    | {"set_aside", "decide", "finish", "when_shown"},  # of large transactions
 }
 """What only parts of the broker call."""
 
