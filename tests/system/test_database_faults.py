@@ -20,6 +20,8 @@ from ackwire.cli.serve import EXIT_STORE_FAILED
 from tests.helpers.databases import DatabaseServer, MariadbServer, PostgresqlServer, mariadb, postgresql
 from tests.helpers.openwire_client import OpenWireClient, queue
 from tests.helpers.processes import ManagedProcess, RestartableBroker, ackwire_program
+from tests.system.test_http import Served, serving
+from tests.system.test_store_cli import ackwire as ackwire_command
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
@@ -186,6 +188,46 @@ def test_K3_a_start_on_a_silent_database_is_refused(tmp_path: Path, database: Da
     said = refusal(tmp_path, database.uri, "answer_seconds_max = 2")
     assert "cannot be used" in said
     assert "check that the server runs" in said
+
+
+@pytest.mark.parametrize("how", ["killed", "silent"])
+def test_K7_metrics_and_why_say_that_the_database_is_away(tmp_path: Path, database: Database, how: str) -> None:
+    server = database.server
+    with (
+        serving(tmp_path, "--store", database.uri) as served,
+        OpenWireClient.logged_in(int(served.url.rpartition(":")[2])) as client,
+    ):
+        client.request(client.text_message(queue("orders"), "before", persistent=True))
+        assert (metric(served, "reachable"), metric(served, "away_seconds")) == (1, 0)
+        assert "which can be used" in ackwire_command("why", "store", "--url", served.url).out
+        committed = metric(served, "transactions_total")
+        try:
+            server.kill() if how == "killed" else server.pause()
+            asked = client.post(client.text_message(queue("orders"), "meanwhile", persistent=True))
+            await_metric(served, "reachable", 0)
+            assert metric(served, "away_seconds") > 0
+            assert "which has been away for" in ackwire_command("why", "store", "--url", served.url).out
+            waits = ackwire_command("why", "producer", client.connection_id, "--url", served.url).out
+            assert "takes nothing at the moment" in waits or "has not answered for" in waits
+            assert metric(served, "transactions_total") == committed
+        finally:
+            server.start() if how == "killed" else server.resume()
+        client.answer(asked)
+        await_metric(served, "reachable", 1)
+        assert metric(served, "reconnects_total") >= (how == "killed")
+        assert metric(served, "transactions_total") > committed
+    assert database.bodies(tmp_path) == ["before", "meanwhile"]
+
+
+def metric(served: Served, name: str) -> float:
+    return served.metrics()[f"ackwire_store_{name}"][frozenset()]
+
+
+def await_metric(served: Served, name: str, value: float) -> None:
+    deadline = time.monotonic() + RECEIVE_SECONDS
+    while metric(served, name) != value:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 # ---- transactions that fail ------------------------------------------------------------------------------------

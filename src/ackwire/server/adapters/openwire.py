@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from ackwire.broker.advisory import is_advisory
 from ackwire.broker.broker import Broker
 from ackwire.broker.slices import GIVE_WAY_SECONDS
 from ackwire.config import Settings
@@ -103,13 +104,47 @@ class OpenWireAdapter(Adapter):
         handler = _HANDLERS.get(type(command), OpenWireAdapter._on_unsupported)
         if self._client.connection is None and type(command) not in _BEFORE_LOGIN:
             raise RemoteProtocolError(f"{type(command).__name__} came before ConnectionInfo")
+        client = self._client
         try:
+            is_harmless = self._is_harmless(command)
             answered = handler(self, command)
         except BrokerError as error:
-            self._client.refuse(error, command.command_id, command.response_required)
+            client.refuse(error, command.command_id, command.response_required)
             return
         if not answered and command.response_required:
-            self._client.respond_when_durable(command.command_id)
+            if is_harmless:
+                client.respond(command.command_id)
+            else:
+                client.respond_when_durable(command.command_id)
+
+    def _is_harmless(self, command: commands.BaseCommand) -> bool:
+        """Whether *command* changes nothing that a store keeps, and its answer promises nothing of the kind: then it
+        need not wait for a database that is away, and neither must one who asks why (`ackwire why`)."""
+        client = self._client
+        if isinstance(command, commands.SessionInfo):
+            return True
+        is_harmless = False
+        if isinstance(command, commands.RemoveInfo):
+            is_harmless = not client.may_have_changed_store
+        elif isinstance(command, commands.ProducerInfo):
+            is_harmless = self._is_kept_already(command.destination)
+        elif isinstance(command, commands.ConsumerInfo):
+            is_harmless = command.subscription_name is None and self._is_kept_already(command.destination)
+        elif isinstance(command, commands.DestinationInfo):
+            is_harmless = isinstance(command.destination, commands.ActiveMQTempDestination)
+        if not is_harmless:
+            client.may_have_changed_store = True
+        return is_harmless
+
+    def _is_kept_already(self, where: commands.ActiveMQDestination | None) -> bool:
+        """Whether a store has no need to record *where*: it does so already, or never will."""
+        if where is None:
+            return True
+        destination = destination_from_wire(where, peer_destination)
+        if destination.is_composite or destination.is_wildcard:
+            return False
+        is_known = self._client.broker.registry.router.get(destination) is not None
+        return is_known or destination.kind.is_temporary or is_advisory(destination)
 
     # Handlers return True when they have answered (or will), None to have a plain Response sent for them.
 

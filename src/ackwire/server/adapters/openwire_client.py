@@ -37,6 +37,8 @@ class OpenWireClient(AdaptedClient):
         self.protocol = protocol
         self.settings = settings
         self.address = address
+        self.may_have_changed_store = False
+        """Whether it has sent, acknowledged or asked for something that the store keeps."""
 
     # ---- answers -----------------------------------------------------------------------------------------------
 

@@ -196,6 +196,8 @@ class Consuming:
                 self._ack_subscription = subscription
             if subscription is not None:  # acks that cross the consumer's end on their way say nothing new
                 kind = _ack_kind(ack.ack_type)
+                if not subscription.request.destination.kind.is_temporary:
+                    client.may_have_changed_store = True
                 client.broker.acknowledge(subscription, kind, ack.first_key, ack.last_key, ack.count)
         except BrokerError as error:
             client.refuse(error, ack.command_id, ack.response_required)
@@ -206,6 +208,7 @@ class Consuming:
     def whole_ack(self, ack: commands.MessageAck) -> None:
         """An ack in a transaction, or one with a cause."""
         client = self._client
+        client.may_have_changed_store = True
         if client.connection is None:
             raise RemoteProtocolError("an ack came before ConnectionInfo")
         last = message_key(ack.last_message_id)

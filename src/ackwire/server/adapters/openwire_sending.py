@@ -66,6 +66,8 @@ class Sending:
                 raise UnknownResource(f"{connection!r} is closed")
             if message.origin.connection_id != connection.connection_id:
                 raise NotAuthorised(f"producer of connection {message.origin.connection_id} is not this client's")
+            if message.persistent:
+                client.may_have_changed_store = True
             client.broker.send(connection, message, on_stored, self._refuse_send)
         except BrokerError as error:
             self._refuse_send(message, error)
