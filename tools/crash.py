@@ -10,18 +10,16 @@ Ends with status 1 at the first violation; the data directory and the logs are k
 """
 
 import argparse
-import shutil
 import sys
-import tempfile
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where `tests` is
 
 from tests.crash.brokers import ACTIVEMQ_JARS, STORES
+from tests.crash.command import run_and_report
 from tests.crash.rounds import run
-from tests.helpers.java import CLIENT_JARS, missing_requirements
-
-_JAVA_CACHE = Path(__file__).parent.parent / ".pytest_cache/d/ackwire-java"  # where tests keep compiled programs too
+from tests.helpers.java import CLIENT_JARS
 
 
 def main() -> int:
@@ -36,30 +34,9 @@ def main() -> int:
         help=f"of ackwire: {', '.join(STORES)}, or journal+KIND for a journal in front of a database; default: journal",
     )
     options = parser.parse_args()
-    if problem := missing_requirements(ACTIVEMQ_JARS if options.broker == "activemq" else CLIENT_JARS):
-        print(problem)
-        return 1
-    _JAVA_CACHE.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="ackwire-crash-"))
-    report = run(
-        kills=options.kills,
-        seed=options.seed,
-        broker="activemq" if options.broker == "activemq" else options.store,
-        folder=folder,
-        java_cache=_JAVA_CACHE,
-        progress=_show if sys.stdout.isatty() else None,
-    )
-    for line in report.lines():
-        print(line)
-    if report.violations:
-        print(f"kept: {folder}")
-        return 1
-    shutil.rmtree(folder)
-    return 0
-
-
-def _show(text: str) -> None:
-    print(f"\r{text} ", end="", flush=True)
+    jars = ACTIVEMQ_JARS if options.broker == "activemq" else CLIENT_JARS
+    broker = "activemq" if options.broker == "activemq" else options.store
+    return run_and_report(partial(run, kills=options.kills, seed=options.seed, broker=broker), "ackwire-crash-", jars)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,16 @@ Ends with status 1 at the first violation; the logs are kept then.
 """
 
 import argparse
-import shutil
 import sys
-import tempfile
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where `tests` is
 
 from tests.crash.brokers import DATABASE_SERVERS
+from tests.crash.command import run_and_report
 from tests.crash.database_rounds import run
-from tests.helpers.java import CLIENT_JARS, missing_requirements
-
-_JAVA_CACHE = Path(__file__).parent.parent / ".pytest_cache/d/ackwire-java"  # where tests keep compiled programs too
+from tests.helpers.java import CLIENT_JARS
 
 
 def main() -> int:
@@ -27,30 +25,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="decides when to strike, and what the clients do")
     options = parser.parse_args()
-    if problem := missing_requirements(CLIENT_JARS):
-        print(problem)
-        return 1
-    _JAVA_CACHE.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="ackwire-database-kills-"))
-    report = run(
-        kills=options.kills,
-        seed=options.seed,
-        store=options.store,
-        folder=folder,
-        java_cache=_JAVA_CACHE,
-        progress=_show if sys.stdout.isatty() else None,
+    return run_and_report(
+        partial(run, kills=options.kills, seed=options.seed, store=options.store),
+        "ackwire-database-kills-",
+        CLIENT_JARS,
     )
-    for line in report.lines():
-        print(line)
-    if report.violations:
-        print(f"kept: {folder}")
-        return 1
-    shutil.rmtree(folder)
-    return 0
-
-
-def _show(text: str) -> None:
-    print(f"\r{text} ", end="", flush=True)
 
 
 if __name__ == "__main__":

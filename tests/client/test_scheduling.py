@@ -25,8 +25,9 @@ def jobs(session: Session, queue: str) -> list[Message]:
     replies = session.temporary_queue()
     with session.consumer(replies) as consumer:
         session.send(MANAGEMENT, None, reply_to=replies, properties={"AMQ_SCHEDULER_ACTION": "BROWSE"})
+        mark = session.send(replies, "the end").message_id  # the broker has answered before it takes this
         listed: list[Message] = []
-        while (job := consumer.receive(0.3)) is not None:
+        while (job := receive(consumer)).message_id != mark:
             listed.append(job)
     return [job for job in listed if repr(job.original_destination) == queue]
 

@@ -7,16 +7,16 @@ from typing import Final
 from ackwire.store.index_files import IndexKind
 from tests.helpers.journal import JournalFactory, JournalOnFilesFactory
 from tests.helpers.journal_sql import (
+    JournalSqlFactory,
     JournalSqliteOnFilesFactory,
-    journal_mariadb_factory,
-    journal_postgresql_factory,
     journal_sqlite_factory,
 )
 from tests.helpers.replica import MasterFactory
 from tests.helpers.sql_factories import (
+    SqlFactory,
     SqliteOnFilesFactory,
-    mariadb_factory,
-    postgresql_factory,
+    on_mariadb,
+    on_postgresql,
     sqlite_factory,
 )
 from tests.helpers.stores import MemoryFactory, StoreFactory, toy_factory
@@ -33,13 +33,13 @@ STORES: Final[dict[str, Callable[[Path], StoreFactory]]] = {
     "journal, real files, LevelDB": lambda folder: JournalOnFilesFactory(folder, index=IndexKind.LEVELDB),
     "sqlite": lambda _: sqlite_factory(),
     "sqlite, real files": SqliteOnFilesFactory,
-    "postgresql": postgresql_factory,
-    "mariadb": mariadb_factory,
+    "postgresql": on_postgresql(SqlFactory),
+    "mariadb": on_mariadb(SqlFactory),
     "journal+sqlite": lambda _: journal_sqlite_factory(),
     "journal+sqlite, slow disk": lambda _: journal_sqlite_factory(1),
     "journal+sqlite, real files": JournalSqliteOnFilesFactory,
-    "journal+postgresql": journal_postgresql_factory,
-    "journal+mariadb": journal_mariadb_factory,
+    "journal+postgresql": on_postgresql(JournalSqlFactory),
+    "journal+mariadb": on_mariadb(JournalSqlFactory),
 }
 """By name; each is given a folder of its own."""
 

@@ -236,17 +236,23 @@ def _postgresql_programs() -> Path:
 
 
 class MariadbServer(DatabaseServer):
-    """MariaDB of Debian's package without a service."""
+    """MariaDB of Debian's package without a service.
+
+    Each has its own folder for temporary tables: one that starts removes those in `/tmp`, of other servers, too.
+    """
 
     def _make(self) -> None:
         options = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]
-        self._run(["mariadb-install-db", *options, f"--datadir={self.folder / 'data'}"])
+        self._run(["mariadb-install-db", *options, *self._folders()])
+
+    def _folders(self) -> list[str]:
+        return [f"--datadir={self.folder / 'data'}", f"--tmpdir={self.folder}"]
 
     def _argv(self) -> list[str]:
         return [
             shutil.which("mariadbd") or "/usr/sbin/mariadbd",
             "--no-defaults",
-            f"--datadir={self.folder / 'data'}",
+            *self._folders(),
             f"--socket={self.folder / 'socket'}",
             f"--port={self.port}",
             "--bind-address=127.0.0.1",

@@ -6,7 +6,6 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from ackwire.config.store_uri import parse_store_uri
 from ackwire.errors import StoreFailed
 from ackwire.store.background import Background, OnTheSpot
 from ackwire.store.files import Files, OsFiles
@@ -16,16 +15,14 @@ from ackwire.store.journal_sql.journal_sql_store import Front, JournalSqlStore
 from ackwire.store.journal_sql.journaled_commit import CheckpointOptions
 from ackwire.store.journal_sql.no_index import NoIndex
 from ackwire.store.sql.driver import Driver
-from ackwire.store.sql.drivers import driver_for
 from ackwire.store.sql.sql_store import SqlOptions, SqlSurroundings
 from ackwire.store.sql.sqlite import SqliteDriver
 from ackwire.util.clock import Clock, ManualClock
 from ackwire.wire.openwire.jdbc_rows import JdbcRows
 from tests.helpers.background import ControlledBackground
-from tests.helpers.databases import mariadb, postgresql
 from tests.helpers.journal import DATA, SMALL, DriftingClock
 from tests.helpers.simulated_disk import Call, SimulatedDisk
-from tests.helpers.sql_factories import DATABASE, FaultyDriver, MemoryDriver, wipe
+from tests.helpers.sql_factories import DATABASE, FaultyDriver, MemoryDriver
 from tests.helpers.stores import Crash, StoreFactory
 
 OFTEN: Final = CheckpointOptions(seconds=1.0, journal_bytes=30_000)
@@ -165,19 +162,6 @@ class JournalSqlFactory(StoreFactory):
 
 def journal_sqlite_factory(seed: int = 0) -> JournalSqlFactory:
     return JournalSqlFactory(MemoryDriver(), seed)
-
-
-def _server_factory(uri: Callable[[], str]) -> Callable[[Path], JournalSqlFactory]:
-    def make(_folder: Path) -> JournalSqlFactory:
-        driver = driver_for(parse_store_uri(uri()), None)
-        wipe(driver)
-        return JournalSqlFactory(driver)
-
-    return make
-
-
-journal_postgresql_factory: Final = _server_factory(lambda: postgresql().uri)
-journal_mariadb_factory: Final = _server_factory(lambda: mariadb().uri)
 
 
 class JournalSqliteOnFilesFactory(StoreFactory):

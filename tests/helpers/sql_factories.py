@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from ackwire.config.store_uri import parse_store_uri
 from ackwire.store.background import Background, OnTheSpot
@@ -210,19 +210,23 @@ def sqlite_factory(seed: int = 0) -> SqlFactory:
     return SqlFactory(MemoryDriver(), seed)
 
 
-def server_factory(uri: Callable[[], str]) -> Callable[[Path], SqlFactory]:
-    """A factory on a real server, with empty tables."""
-
-    def make(_folder: Path) -> SqlFactory:
-        driver = driver_for(parse_store_uri(uri()), None)
-        wipe(driver)
-        return SqlFactory(driver)
-
-    return make
+_Factory = TypeVar("_Factory")
 
 
-postgresql_factory: Final = server_factory(lambda: postgresql().uri)
-mariadb_factory: Final = server_factory(lambda: mariadb().uri)
+def on_postgresql(make: Callable[[Driver], _Factory]) -> Callable[[Path], _Factory]:
+    """What *make* makes, on a real server with empty tables."""
+    return lambda _folder: make(_emptied(postgresql().uri))
+
+
+def on_mariadb(make: Callable[[Driver], _Factory]) -> Callable[[Path], _Factory]:
+    """What *make* makes, on a real server with empty tables."""
+    return lambda _folder: make(_emptied(mariadb().uri))
+
+
+def _emptied(uri: str) -> Driver:
+    driver = driver_for(parse_store_uri(uri), None)
+    wipe(driver)
+    return driver
 
 
 class SqliteOnFilesFactory(StoreFactory):

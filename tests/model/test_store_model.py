@@ -21,7 +21,7 @@ _NOT_FOUND_WITHOUT_FAULTS = {Mistake.IGNORES_FAILED_SYNC}
 def test_store_agrees_with_the_model_through_crashes(name: str) -> None:
     """K1, G2, G3, I2, J4."""
     run_state_machine_as_test(
-        model_of(SIMULATED_STORES[name]), settings=settings(max_examples=50, stateful_step_count=40, deadline=None)
+        model_of(SIMULATED_STORES[name]), settings=settings(max_examples=20, stateful_step_count=40, deadline=None)
     )
 
 

@@ -8,15 +8,15 @@ import pytest
 from tests.simulation.power import STORES, run_seed, world_for
 
 CHUNK = 10
-SEEDS = 300
-"""About 40 s of work; in chunks, so that workers can share them. Every kind of store has its share."""
-QUICK_SEEDS = 100
+SEEDS = 200
+"""About 25 s of work; in chunks, so that workers can share them. Every kind of store has its share."""
+QUICK_SEEDS = 60
 """And where messages are consumed before the disk has them."""
 SQLITE_SEEDS = 20
 """And with a database in place of the journal: the broker knows stores only by their contract."""
 JOURNAL_SQLITE_SEEDS = 20
 """And with a journal in front of a database."""
-CLIENT_SEEDS = 60
+CLIENT_SEEDS = 40
 """The same with the Python client's core, whose worlds are busier."""
 
 

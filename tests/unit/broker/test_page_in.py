@@ -9,7 +9,8 @@ from ackwire.broker.paging import BATCH_MESSAGES
 from ackwire.broker.permissions import BROKER
 from ackwire.broker.queue import Queue
 from ackwire.broker.subscription import QueueSubscription
-from ackwire.broker.why.reasons import why_consumer, why_message, why_queue
+from ackwire.broker.why.message_search import why_message
+from ackwire.broker.why.reasons import why_consumer, why_queue
 from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import BrokerError, Conflict, RangeGone, UnknownResource
 from ackwire.store.contract import OnLoaded, Place, StagedRecord

@@ -8,8 +8,9 @@ import pytest
 from ackwire.broker import queue as queue_module
 from ackwire.broker.in_flight import AckKind
 from ackwire.broker.queue import Queue
-from ackwire.broker.why import reasons as why_module
-from ackwire.broker.why.reasons import why_message, why_producer, why_queue
+from ackwire.broker.why import message_search
+from ackwire.broker.why.message_search import why_message
+from ackwire.broker.why.reasons import why_producer, why_queue
 from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import ResourceLimit
 from ackwire.jms.message import Message, Origin
@@ -460,7 +461,7 @@ def test_why_tells_what_is_on_disk_and_looks_there_without_bringing_it_back() ->
 
 
 def test_why_does_not_read_a_whole_disk_to_find_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(why_module, "_SEARCHED_MAX", 1000)
+    monkeypatch.setattr(message_search, "_SEARCHED_MAX", 1000)
     rig, store, _ = _rig()
     producer = rig.connect("producer")
     for _ in range(SOME):

@@ -10,10 +10,10 @@ from ackwire.broker.fetching import Fetch
 from ackwire.broker.own_queues import ANSWER_CHARACTERS_MAX, Reply
 from ackwire.broker.permissions import Action, Permissions, Principal
 from ackwire.broker.why.broker_report import why_broker
+from ackwire.broker.why.message_search import why_message
 from ackwire.broker.why.reasons import (
     Steps,
     why_consumer,
-    why_message,
     why_producer,
     why_queue,
     why_transaction,

@@ -9,7 +9,8 @@ from typing import Final
 
 from ackwire.broker.queue import Queue
 from ackwire.broker.transactions import Transaction
-from ackwire.broker.why.reasons import SEARCHED_PER_STEP, Steps, acked_in_transactions, since, why_file
+from ackwire.broker.why.reasons import SEARCHED_PER_STEP, Steps, acked_in_transactions, why_file
+from ackwire.broker.why.sentences import since
 from ackwire.broker.why_view import BrokerView
 from ackwire.errors import NotHere
 from ackwire.jms.message import Message

@@ -3,7 +3,8 @@
 import pytest
 
 from ackwire.broker.in_flight import AckKind
-from ackwire.broker.why.reasons import why_consumer, why_file, why_message, why_producer, why_queue, why_transaction
+from ackwire.broker.why.message_search import why_message
+from ackwire.broker.why.reasons import why_consumer, why_file, why_producer, why_queue, why_transaction
 from ackwire.errors import NotHere
 from ackwire.jms.destinations import Kind, destination
 from ackwire.jms.message import Message
