@@ -61,7 +61,9 @@ def _lock_number(uri: StoreUri, table_prefix: str) -> int:
     return zlib.crc32(f"{uri.path} {table_prefix}".encode()) >> 1  # PostgreSQL's are signed
 
 
-def _postgresql(uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float, tag: str) -> LeasingDriver:
+def _postgresql(
+    uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float, tag: str
+) -> LeasingDriver:
     _check_options(uri, _POSTGRESQL_OPTIONS)
     try:
         from ackwire.store.sql.postgresql import PostgresqlDriver
@@ -71,7 +73,9 @@ def _postgresql(uri: StoreUri, password: str | None, table_prefix: str, answer_s
     return PostgresqlDriver(parameters, str(uri), _lock_number(uri, table_prefix), answer_seconds_max, tag)
 
 
-def _mariadb(uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float, tag: str) -> LeasingDriver:
+def _mariadb(
+    uri: StoreUri, password: str | None, table_prefix: str, answer_seconds_max: float, tag: str
+) -> LeasingDriver:
     _check_options(uri, _MARIADB_OPTIONS)
     try:
         from ackwire.store.sql.mariadb import MariadbDriver
