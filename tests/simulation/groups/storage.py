@@ -330,6 +330,7 @@ class JournalStorage:
         start = record.offset + record.size_bytes
         self.disk.overwrite(path, start, bytes(len(self.disk.contents(path)) - start))
         self._seen = (0, 0, 0)
+        self._state = None  # what it says now is known when it is read again
         return True
 
     def plan_trouble(self) -> str:
