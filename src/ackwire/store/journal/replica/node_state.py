@@ -156,10 +156,11 @@ class NodeStateFile:
             self.known_durable = end
             self.save(_complain)
 
-    def was_truncated(self, end: LogEnd, done: Done) -> None:
-        """A master had the log truncated to *end*: what is behind it is not missed."""
-        if self.may_vote and end < self.known_durable:  # one that has lost records must see them again
-            self.known_durable = end
+    def will_truncate(self, end: LogEnd, done: Done) -> None:
+        """A master has the log truncated to *end*: what is behind it will not be missed, whatever a crash in the middle
+        leaves of it. One that has lost records must see them again all the same."""
+        if self.may_vote and (end < self.known_durable or self.led_epoch):
+            self.known_durable, self.led_epoch = min(self.known_durable, end), 0
             self.save(done)
         else:
             done(None)
