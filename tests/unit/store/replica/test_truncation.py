@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from ackwire.store.checkpoint import read_position
 from ackwire.store.catalog import Catalog
+from ackwire.store.checkpoint import read_position
 from ackwire.store.journal.shipping import EMPTY, LogEnd
 from tests.helpers.memory_index import MemoryIndex
 from tests.helpers.replica import Followers, ReplicaNode, chunks, ship, used_part

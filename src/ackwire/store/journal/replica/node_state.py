@@ -16,9 +16,9 @@ from crc32c import crc32c
 
 from ackwire.store.background import Background
 from ackwire.store.files import Files
+from ackwire.store.journal.opening import NODE_NAME
 from ackwire.store.journal.shipping import EMPTY, Done, LogEnd
 
-NODE_NAME: Final = "node"
 _FORMAT: Final = 1
 _NEVER: Final = LogEnd((1 << 32) - 1, (1 << 64) - 1)
 
@@ -27,11 +27,6 @@ _log = logging.getLogger(__name__)
 
 class StalePromise(Exception):
     """A higher epoch was promised before."""
-
-
-def is_node(files: Files, data: Path) -> bool:
-    """Whether *data* belongs to a node of a replicated group."""
-    return files.exists(data / NODE_NAME)
 
 
 @final
