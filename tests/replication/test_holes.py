@@ -252,6 +252,7 @@ def test_hole_e_is_open_with_one_place_for_all() -> None:
 
 class TrustsOldLinks(Leader):
     def receive(self, copy: Copy, message: Message) -> None:
+        super().receive(copy, message)
         if isinstance(message, Ack):
             self._durable[copy.node_id] = message.durable
             self._count()
