@@ -84,7 +84,7 @@ class Group:
             if node is not self.master:
                 self.follow(node)
         self.exchange()
-        assert self.master.begun
+        assert self.master.has_begun()
         self.history.go_on_from(kept(store))
 
     def follow(self, node: ReplicaNode) -> None:
