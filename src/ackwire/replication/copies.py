@@ -113,6 +113,9 @@ class Copy:
         if hello.store_id and hello.store_id != source.store_id:
             self.break_off(Reason.OTHER_STORE, f"the journal of {self.node_id} is not a copy of this one")
             return
+        if hello.wants_refill:
+            self._begin_refill()
+            return
         number = last_common(source.epochs(), source.end(), hello.epochs, hello.end)
         if number < hello.committed and source.first_number() <= hello.committed:
             self.break_off(

@@ -138,6 +138,8 @@ class Hello:
     """Up to here the node has applied records to its index: it can never be truncated before that."""
     may_vote: bool
     """Whether its copy is one that the group may count on."""
+    wants_refill: bool
+    """Whether nothing can be added to what it has."""
     incarnation: int
     """A number of this process."""
     group_id: str
@@ -277,7 +279,7 @@ Message: TypeAlias = (
 _CHALLENGE: Final = Struct(f">8sH?{NONCE_BYTES}s")
 _ANSWER: Final = Struct(f">8sH?{NONCE_BYTES}s{PROOF_BYTES}s")
 _PROOF: Final = Struct(f">{PROOF_BYTES}s")
-_HELLO: Final = Struct(">HHHQQQQ?Q")
+_HELLO: Final = Struct(">HHHQQQQ??Q")
 _WELCOME: Final = Struct(">HQ")
 _NUMBER: Final = Struct(">Q")
 _APPEND: Final = Struct(">QQQQQQQ")
@@ -357,7 +359,15 @@ def _encode_answer(it: Answer) -> tuple[Type, list[bytes]]:
 
 def _encode_hello(it: Hello) -> tuple[Type, list[bytes]]:
     head = _HELLO.pack(
-        it.version, it.replicas, it.store_format, it.epoch, *it.end, it.committed, it.may_vote, it.incarnation
+        it.version,
+        it.replicas,
+        it.store_format,
+        it.epoch,
+        *it.end,
+        it.committed,
+        it.may_vote,
+        it.wants_refill,
+        it.incarnation,
     )
     texts = [_text(it.group_id), _short(it.store_id), *map(_text, (it.node_id, it.disk_id, it.address))]
     return Type.HELLO, [head, *texts, _COUNT.pack(len(it.epochs)), *(_PAIR.pack(*pair) for pair in it.epochs)]
@@ -485,7 +495,8 @@ def _decode_answer(fields: _Payload) -> Answer:
 
 
 def _decode_hello(fields: _Payload) -> Hello:
-    version, replicas, form, epoch, end_epoch, end_number, committed, may_vote, incarnation = fields.unpack(_HELLO)
+    version, replicas, form, epoch, end_epoch, end_number, *rest = fields.unpack(_HELLO)
+    committed, may_vote, wants_refill, incarnation = rest
     group_id, store_id = fields.text(), fields.short()
     node_id, disk_id, address = fields.text(), fields.text(), fields.text()
     epochs = tuple((first, second) for first, second in fields.items(_PAIR, _EPOCHS_MAX))
@@ -499,6 +510,7 @@ def _decode_hello(fields: _Payload) -> Hello:
         end,
         committed,
         bool(may_vote),
+        bool(wants_refill),
         incarnation,
         group_id,
         store_id,

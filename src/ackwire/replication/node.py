@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from ackwire.errors import StoreFailed
 from ackwire.replication.copies import Copy, CopyStatus
 from ackwire.replication.copy_log import CopyLog
 from ackwire.replication.elector import Elector, Joined, Standing
@@ -127,6 +128,12 @@ class NodeStatus:
 class Node:
     """One node of a group; implements `ElectorEvents`, `LeaderEvents` and `FollowerEvents`."""
 
+    leader_class = Leader
+    follower_class = Follower
+    quorum_class = CommitQuorum
+    copy_class = CopyLog
+    """What it is made of; tests replace parts to show what each is for."""
+
     def __init__(
         self,
         identity: Identity,
@@ -145,7 +152,7 @@ class Node:
         self.on_role: Callable[[NodeRole, str], None] | None = None
         """Told each new role, and why."""
         self._state = state
-        self._copy = CopyLog(log, self._disk_failed)
+        self._copy = self.copy_class(log, self._disk_failed)
         self._elector = elector
         self._host = host
         self._clock = clock
@@ -175,12 +182,23 @@ class Node:
 
     def start(self) -> None:
         """Begin. The elector is told of this node when it says that a session has begun."""
-        if self.end.epoch > self._state.promised_epoch:
+        if self._was_used_alone():
             text = f"the journal has records of epoch {self.end.epoch}, which this node never promised to anyone: "
             self._disk_failed(ValueError(text + "it was used without its group"))
             return
-        self._announce()
         self._tick()
+        # The elector is to know this disk by an id that a new start finds again, so that is on the disk first.
+        self._state.promise(self._promised, self._started)
+
+    def _was_used_alone(self) -> bool:
+        """Whether a broker without replication has written to the journal: a node promises an epoch first."""
+        return self.end.epoch > self._state.promised_epoch
+
+    def _started(self, error: Exception | None) -> None:
+        if error is not None:
+            self._disk_failed(error)
+        else:
+            self._announce()
 
     # ---- facts -------------------------------------------------------------------------------------------------
 
@@ -209,10 +227,17 @@ class Node:
     def status(self) -> NodeStatus:
         leader = self._leader
         copies: tuple[CopyStatus, ...] = () if leader is None else tuple(leader.statuses())
-        committed = self._copy.log.committed() if self._quorum is None else self._quorum.committed
+        committed = self._committed
         master = self.identity.node_id if leader is not None else "" if self._target is None else self._target.node_id
         end = self.end if leader is None or leader.source_end is None else leader.source_end
         return NodeStatus(self.identity.node_id, self.role, self.epoch, master, end, committed, self.why, copies)
+
+    @property
+    def _committed(self) -> int:
+        """Up to here the log is known to be committed; 0 between two roles, when the log has no owner."""
+        if self._quorum is not None:
+            return self._quorum.committed
+        return self._copy.log.committed() if self.role is NodeRole.FOLLOWER else 0
 
     def _become(self, role: NodeRole, why: str) -> None:
         former, self.role, self.why = self.role, role, why
@@ -370,7 +395,7 @@ class Node:
             link.close(Reason.NONE, "it came too late")
             return None
         self._is_dialing = False
-        follower = self._follower = Follower(
+        follower = self._follower = self.follower_class(
             self.identity,
             target.epoch,
             link,
@@ -499,13 +524,13 @@ class Node:
         self._leader.begin()
 
     def _make_quorum(self, epoch: int) -> CommitQuorum:
-        return CommitQuorum(epoch, mode=self.identity.mode, may_answer=self._may_answer)
+        return self.quorum_class(epoch, mode=self.identity.mode, may_answer=self._may_answer)
 
     def _may_answer(self) -> bool:
         return self._clock.monotonic() < self._elector.holds_until()
 
     def _make_leader(self, epoch: int, members: Mapping[str, str], quorum: CommitQuorum) -> Leader:
-        return Leader(
+        return self.leader_class(
             self.identity,
             epoch,
             members,
@@ -559,12 +584,24 @@ class Node:
 
     def _took_over(self, leader: Leader, source: LogSource | None, error: Exception | None) -> None:
         self._is_opening = False
-        if error is not None or source is None:
-            self._disk_failed(error or ValueError("the journal was not opened"))
+        if isinstance(error, (OSError, StoreFailed)):
+            self._disk_failed(error)
+        elif source is None:
+            self._not_taken_over(leader, f"the log cannot be taken over: {error}")
         elif leader is not self._leader:  # the grant is lost meanwhile
             self._close_store()
         else:
             leader.took_over(source)
+
+    def _not_taken_over(self, leader: Leader, why: str) -> None:
+        """The log is a copy still."""
+        if leader is self._leader:
+            self.role = NodeRole.CANDIDATE  # which has no store
+            self._give_up(why)
+        else:
+            self._become(NodeRole.FOLLOWER, why)
+            self._announce()
+            self._go_on()
 
     def on_established(self) -> None:
         """See `LeaderEvents`."""
@@ -607,7 +644,7 @@ class Node:
     def _stepped_down(self, log: ReplicaLog) -> None:
         if self.role is not NodeRole.STEPPING_DOWN:
             return
-        self._copy = CopyLog(log, self._disk_failed)
+        self._copy = self.copy_class(log, self._disk_failed)
         self._become(NodeRole.FOLLOWER, self.why)
         self._announce()
         self._go_on()

@@ -1,20 +1,23 @@
-"""One node of a simulated group, through all its processes: its disk, its store, and what it does for a `Node`."""
+"""One node of a simulated group, through all its processes: what it does for a `Node`, and for its clients."""
 
 from collections.abc import Callable, Sequence
 from random import Random
 
+from ackwire.errors import StoreFailed
 from ackwire.replication.identity import Identity, Link, Timing
 from ackwire.replication.log import LogSource, ReplicaLog
 from ackwire.replication.messages import Reason
 from ackwire.replication.node import LinkHandler, Node
 from ackwire.replication.quorum import CommitQuorum
-from tests.helpers.replica_memory import MemoryMaster, MemoryMedium, MemoryReplica, MemoryState, contents_of
+from ackwire.store.journal.recovery_report import UnusableStore
+from tests.helpers.simulated_disk import Stopped
 from tests.simulation.groups.checker import Checker
 from tests.simulation.groups.network import Network
-from tests.simulation.groups.scheduler import Process, Scheduler, SlowBackground
+from tests.simulation.groups.scheduler import Process, Scheduler
+from tests.simulation.groups.storage import Storage
 from tests.simulation.groups.zookeeper import Ensemble, SimulatedElector
 
-TIMING = Timing(quorum_seconds=6.0, window_bytes=2000, read_bytes=400)
+TIMING = Timing(quorum_seconds=6.0, window_bytes=4000, read_bytes=1000)
 
 
 class Member:
@@ -29,6 +32,7 @@ class Member:
         ensemble: Ensemble,
         checker: Checker,
         random: Random,
+        storage: Storage,
         replicas: int,
         zk_cut: set[str],
         note: Callable[[str], None],
@@ -44,19 +48,16 @@ class Member:
         self._zk_cut = zk_cut
         self._note = note
         self._node_class = node_class
-        self._disks = 0
-        self.medium = self._new_disk()
+        self.storage = storage
         self.process: Process | None = None
         self.node: Node | None = None
-        self.store: MemoryMaster | None = None
+        self.has_store = False
         self.serving_epoch = 0
         """Of the store, while it serves."""
         self.failure: Exception | None = None
+        self._waiting: set[bytes] = set()
+        """What clients believe to be in the store."""
         self._checked = 0
-
-    def _new_disk(self) -> MemoryMedium:
-        self._disks += 1
-        return MemoryMedium(f"{self.name}-disk-{self._disks}", self._random)
 
     @property
     def is_up(self) -> bool:
@@ -64,19 +65,37 @@ class Member:
 
     # ---- processes ---------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self) -> bool:
+        """Begin a process; False if it ends at once, because the disk is in trouble."""
         rate = 1 + (self._random.random() - 0.5) * 0.04
         process = self.process = Process(self._scheduler, rate)
-        background = SlowBackground(process, self._scheduler, self._random, self._random.choice((0.002, 0.02, 0.1)))
+        process.on_stopped = self._stopped
         self.failure = None
         self._checked = 0
+        self._waiting.clear()
+        try:
+            state, log = self.storage.start(process, self._failed)
+        except (OSError, StoreFailed, UnusableStore, Stopped) as error:
+            self._note(f"{self.name} cannot start: {error!r}")
+            process.is_over = True
+            self.storage.crash(power=isinstance(error, Stopped))
+            return False
         elector = SimulatedElector(self._ensemble, process, self._zk_cut, self.name)
         identity = Identity(self.name, self.name, self._random.getrandbits(60), self._replicas)
-        state, log = MemoryState(self.medium, background), MemoryReplica(self.medium, background)
         node = self.node = self._node_class(identity, state, log, elector, self, clock=process, timing=TIMING)
         elector.events = node
         self._network.listeners[self.name] = (process, node.accepted)
+        node.on_role = lambda role, why: self._note(f"{self.name} is {role.value} in epoch {node.epoch}: {why}")
         node.start()
+        return True
+
+    def _stopped(self) -> None:
+        self._note(f"{self.name} stops in the middle of a call of its disk")
+        self.end(power=True)
+
+    def _failed(self, error: Exception) -> None:
+        if self.node is not None:
+            self.node.fail(error)
 
     def end(self, *, power: bool) -> None:
         """The process ends at once."""
@@ -84,13 +103,10 @@ class Member:
         self.process.is_over = True
         self._network.listeners.pop(self.name, None)
         self._network.break_links(self.name)
-        self.node = self.store = None
+        self.node = None
+        self.has_store = False
         self.serving_epoch = 0
-        self.medium.crash(power=power)
-
-    def wipe(self) -> None:
-        """Its disk is replaced by an empty one."""
-        self.medium = self._new_disk()
+        self.storage.crash(power=power)
 
     # ---- Host --------------------------------------------------------------------------------------------------
 
@@ -107,34 +123,36 @@ class Member:
         quorum: CommitQuorum,
         done: Callable[[LogSource | None, Exception | None], None],
     ) -> None:
-        assert isinstance(log, MemoryReplica)
-        assert self.process is not None
+        def opened(source: LogSource | None, error: Exception | None) -> None:
+            self.has_store = source is not None
+            done(source, error)
 
-        def opened() -> None:
-            self.store = MemoryMaster(log, epoch, quorum)
-            done(self.store, None)
-            if self.store is not None:
-                self.store.begin()
-
-        self.process.call_later(self._random.random() * self._random.choice((0.01, 1.0)), opened)
+        self.storage.take_over(log, epoch, quorum, opened)
 
     def serve(self, epoch: int) -> None:
-        assert self.store is not None
         self._note(f"{self.name} serves epoch {epoch}")
         self.serving_epoch = epoch
-        self._checker.serves(self.name, epoch, self.store.contents())
+        self._waiting = self.storage.contents()
+        self._checker.serves(self.name, epoch, self._waiting)
 
     def suspended(self, is_suspended: bool) -> None:
         self._note(f"{self.name} is {'suspended' if is_suspended else 'resumed'}")
 
     def step_down(self, why: str, done: Callable[[ReplicaLog], None]) -> None:
         assert self.process is not None
-        assert self.store is not None
         self._note(f"{self.name} steps down: {why}")
-        store, self.store = self.store, None
         self.serving_epoch = 0
-        log = store.close()
-        self.process.call_later(self._random.random() * 0.5, lambda: done(log))
+
+        def close() -> None:
+            self.has_store = False
+            try:
+                log = self.storage.step_down()
+            except (OSError, StoreFailed, UnusableStore) as error:
+                self._failed(error)
+                return
+            done(log)
+
+        self.process.call_later(self._random.random() * 0.5, close)
 
     def fail(self, error: Exception) -> None:
         self._note(f"{self.name} has failed: {error}")
@@ -150,30 +168,33 @@ class Member:
 
     def send(self, messages: Sequence[bytes]) -> None:
         """A client sends messages, in one transaction if there are several."""
-        assert self.store is not None
         epoch = self.serving_epoch
         self._checker.sending(messages)
-        self.store.write(messages, lambda: self._checker.answered(epoch, sent=messages))
+        self._waiting.update(messages)
+        self._guarded(lambda: self.storage.send(messages, lambda: self._checker.answered(epoch, sent=messages)))
 
-    def remove(self, message: bytes) -> None:
-        """A client consumes *message*."""
-        assert self.store is not None
-        epoch = self.serving_epoch
+    def remove(self) -> None:
+        """A client consumes a message."""
+        waiting = sorted(self._waiting - self._checker.removing)
+        if len(waiting) < 5:
+            return
+        message, epoch = self._random.choice(waiting), self.serving_epoch
         self._checker.removing.add(message)
-        self.store.write([b"r" + message[1:]], lambda: self._checker.answered(epoch, removed=[message]))
+        self._waiting.discard(message)
+        self._guarded(lambda: self.storage.remove(message, lambda: self._checker.answered(epoch, removed=[message])))
 
-    def contents(self) -> set[bytes]:
-        return contents_of(self.medium.cache)
+    def _guarded(self, use: Callable[[], None]) -> None:
+        try:
+            use()
+        except StoreFailed:
+            pass  # the node hears of it by itself
+        except Stopped:
+            self._stopped()
 
     def check(self) -> None:
         """Compare what is committed here with what is committed elsewhere."""
         if self.node is None or self.failure is not None:
             return
         committed = self.node.status().committed
-        behind = (it for it in self.medium.cache[max(0, self._checked + 1 - _first(self.medium)) :])
-        self._checker.committed(self.name, ((it.number, it) for it in behind if it.number <= committed))
+        self._checker.committed(self.name, self.storage.records(self._checked, committed))
         self._checked = max(self._checked, committed)
-
-
-def _first(medium: MemoryMedium) -> int:
-    return medium.cache[0].number if medium.cache else 1

@@ -7,11 +7,13 @@ process ends.
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable
 from random import Random
 
 from ackwire.store.background import Background
 from ackwire.util.clock import Clock, Timer
+from tests.helpers.simulated_disk import Stopped
 
 
 class Scheduler:
@@ -53,6 +55,8 @@ class Process(Clock):
         self._rate = rate
         self.paused_until = 0.0
         self.is_over = False
+        self.on_stopped: Callable[[], None] = lambda: None
+        """Called when its machine stops in the middle of a call of the disk."""
 
     def now_ms(self) -> int:
         return 1_700_000_000_000 + round(self.monotonic() * 1000)
@@ -78,10 +82,38 @@ class Process(Clock):
         if remaining > 0:
             self._scheduler.call_later(remaining, lambda: self.run(callback, timer))
         else:
-            callback()
+            try:
+                callback()
+            except Stopped:
+                self.on_stopped()
 
     def pause(self, seconds: float) -> None:
         self.paused_until = max(self.paused_until, self._scheduler.now + seconds)
+
+
+class _Piece:
+    """Work, and who is to hear of it."""
+
+    def __init__(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        self._work = work
+        self._done = done
+        self._error: Exception | None = None
+        self._is_worked = False
+        self.is_told = False
+
+    def work(self) -> None:
+        if self._is_worked:
+            return
+        self._is_worked = True
+        try:
+            self._work()
+        except Exception as error:
+            self._error = error
+
+    def tell(self) -> None:
+        if not self.is_told:
+            self.is_told = True
+            self._done(self._error)
 
 
 class SlowBackground(Background):
@@ -94,28 +126,24 @@ class SlowBackground(Background):
         self._slowest_seconds = slowest_seconds
         self._free_at = 0.0
         self._told_at = 0.0
-        self._waiting = 0
+        self._pieces: deque[_Piece] = deque()
 
     def submit(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
-        self._waiting += 1
+        piece = _Piece(work, done)
+        self._pieces.append(piece)
         now = self._scheduler.now
         self._free_at = max(now, self._free_at) + self._random.random() * self._slowest_seconds
-        self._scheduler.call_later(self._free_at - now, lambda: self._process.run(lambda: self._work(work, done)))
+        self._told_at = max(self._free_at, self._told_at) + self._random.random() * 0.002
+        self._scheduler.call_later(self._free_at - now, lambda: self._process.run(piece.work))
+        self._scheduler.call_later(self._told_at - now, lambda: self._process.run(lambda: self._tell(piece)))
 
-    def _work(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
-        error: Exception | None = None
-        try:
-            work()
-        except Exception as raised:
-            error = raised
-        now = self._scheduler.now
-        self._told_at = max(self._told_at, now + self._random.random() * 0.002)
-
-        def tell() -> None:
-            self._waiting -= 1
-            done(error)
-
-        self._scheduler.call_later(self._told_at - now, lambda: self._process.run(tell))
+    def _tell(self, piece: _Piece) -> None:
+        if piece in self._pieces:
+            self._pieces.remove(piece)
+        piece.work()
+        piece.tell()
 
     def finish(self) -> None:
-        assert not self._waiting, "a simulated process never waits for its threads"
+        """As the loop does when it waits for the thread: everything is done at once."""
+        while self._pieces:
+            self._tell(self._pieces[0])

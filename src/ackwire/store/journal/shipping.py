@@ -133,6 +133,11 @@ class ReplicaLog(Protocol):
         """Empty for an empty log, which takes that of the first chunk or refill."""
         ...
 
+    @property
+    def needs_refill(self) -> str | None:
+        """Why nothing can be added to what is here; None if all is well."""
+        ...
+
     def end(self) -> LogEnd:
         """Appended, and not necessarily durable."""
         ...
