@@ -8,7 +8,7 @@ CODE := $(wildcard src tests bench fuzz tools examples)
 DEBIAN_DEMO := jdk libactivemq-java
 # The databases that the SQL store is tested on, and their JDBC drivers, for ActiveMQ on the same tables.
 DEBIAN_DATABASES := postgresql mariadb-server-core mariadb-client-core libpostgresql-jdbc-java libmariadb-java libjaxb-api-java
-DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium $(DEBIAN_DATABASES)
+DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium zookeeper $(DEBIAN_DATABASES)
 # The package as pip installs it, hot modules compiled, apart from the tree that is edited.
 COMPILED := build/compiled
 ON_COMPILED := PYTHONPATH=$(CURDIR)/$(COMPILED)

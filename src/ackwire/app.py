@@ -48,12 +48,13 @@ async def serve(
     clock = clock or SystemClock()
     stop = stop or asyncio.Event()
     await _check(settings)
-    candidacy = candidacy_of(replace(settings, store=settings.store.resolved()))
+    turn = Turn(asyncio.get_running_loop())
+    candidacy = candidacy_of(replace(settings, store=settings.store.resolved()), turn)
     roles = Roles(SystemClock().now_ms)
     roles.observe(changed)
     process = Process(
         settings=settings,
-        turn=Turn(asyncio.get_running_loop()),
+        turn=turn,
         roles=roles,
         protocols=installed_protocols() if protocols is None else protocols,
         http=HttpPort(settings) if settings.http.listen else None,
@@ -65,6 +66,8 @@ async def serve(
         else:
             await _Turns(process, clock, candidacy, stop).run()
     finally:
+        if candidacy is not None:
+            await candidacy.mastership.close()
         if process.http is not None:
             process.http.close()
 

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -58,6 +59,20 @@ class Node:
     def wait_until_master(self) -> Self:
         self.process.wait_for_line(_READY, ROLE_SECONDS)
         return self
+
+    @staticmethod
+    def first_ready(nodes: "Sequence[Node]") -> "Node":
+        """The one of *nodes* that becomes master first."""
+        deadline = time.monotonic() + ROLE_SECONDS
+        while True:
+            for node in nodes:
+                if node.process.has_line(_READY):
+                    return node
+                if not node.process.is_running:
+                    raise node.process.failure("ended")
+            if time.monotonic() > deadline:
+                raise AssertionError("\n\n".join(it.process.output() for it in nodes))
+            time.sleep(0.05)
 
     def wait_until_waiting(self, why: str = "") -> str:
         """Return why it waits, once that matches the pattern *why*."""

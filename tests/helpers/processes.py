@@ -97,6 +97,11 @@ class ManagedProcess:
                 if not self._changed.wait(max(0.0, deadline - time.monotonic())):
                     raise self.failure(f"did not print {pattern.pattern!r} within {timeout_seconds} s")
 
+    def has_line(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a line of output matches so far."""
+        with self._changed:
+            return any(pattern.search(line) for line in self._lines)
+
     def terminate(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> int:
         """Ask the process to end (SIGTERM) and return its exit code; kills it if it does not listen."""
         if self.is_running:

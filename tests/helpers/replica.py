@@ -16,7 +16,7 @@ from typing import Final
 
 from ackwire.errors import StoreFailed
 from ackwire.store.contract import Store
-from ackwire.store.journal.group_commit import JournalEnd
+from ackwire.store.journal.group_commit import JournalEnd, Quorum
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.opening import JournalSource
 from ackwire.store.journal.options import JournalOptions
@@ -140,7 +140,7 @@ class ReplicaNode:
 
     # ---- as the master -----------------------------------------------------------------------------------------
 
-    def lead(self, epoch: int, quorum: AtOnce | Followers | None = None) -> JournalStore:
+    def lead(self, epoch: int, quorum: Quorum | None = None) -> JournalStore:
         """Take over."""
         mastered: list[Mastered] = []
         errors: list[Exception] = []
@@ -153,7 +153,7 @@ class ReplicaNode:
                 mastered.append(made)
 
         around = Surroundings(self.clock, self.writing, self.indexing, self.reading, self.failures.append)
-        self.begun = False
+        self._has_begun = False
         take_over(self.copy, epoch, quorum or AtOnce(), around, ready=ready, begun=self._epoch_began)
         self.settle()
         if errors or not mastered:
@@ -162,8 +162,15 @@ class ReplicaNode:
         self.store, self.source = mastered[0]
         return self.store
 
+    def has_begun(self) -> bool:
+        """Whether the quorum has the first record of the epoch."""
+        return self._has_begun
+
+    def may_vote(self) -> bool:
+        return self.node.may_vote
+
     def _epoch_began(self) -> None:
-        self.begun = True
+        self._has_begun = True
 
     def step_down(self) -> ReplicaJournal:
         """From master to copy, in the same process."""

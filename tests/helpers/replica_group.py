@@ -1,9 +1,9 @@
 """A leader and its followers without clocks and networks: messages wait until a test delivers them.
 
-    group = SmallGroup(3)
-    group.elect("a", 1)
-    group.store("a").write([b"m1"], answered)
-    group.run()
+group = SmallGroup(3)
+group.elect("a", 1)
+group.store("a").write([b"m1"], answered)
+group.run()
 """
 
 from collections import deque

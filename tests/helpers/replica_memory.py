@@ -120,6 +120,8 @@ class MemoryMedium:
         self.may_vote = True
         self.committed = 0
         """Up to here the index has it."""
+        self.saves = 0
+        """How often the node's state was written."""
 
     def crash(self, *, power: bool = True) -> None:
         """The process has ended; a power cut keeps a prefix of what was not synced."""
@@ -167,6 +169,7 @@ class MemoryState:
 
         def work() -> None:
             self._medium.promised_epoch = max(epoch, self._medium.promised_epoch)
+            self._medium.saves += 1
 
         self._background.submit(work, done)
 

@@ -104,3 +104,6 @@ class FileLock:
                 await asyncio.to_thread(lock.release)
             except OSError as error:
                 _log.warning("%s: the lock was not given back in order: %s", self._path, error)
+
+    async def close(self) -> None:
+        """See `Mastership`: a release is enough."""

@@ -47,6 +47,10 @@ class Mastership(Protocol):
         """Give it back, or stop asking. Harmless if it is lost."""
         ...
 
+    async def close(self) -> None:
+        """The process ends: take no more part."""
+        ...
+
 
 def ignore(_: str) -> None:
     """The callbacks of a mastership before they are set."""

@@ -110,6 +110,9 @@ class SqlLease:
         if renewing is not None:
             await asyncio.to_thread(renewing.stop)
 
+    async def close(self) -> None:
+        """See `Mastership`: a release is enough."""
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:

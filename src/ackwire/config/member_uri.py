@@ -7,6 +7,7 @@ from typing import Final
 from ackwire.config.listener_uri import parse_listener_uri
 from ackwire.errors import ConfigError
 
+_PORT_MAX: Final = 65_535
 _SCHEME: Final = r"(tcp|nio|ssl|nio\+ssl|auto|auto\+ssl)"
 _URI: Final = re.compile(rf"{_SCHEME}://[^\s,/?@]+:[0-9]{{1,5}}/?(\?[^\s,()]*)?")
 
@@ -15,6 +16,19 @@ def check_member(text: str) -> None:
     """Raise `ConfigError` if *text* is no URI that clients can be told."""
     if not _URI.fullmatch(text):
         raise ConfigError(f'must be like "tcp://host:61616", without commas, and is "{text}"')
+
+
+def check_bind(text: str) -> None:
+    """Raise `ConfigError` if *text* is no address that nodes can listen on."""
+    bind_address(text)
+
+
+def bind_address(text: str) -> tuple[str, int]:
+    """Host and port of `tcp://host:port`. Raises `ConfigError`."""
+    host, colon, port = text.removeprefix("tcp://").rpartition(":")
+    if "/" in host or not host or not colon or not port.isdecimal() or int(port) > _PORT_MAX:
+        raise ConfigError(f'must be like "tcp://127.0.0.1:61619", and is "{text}"')
+    return host.strip("[]"), int(port)
 
 
 def own_uri(uri: str, listen_uris: tuple[str, ...]) -> str:

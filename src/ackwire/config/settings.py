@@ -12,10 +12,10 @@ from typing import Any, Final
 from ackwire.config import fields
 from ackwire.config.fields import Option
 from ackwire.config.listener_uri import FRAME_BYTES_HIGHEST, INACTIVITY_MS_HIGHEST, parse_address, parse_listener_uri
-from ackwire.config.member_uri import check_member
+from ackwire.config.member_uri import check_bind, check_member
 from ackwire.config.memory import memory_bytes
 from ackwire.config.policy import DestinationPolicy
-from ackwire.config.store_uri import JOURNAL, MEMORY, check_store, check_table_prefix, parse_store
+from ackwire.config.store_uri import JOURNAL, MEMORY, REPLICATED, check_store, check_table_prefix, parse_store
 from ackwire.config.types import GIB, KIB, MIB, Bytes, Share, Text, Uris, Whole
 from ackwire.config.wholes import DEFAULT_DATA, disk_bytes
 
@@ -62,11 +62,12 @@ class StoreSettings:
     kind: str = fields.option(
         JOURNAL,
         Option(
-            Text(1024, check=check_store, what='"journal", "memory", or the URI of a database'),
+            Text(1024, check=check_store, what='"journal", "replicated", "memory", or the URI of a database'),
             "journal: in files, kept over a restart and a crash. memory: everything is forgotten when the broker "
             "stops. sqlite:///file, postgresql://user@host/database, mariadb://user@host/database: in the tables of "
             "ActiveMQ's JDBC store, so that a database can change hands. journal+ in front of such a URI: a journal "
-            "answers, and what is not consumed soon moves to the database.",
+            "answers, and what is not consumed soon moves to the database. replicated: a journal with copies on other "
+            "brokers, of which a majority has a message on disk before it is answered; see the table replication.",
         ),
     )
     data: str = fields.option(
@@ -138,9 +139,9 @@ class StoreSettings:
     def resolved(self) -> "StoreSettings":
         """These settings with what a URI in `kind` says about the journal in its own setting."""
         choice = parse_store(self.kind)
-        if choice.kind != JOURNAL:
+        if choice.kind not in (JOURNAL, REPLICATED):
             return self if choice.kind != MEMORY else replace(self, kind=MEMORY)
-        return replace(self, kind=JOURNAL, index=choice.index or self.index, data=choice.data or self.data)
+        return replace(self, kind=choice.kind, index=choice.index or self.index, data=choice.data or self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,91 @@ class ClusterSettings:
         highest=600,
         reason="How long a broker is the master of a shared database without renewing that. After a crash of its "
         "machine another one takes over when this is over; a clean stop gives it back at once. ActiveMQ's default.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    """The group of brokers that have copies of one journal, if store.kind is replicated."""
+
+    node: str = fields.option(
+        "",
+        Option(
+            Text(128, may_be_empty=True),
+            "The name of this node, which no other one of the group has. Empty: broker.name.",
+        ),
+    )
+    replicas: int = fields.count(
+        3,
+        highest=9,
+        reason="The nodes of the group. More than half of them have a message on disk before it is answered: with 3 "
+        "one may fail, with 5 two.",
+    )
+    zk_address: str = fields.option(
+        "127.0.0.1:2181",
+        Option(Text(1024), "The servers of ZooKeeper, which elects the master: host:port, separated by commas."),
+    )
+    zk_path: str = fields.option(
+        "/ackwire", Option(Text(512), "What the group keeps there is below this path. Another group has another one.")
+    )
+    zk_password_file: str = fields.option(
+        "",
+        Option(
+            Text(may_be_empty=True, what="file"),
+            "The file whose first line is a password: then only nodes that know it can read or change what is below "
+            "zk_path. All nodes have the same. Empty: everyone can.",
+        ),
+    )
+    zk_session_timeout_seconds: float = fields.seconds(
+        4,
+        lowest=1,
+        highest=120,
+        reason="After so long without a word from the master another node is elected. A master that was not heard for "
+        "less goes on. ZooKeeper allows 2 to 20 of its ticks.",
+    )
+    bind: str = fields.option(
+        "tcp://127.0.0.1:61619",
+        Option(
+            Text(256, check=check_bind, what="address"),
+            "Where other nodes connect. Any other than a loopback address needs secret_file.",
+        ),
+    )
+    advertise: str = fields.option(
+        "",
+        Option(
+            Text(256, may_be_empty=True),
+            "host:port where other nodes reach this one. Empty: that of bind, with the name of this machine where it "
+            "says 0.0.0.0.",
+        ),
+    )
+    weight: int = fields.count(
+        1, lowest=0, highest=1000, reason="Among nodes whose logs go equally far the one with the highest is elected."
+    )
+    sync: str = fields.choice(
+        "quorum_disk",
+        "quorum_mem",
+        "local_disk",
+        reason="When a message is answered. quorum_disk: a majority of the nodes has it on disk. quorum_mem: the "
+        "master has it on disk, and enough others in memory; a power cut of all may lose it. local_disk: the master "
+        "has it on disk; a change of masters may lose it.",
+    )
+    secret_file: str = fields.option(
+        "",
+        Option(
+            Text(may_be_empty=True, what="file"),
+            "The file with what nodes prove to each other that they know, 16 bytes or more; the same for all.",
+        ),
+    )
+    tls_certificate: str = fields.option(
+        "",
+        Option(
+            Text(may_be_empty=True, what="file"),
+            "PEM: this node's certificate. With it, tls_key and tls_ca, nodes speak TLS, and check each other's.",
+        ),
+    )
+    tls_key: str = fields.option("", Option(Text(may_be_empty=True, what="file"), "PEM: the key of tls_certificate."))
+    tls_ca: str = fields.option(
+        "", Option(Text(may_be_empty=True, what="file"), "PEM: who has signed the certificates of the nodes.")
     )
 
 
@@ -677,6 +763,7 @@ class Settings:
     store: StoreSettings = field(default_factory=StoreSettings)
     sql: SqlSettings = field(default_factory=SqlSettings)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     handshake: HandshakeSettings = field(default_factory=HandshakeSettings)
     wire: WireSettings = field(default_factory=WireSettings)
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)

@@ -2,6 +2,7 @@
 
     journal:                              journal:/var/lib/ackwire
     journal+leveldb:                      journal+leveldb:/var/lib/ackwire
+    replicated:                           replicated:/var/lib/ackwire
     sqlite:///file                        sqlite:////absolute/file
     postgresql://user@host:5432/database?sslmode=verify-full
     mariadb://user@host:3306/database
@@ -25,6 +26,8 @@ from ackwire.errors import ConfigError
 
 JOURNAL: Final = "journal"
 MEMORY: Final = "memory"
+REPLICATED: Final = "replicated"
+"""A journal with copies on other brokers."""
 DATABASES: Final = ("sqlite", "postgresql", "mariadb")
 """Schemes of the URIs of databases."""
 INDEXES: Final = ("lmdb", "leveldb")
@@ -75,7 +78,7 @@ class StoreChoice:
     """What `store.kind` says."""
 
     kind: str
-    """`journal`, `memory`, or the URI of a database."""
+    """`journal`, `replicated`, `memory`, or the URI of a database."""
     has_journal: bool = False
     """A journal is in front of the database."""
     index: str | None = None
@@ -89,6 +92,8 @@ def parse_store(kind: str) -> StoreChoice:
     scheme, _, path = kind.partition(":")
     if scheme == MEMORY and not path:
         return StoreChoice(MEMORY)
+    if scheme == REPLICATED:
+        return StoreChoice(REPLICATED, data=path or None)
     if scheme == JOURNAL:
         return StoreChoice(JOURNAL, data=path or None)
     behind = scheme.removeprefix(_IN_FRONT)
@@ -96,8 +101,8 @@ def parse_store(kind: str) -> StoreChoice:
         return StoreChoice(JOURNAL, index=behind, data=path or None)
     if ":" not in kind:
         raise ConfigError(
-            f'must be "{JOURNAL}", "{MEMORY}" or the URI of a database, and is "{kind}"'
-            f"{did_you_mean(kind, (JOURNAL, MEMORY))}"
+            f'must be "{JOURNAL}", "{REPLICATED}", "{MEMORY}" or the URI of a database, and is "{kind}"'
+            f"{did_you_mean(kind, (JOURNAL, REPLICATED, MEMORY))}"
         )
     uri = kind.removeprefix(_IN_FRONT)
     parse_store_uri(uri)

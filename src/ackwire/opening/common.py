@@ -1,18 +1,35 @@
 """What several kinds of stores need to be opened."""
 
+import asyncio
 import os
 import socket
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ackwire.config import Settings
-from ackwire.errors import ConfigError
+from ackwire.errors import ConfigError, StoreFailed
+from ackwire.store.contract import Store
 from ackwire.store.journal.options import JournalOptions, SyncPolicy
 from ackwire.store.sql.schema import NAME_LENGTH_MAX
 
 _SEGMENTS_MIN: Final = 4
 """Files that a journal must have room for: one to write to, one made ahead, and some to fill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A store that can be used."""
+
+    store: Store
+    failure: asyncio.Future[StoreFailed]
+    """Why it can be used no more, once that is so."""
+    give_up: Callable[[StoreFailed], None]
+    """Has it fail for a reason that is not its own: nothing more is written, and nobody answered."""
+    epoch: int = 0
+    """How often it was opened, if it counts that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +42,8 @@ class Tenure:
     """The run that the master of a shared database writes as; every transaction of any other is refused."""
     tag: str = ""
     """The name of its sessions, so that the next master can end them."""
+    opened: Callable[[], AbstractContextManager[Opened]] | None = None
+    """The store, if it is open already."""
 
 
 ALONE: Final = Tenure()

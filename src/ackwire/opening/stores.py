@@ -2,15 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ackwire.config import Settings
 from ackwire.config.store_uri import MEMORY, is_database, parse_store
 from ackwire.errors import StoreFailed
-from ackwire.opening.common import ALONE, Progress, Tenure
+from ackwire.opening.common import ALONE, Opened, Progress, Tenure
 from ackwire.opening.databases import opened_database, opened_journal_and_database
 from ackwire.opening.journals import opened_journal
 from ackwire.server.turn import Turn
@@ -23,24 +23,15 @@ from ackwire.util.clock import Clock
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A store that can be used."""
-
-    store: Store
-    failure: asyncio.Future[StoreFailed]
-    """Why it can be used no more, once that is so."""
-    give_up: Callable[[StoreFailed], None]
-    """Has it fail for a reason that is not its own: nothing more is written, and nobody answered."""
-    epoch: int = 0
-    """How often it was opened, if it counts that."""
-
-
 @contextmanager
 def opened_store(
     settings: Settings, clock: Clock, turn: Turn, progress: Progress, tenure: Tenure = ALONE
 ) -> Iterator[Opened]:
     """The store, closed at the end. A first start that fails leaves no files behind. Raises `ConfigError`."""
+    if tenure.opened is not None:
+        with tenure.opened() as opened:
+            yield opened
+        return
     failure: asyncio.Future[StoreFailed] = asyncio.get_running_loop().create_future()
     if settings.store.kind == MEMORY:
         yield Opened(MemoryStore(), failure, lambda _: None)

@@ -128,6 +128,12 @@ class NodeStatus:
 class Node:
     """One node of a group; implements `ElectorEvents`, `LeaderEvents` and `FollowerEvents`."""
 
+    leader_class = Leader
+    follower_class = Follower
+    quorum_class = CommitQuorum
+    copy_class = CopyLog
+    """What it is made of; tests replace parts to show what each is for."""
+
     def __init__(
         self,
         identity: Identity,
@@ -146,7 +152,7 @@ class Node:
         self.on_role: Callable[[NodeRole, str], None] | None = None
         """Told each new role, and why."""
         self._state = state
-        self._copy = CopyLog(log, self._disk_failed)
+        self._copy = self.copy_class(log, self._disk_failed)
         self._elector = elector
         self._host = host
         self._clock = clock
@@ -176,13 +182,17 @@ class Node:
 
     def start(self) -> None:
         """Begin. The elector is told of this node when it says that a session has begun."""
-        if self.end.epoch > self._state.promised_epoch:
+        if self._was_used_alone():
             text = f"the journal has records of epoch {self.end.epoch}, which this node never promised to anyone: "
             self._disk_failed(ValueError(text + "it was used without its group"))
             return
         self._tick()
         # The elector is to know this disk by an id that a new start finds again, so that is on the disk first.
         self._state.promise(self._promised, self._started)
+
+    def _was_used_alone(self) -> bool:
+        """Whether a broker without replication has written to the journal: a node promises an epoch first."""
+        return self.end.epoch > self._state.promised_epoch
 
     def _started(self, error: Exception | None) -> None:
         if error is not None:
@@ -385,7 +395,7 @@ class Node:
             link.close(Reason.NONE, "it came too late")
             return None
         self._is_dialing = False
-        follower = self._follower = Follower(
+        follower = self._follower = self.follower_class(
             self.identity,
             target.epoch,
             link,
@@ -514,13 +524,13 @@ class Node:
         self._leader.begin()
 
     def _make_quorum(self, epoch: int) -> CommitQuorum:
-        return CommitQuorum(epoch, mode=self.identity.mode, may_answer=self._may_answer)
+        return self.quorum_class(epoch, mode=self.identity.mode, may_answer=self._may_answer)
 
     def _may_answer(self) -> bool:
         return self._clock.monotonic() < self._elector.holds_until()
 
     def _make_leader(self, epoch: int, members: Mapping[str, str], quorum: CommitQuorum) -> Leader:
-        return Leader(
+        return self.leader_class(
             self.identity,
             epoch,
             members,
@@ -634,7 +644,7 @@ class Node:
     def _stepped_down(self, log: ReplicaLog) -> None:
         if self.role is not NodeRole.STEPPING_DOWN:
             return
-        self._copy = CopyLog(log, self._disk_failed)
+        self._copy = self.copy_class(log, self._disk_failed)
         self._become(NodeRole.FOLLOWER, self.why)
         self._announce()
         self._go_on()

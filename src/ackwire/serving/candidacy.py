@@ -11,9 +11,18 @@ from ackwire.cluster.mastership import Mastership
 from ackwire.cluster.sql_lease import LeaseTerms, SqlLease
 from ackwire.config import Settings
 from ackwire.config.member_uri import own_uri
-from ackwire.config.store_uri import MEMORY, StoreUri, database_password, is_database, parse_store, parse_store_uri
+from ackwire.config.store_uri import (
+    MEMORY,
+    REPLICATED,
+    StoreUri,
+    database_password,
+    is_database,
+    parse_store,
+    parse_store_uri,
+)
 from ackwire.errors import ConfigError
 from ackwire.opening.common import Tenure, holder_of, new_run_id
+from ackwire.server.turn import Turn
 from ackwire.store.sql.drivers import leasing_driver_for
 from ackwire.store.sql.schema import NAME_LENGTH_MAX
 from ackwire.util.clock import SystemClock
@@ -33,10 +42,12 @@ class Candidacy:
     """What the store is opened with, once mastership is granted."""
 
 
-def candidacy_of(settings: Settings) -> Candidacy | None:
+def candidacy_of(settings: Settings, turn: Turn) -> Candidacy | None:
     """None for a broker that shares its store with no other. *settings* have the store resolved. Raises `ConfigError`
     if a store cannot be shared."""
     store = settings.store
+    if store.kind == REPLICATED:
+        return _of_group(settings, turn)
     if not store.shared:
         return None
     choice = parse_store(store.kind)
@@ -51,6 +62,21 @@ def candidacy_of(settings: Settings) -> Candidacy | None:
         return _of_file(settings, Path(store.data) / "lock")
     uri = parse_store_uri(choice.kind)
     return _of_file(settings, Path(f"{uri.path}.lock")) if uri.scheme == "sqlite" else _of_database(settings, uri)
+
+
+def _of_group(settings: Settings, turn: Turn) -> Candidacy:
+    if settings.store.shared:
+        raise ConfigError('store.shared is true, and store.kind is "replicated": nodes share nothing but the network')
+    try:
+        from ackwire.serving.replication import ReplicatedMastership
+    except ModuleNotFoundError as error:
+        if error.name != "kazoo":
+            raise
+        raise ConfigError(
+            'store.kind "replicated" needs kazoo, which is not installed: pip install "ackwire[replicated]"'
+        ) from None
+    mastership = ReplicatedMastership(settings, turn)
+    return Candidacy(mastership, lambda: Tenure(opened=mastership.opened))
 
 
 def _of_file(settings: Settings, path: Path) -> Candidacy:

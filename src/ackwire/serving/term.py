@@ -16,8 +16,8 @@ from ackwire.config.listener_uri import ClientAuth, ListenerUri, parse_listener_
 from ackwire.config.policy import Policies
 from ackwire.config.store_uri import store_name
 from ackwire.errors import StoreFailed
-from ackwire.opening.common import Progress, Tenure
-from ackwire.opening.stores import Opened, opened_store, opened_temp_store, with_largest_message
+from ackwire.opening.common import Opened, Progress, Tenure
+from ackwire.opening.stores import opened_store, opened_temp_store, with_largest_message
 from ackwire.selector import prepare as prepare_selectors
 from ackwire.server.adapters.contract import ProtocolFactory
 from ackwire.server.adapters.openwire_factory import wire_limits
@@ -34,6 +34,9 @@ from ackwire.wire.openwire.editor import OpenWireEditor, producer_text, transact
 
 if TYPE_CHECKING:
     from ackwire.admin.routes import Api
+
+_FLUSH_SECONDS: Final = 5.0
+"""How long a stop waits for the quorum."""
 
 _FAILED_DRAIN_SECONDS: Final = 0.5
 """How long peers may take to read that the store has failed."""
@@ -124,6 +127,17 @@ async def serve_term(process: Process, clock: Clock, tenure: Tenure, ends: Ends)
 
             await _Front(process, broker, opened, ends).serve(on_ready)
             broker.stop()
+            if tenure.opened is not None:
+                await _flushed(opened)
+
+
+async def _flushed(opened: Opened) -> None:
+    """Have what no caller waits for recorded, too: a store that becomes a copy does not do that itself."""
+    flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    opened.store.when_durable(lambda: flushed.set_result(None), flushed.set_exception)
+    await asyncio.wait((flushed,), timeout=_FLUSH_SECONDS)
+    if flushed.done():
+        flushed.exception()
 
 
 def _given_up(opened: Opened, ends: Ends) -> MastershipLost:

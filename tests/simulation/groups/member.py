@@ -85,6 +85,7 @@ class Member:
         node = self.node = self._node_class(identity, state, log, elector, self, clock=process, timing=TIMING)
         elector.events = node
         self._network.listeners[self.name] = (process, node.accepted)
+        node.on_role = lambda role, why: self._note(f"{self.name} is {role.value} in epoch {node.epoch}: {why}")
         node.start()
         return True
 

@@ -19,7 +19,7 @@ from ackwire.store.journal.replica.node_state import NodeStateFile, open_node_st
 from ackwire.store.journal.replica.replica_journal import ReplicaJournal
 from ackwire.store.journal.replica.take_over import Mastered, Surroundings, take_over
 from ackwire.store.journal.replica.walk import walk
-from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, read_header, segment_path
+from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, UnreadableSegment, read_header, segment_path
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 from tests.helpers.journal import DATA
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
@@ -295,7 +295,10 @@ class JournalStorage:
 
     def _walk(self, segment: int, start: int) -> Iterable[Record]:
         data = self.disk.contents(segment_path(JOURNAL, segment))
-        header = read_header(data)
+        try:
+            header = read_header(data)
+        except UnreadableSegment:
+            return ()
         if header is None:
             return ()
         return walk(lambda at, length: data[at : at + length], segment, seed_of(header.store_id), start, len(data))
@@ -330,6 +333,7 @@ class JournalStorage:
         start = record.offset + record.size_bytes
         self.disk.overwrite(path, start, bytes(len(self.disk.contents(path)) - start))
         self._seen = (0, 0, 0)
+        self._state = None  # what it says now is known when it is read again
         return True
 
     def plan_trouble(self) -> str:

@@ -39,7 +39,7 @@ from ackwire.store.journal.compaction import Compaction
 from ackwire.store.journal.failure import FailureState
 from ackwire.store.journal.gradual_release import GradualRelease
 from ackwire.store.journal.group_commit import AtTurnEnd, GroupCommit, Quorum
-from ackwire.store.journal.opening import JournalSource, OpenJournal, open_journal
+from ackwire.store.journal.opening import JournalSource, OpenJournal, open_journal, refuse_node
 from ackwire.store.journal.options import JournalOptions, SyncPolicy
 from ackwire.store.journal.pending_records import PendingPayload
 from ackwire.store.journal.presence import Misplaced
@@ -154,6 +154,7 @@ class JournalStore(JournalRecorder):
 
         Raises `UnusableStore` if the files cannot be used, or another broker uses them.
         """
+        refuse_node(files, data)
         source = JournalSource(files, data, form, open_index, clock.now_ms, new_id, holder, lock)
         journal = open_journal(source, options)
         store = cls(

@@ -85,6 +85,19 @@ class JournalSource:
     """A lock that is held already, if the store need not take it."""
 
 
+NODE_NAME: Final = "node"
+"""The file by which the folder of a node of a replicated group is known."""
+
+
+def refuse_node(files: Files, data: Path) -> None:
+    """Raises `UnusableStore` for the folder of a node: a broker alone must not write to a copy."""
+    if files.exists(data / NODE_NAME):
+        raise UnusableStore(
+            f"{data} belongs to a node of a replicated group: start it as such (store.kind), or remove the file "
+            f"{NODE_NAME} there if the group is gone for good"
+        )
+
+
 def open_journal(source: JournalSource, options: JournalOptions) -> OpenJournal:
     """Raises `UnusableStore` if the files cannot be used, or another broker uses them."""
     lock = take_lock(source)

@@ -35,7 +35,7 @@ class Pins:
     """The pins of one journal."""
 
     def __init__(self, bytes_max: int = PINNED_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self.pins: list[Pin] = []
 
     def __bool__(self) -> bool:
@@ -49,5 +49,5 @@ class Pins:
 
     def first(self, used_bytes: int, now: float) -> int:
         """The first segment that must stay now that the journal has *used_bytes*; pins that cost too much end."""
-        self.pins = [it for it in self.pins if it.until > now and used_bytes - it.since_bytes <= self._bytes_max]
+        self.pins = [it for it in self.pins if it.until > now and used_bytes - it.since_bytes <= self.bytes_max]
         return min((it.first for it in self.pins), default=sys.maxsize)

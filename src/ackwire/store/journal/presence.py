@@ -62,6 +62,10 @@ class Presence:
         self._compared: tuple[int, int] | None = None
         """The same, when names were last compared: they may have changed again at what is called the same time."""
 
+    def forget(self, segment: int) -> None:
+        """*segment* was removed, and its number may be used again: by a copy whose log was truncated."""
+        self._inodes.pop(segment_name(segment), None)
+
     def check(self) -> None:
         """Raise `Misplaced` unless everything is in its place. Called after each sync."""
         changed = self._journal_changed.changed_ns()

@@ -49,7 +49,7 @@ def group_of(seed: int = 0) -> tuple[ReplicaNode, ReplicaNode, Workload]:
 def test_the_first_epoch_begins_on_an_empty_log() -> None:
     node = ReplicaNode()
     store = node.lead(7)
-    assert node.begun
+    assert node.has_begun()
     assert (store.journal.writer.epoch, node.node.led_epoch, node.node.promised_epoch) == (7, 7, 7)
     messages = Messages()
     store.append(messages.make(), [Q])

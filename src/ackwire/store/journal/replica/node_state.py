@@ -16,9 +16,9 @@ from crc32c import crc32c
 
 from ackwire.store.background import Background
 from ackwire.store.files import Files
+from ackwire.store.journal.opening import NODE_NAME
 from ackwire.store.journal.shipping import EMPTY, Done, LogEnd
 
-NODE_NAME: Final = "node"
 _FORMAT: Final = 1
 _NEVER: Final = LogEnd((1 << 32) - 1, (1 << 64) - 1)
 
@@ -27,11 +27,6 @@ _log = logging.getLogger(__name__)
 
 class StalePromise(Exception):
     """A higher epoch was promised before."""
-
-
-def is_node(files: Files, data: Path) -> bool:
-    """Whether *data* belongs to a node of a replicated group."""
-    return files.exists(data / NODE_NAME)
 
 
 @final
@@ -158,10 +153,11 @@ class NodeStateFile:
             self.known_durable = end
             self.save(_complain)
 
-    def was_truncated(self, end: LogEnd, done: Done) -> None:
-        """A master had the log truncated to *end*: what is behind it is not missed."""
-        if self.may_vote and end < self.known_durable:  # one that has lost records must see them again
-            self.known_durable = end
+    def will_truncate(self, end: LogEnd, done: Done) -> None:
+        """A master has the log truncated to *end*: what is behind it will not be missed, whatever a crash in the middle
+        leaves of it. One that has lost records must see them again all the same."""
+        if self.may_vote and (end < self.known_durable or self.led_epoch):
+            self.known_durable, self.led_epoch = min(self.known_durable, end), 0
             self.save(done)
         else:
             done(None)

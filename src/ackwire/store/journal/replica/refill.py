@@ -60,6 +60,8 @@ class RefillFiles:
         self._swap = swap
         self._give_up = give_up
         self._is_over = False
+        self._is_spoilt = False
+        """Whether a piece could not be written, or is not good."""
 
     # ---- coming ------------------------------------------------------------------------------------------------
 
@@ -83,6 +85,13 @@ class RefillFiles:
         self._background.submit(lambda: self._write(coming, offset, data, is_last=is_last), done)
 
     def _write(self, segment: SnapshotSegment, offset: int, data: bytes, *, is_last: bool) -> None:
+        if self._is_spoilt:
+            raise RefusedChunk("a piece before this one could not be used")
+        self._is_spoilt = True
+        self._write_piece(segment, offset, data, is_last=is_last)
+        self._is_spoilt = False
+
+    def _write_piece(self, segment: SnapshotSegment, offset: int, data: bytes, *, is_last: bool) -> None:
         if self._last_segment == 0 and offset == 0:
             self._begin()
         if self._file is None:
@@ -135,7 +144,8 @@ class RefillFiles:
             return
 
         def work() -> None:
-            if self._last != self._log_end:
+            if self._is_spoilt or self._last != self._log_end:
+                self._close()
                 raise RefusedChunk(f"it ends with {self._last}, and should with {self._log_end}")
             mark_ready(self._files, self._data, list(self._segments))
 

@@ -33,10 +33,13 @@ def finish_swap(files: Files, data: Path, forget_index: Callable[[], None]) -> b
     if not files.exists(ready):
         return False
     numbers = _read_ready(files, ready)
+    coming = [it for it in numbers if files.exists(data / REFILL_NAME / segment_name(it))]
+    lost = [it for it in numbers if it not in coming and not files.exists(segment_path(data / "journal", it))]
+    if lost:
+        raise UnusableStore(f"segment {lost[0]} is neither in {data / REFILL_NAME} nor in {data / 'journal'}")
     forget_index()
-    for number in numbers:
-        if files.exists(data / REFILL_NAME / segment_name(number)):
-            files.rename(data / REFILL_NAME / segment_name(number), segment_path(data / "journal", number))
+    for number in coming:
+        files.rename(data / REFILL_NAME / segment_name(number), segment_path(data / "journal", number))
     for number in segment_numbers(files, data / "journal"):
         if number not in numbers:
             files.remove(segment_path(data / "journal", number))

@@ -304,7 +304,15 @@ class ReplicaJournal:
             done(None)
             return
         self.begin("the log is being truncated")
-        self.when_quiet(lambda: self._truncate(number, done))
+
+        def noted(error: Exception | None) -> None:
+            if error is not None:
+                self._busy = ""
+                done(error)
+            else:
+                self.when_quiet(lambda: self._truncate(number, done))
+
+        self.node.will_truncate(LogEnd(self.log.epoch_at(number), number), noted)
 
     def cut_group(self, number: int, done: Done) -> None:
         """Drop the unfinished group behind record *number*: this node is to be master, and decides."""
@@ -334,6 +342,7 @@ class ReplicaJournal:
         self.log.cut(number, cut.offset)
         for segment in [it for it in self.journal.catalog.segments if it not in self.log.segments]:
             self.journal.catalog.segments.pop(segment)
+            self.journal.presence.forget(segment)
         self._end = LogEnd(cut.epoch, number) if number else EMPTY
         writer = self._writer
         writer.next_number, writer.epoch, writer.next_segment = number + 1, cut.epoch, cut.segment + 1
@@ -345,7 +354,7 @@ class ReplicaJournal:
                 return
         writer.last_offset = cut.last_offset
         self._durable = self._end  # the truncation has synced what is left
-        self.node.was_truncated(self._end, done)
+        done(None)
         self._begin_sync()
 
     # ---- applying ----------------------------------------------------------------------------------------------

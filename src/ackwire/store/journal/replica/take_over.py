@@ -9,6 +9,7 @@ epoch and syncs it; it may serve when the quorum has that.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from ackwire.errors import StoreFailed
@@ -25,6 +26,12 @@ from ackwire.util.clock import Clock
 _log = logging.getLogger(__name__)
 
 _ALREADY: Final = "the copy becomes the master's store"
+
+
+def store_id_of(group_id: str) -> bytes:
+    """The id of a store that a group begins with: two nodes that begin with nothing, each in an epoch of its own, must
+    write records that each other's journal can take."""
+    return sha256(b"ackwire store of group " + group_id.encode()).digest()[:16]
 
 
 class Mastered(NamedTuple):
@@ -115,7 +122,8 @@ def _mastered(copy: ReplicaJournal, epoch: int, quorum: Quorum, around: Surround
     journal = copy.journal
     journal.writer.epoch = epoch
     if not journal.store_id:
-        journal.set_store_id(copy.source.new_id())
+        group_id = copy.node.group_id
+        journal.set_store_id(store_id_of(group_id) if group_id else copy.source.new_id())
     for damage in journal.report.damages:
         _log.error("%s: %s", journal.data, damage)
     store = JournalStore(
