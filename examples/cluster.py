@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from examples.stage import ACKWIRE, USUAL_PORT, Child, DemoFailed, Run, free_port, is_free, say
 from tests.helpers.zookeeper import ZooKeeperServer
+
+from examples.stage import ACKWIRE, USUAL_PORT, Child, DemoFailed, Run, free_port, is_free, say
 
 NODES: Final = ("one", "two", "three")
 SESSION_SECONDS: Final = 2
@@ -68,7 +69,7 @@ class Node:
     def role(self) -> str:
         """What it says it is; empty if it says nothing."""
         try:
-            with urllib.request.urlopen(f"{self.http}/health", timeout=_HEALTH_SECONDS) as answer:
+            with urllib.request.urlopen(f"{self.http}/health", timeout=_HEALTH_SECONDS) as answer:  # noqa: S310 - http
                 said: Any = json.load(answer)
         except urllib.error.HTTPError as error:  # a slave is healthy, and not ready for clients
             said = json.loads(error.read() or b"{}")
