@@ -25,6 +25,8 @@ TESTS_SPARK := tests/spark tests/spark_audit tests/pipeline
 # What measures, alone on the machine.
 TESTS_LOAD := tests/load
 PYTEST := $(VENV)/bin/pytest --dist worksteal
+# Hosts of their own for the nodes of a group, and links that can be cut.
+DEBIAN_FAULTS := zookeeper iproute2 nftables
 # RabbitMQ too, but only to compare with.
 DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java postgresql libpostgresql-jdbc-java libjaxb-api-java
 
@@ -35,16 +37,16 @@ DEMO_STORE = $(if $(filter command line environment,$(origin STORE)),$(STORE),jo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run wheel test test-plain test-compiled test-spark test-fast simulate fuzz-restarts crash database-kills restarts pipeline check sync_copy bench bench-quick clean lock
+.PHONY: help demo run wheel test test-plain test-compiled test-spark test-fast simulate fuzz-restarts crash ha database-kills restarts pipeline check sync_copy bench bench-quick clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: $(READY) ## the broker and real clients at work; EXIT=1 ends by itself, STORE=postgresql takes a temporary server
-	@tools/debian_packages.sh $(DEBIAN_DEMO) $(if $(findstring postgresql,$(DEMO_STORE)),postgresql) \
+demo: $(READY) ## the broker and real clients at work; EXIT=1 ends by itself, STORE=postgresql takes a temporary server, CLUSTER=3 a group
+	@tools/debian_packages.sh $(DEBIAN_DEMO) $(if $(CLUSTER),zookeeper) $(if $(findstring postgresql,$(DEMO_STORE)),postgresql) \
 		$(if $(findstring mariadb,$(DEMO_STORE)),mariadb-server-core mariadb-client-core)
-	@$(VENV)/bin/python -m examples.demo --store $(DEMO_STORE) $(if $(EXIT),--exit)
+	@$(VENV)/bin/python -m examples.demo $(if $(CLUSTER),--cluster $(CLUSTER),--store $(DEMO_STORE)) $(if $(EXIT),--exit)
 
 run: $(READY) ## a broker on this machine; ARGS="--listen URI" and more are passed on
 	@$(VENV)/bin/ackwire serve $(ARGS)
@@ -95,6 +97,11 @@ crash: $(READY) ## kill -9 under load from the real Java client, and nothing pro
 database-kills: $(READY) ## kill -9 of the database server under load from the real Java client; STORE=postgresql KILLS=20 SEED=1
 	@tools/debian_packages.sh $(DEBIAN_TEST)
 	@$(VENV)/bin/python tools/database_kills.py --store $(if $(filter mariadb,$(STORE)),mariadb,postgresql) --kills $(or $(KILLS),20) --seed $(SEED) $(ARGS)
+
+# In network namespaces, with rules of nftables for cuts: needs root.
+ha: $(READY) ## real faults on a replicated group under load: kills, pauses, partitions, full disks; FAULTS=100 SEED=1
+	@tools/debian_packages.sh $(DEBIAN_TEST) $(DEBIAN_FAULTS)
+	@$(VENV)/bin/python tools/ha.py --faults $(or $(FAULTS),100) --seed $(SEED) $(ARGS)
 
 RESTARTS ?= 100
 restarts: $(READY) ## restarts under the Python client with failover:, and nothing is lost; RESTARTS=100 SEED=1

@@ -9,6 +9,7 @@ has its part (`demo_spark.py`), and the broker's audit must add up, too.
     python -m examples.demo          leaves the broker running until Ctrl-C
     python -m examples.demo --exit   ends by itself; the exit code says whether everything added up
     python -m examples.demo --store postgresql   on a temporary PostgreSQL server
+    python -m examples.demo --cluster 3   on three brokers that replicate one journal, whose master is killed
 """
 
 import argparse
@@ -277,12 +278,17 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Ackwire at work, with Java and Python clients.")
     parser.add_argument("--exit", action="store_true", help="end by itself instead of leaving the broker running")
     parser.add_argument("--store", choices=STORES, default=STORES[0], help="the broker's store (default: %(default)s)")
+    parser.add_argument(
+        "--cluster", type=int, choices=(1, 3), default=1, help="how many brokers (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
+    if options.cluster > 1 and options.store != STORES[0]:
+        parser.error("--cluster 3 has a store of its own: the replicated journal")
     signal.signal(signal.SIGTERM, _end_in_order)
     signal.signal(signal.SIGHUP, _end_in_order)
     signal.signal(signal.SIGALRM, _give_up)
     try:
-        return demonstrate(options.store, stay=not options.exit)
+        return demonstrate(options.store, cluster=options.cluster > 1, stay=not options.exit)
     except DemoFailed as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -292,16 +298,15 @@ def main(arguments: Sequence[str]) -> int:
         return 130
 
 
-def demonstrate(store: str, *, stay: bool) -> int:
-    """The demo from start to end on *store*; the broker stays up in between if *stay*."""
+def demonstrate(store: str, *, cluster: bool, stay: bool) -> int:
+    """The demo from start to end on *store*, or on a group if *cluster*; the broker stays up in between if *stay*."""
     check_requirements()
     signal.alarm(DEADLINE_SECONDS)
     OUTPUT.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=OUTPUT))
-    with store_uri(store, folder) as uri, Run(folder, uri) as run:
-        say(f"starting the broker: ackwire serve --data DIRECTORY{f' --store {uri}' if uri else ''}")
+    with store_uri(store, folder) as uri, _run(folder, uri, cluster=cluster) as run:
         run.start_broker()
-        say(f"compiling the Java clients for {run.url}")
+        say(f"compiling the Java clients for {run.client_url}")
         run.compile_clients()
         log = EventLog(run.folder / "events")
         play(run, log)
@@ -313,12 +318,20 @@ def demonstrate(store: str, *, stay: bool) -> int:
         adds_up = demo_spark.reconcile(run)
         signal.alarm(0)
         if stay:
-            keep_serving(run.children[0], run.url)
+            keep_serving(run.children[0], run.client_url)
         say("stopping the broker")
-        run.children[0].terminate()
+        run.stop_broker()
     good = adds_up and all(account.verdict == "ok" for account in found)
     say("everything adds up" if good else "something does NOT add up")
     return 0 if good else 1
+
+
+def _run(folder: Path, uri: str, *, cluster: bool) -> Run:
+    if not cluster:
+        return Run(folder, uri)
+    from examples.cluster import ClusterRun  # it needs kazoo
+
+    return ClusterRun(folder)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ AUDIT_SECONDS: Final = 10.0
 def play(run: Run) -> None:
     """Every scene with Spark; returns when all readings have been consumed, or have had the time to."""
     say(f"starting Spark: it writes {READING_COUNT:,} readings as one batch, then streams them from queue to queue")
-    job = ("enrich.py", run.http, str(run.token_file), str(run.folder / "checkpoint"))
+    job = ("enrich.py", run.http_urls, str(run.token_file), str(run.folder / "checkpoint"))
     consumer = run.example("readings_client.py", run.url)
     consumer.expect("ready")
     driver = run.example(*job, "--fill", str(READING_COUNT))
@@ -48,8 +48,8 @@ def play(run: Run) -> None:
 def reconcile(run: Run) -> bool:
     """Let the audit run over everything since the start of the demo; whether all of it adds up."""
     say("computing the life of every message from the broker's audit: ackwire audit run")
-    events, tables, page = (str(run.folder / name) for name in ("audit", "tables", "report.html"))
     time.sleep(AUDIT_SECONDS)
+    events, tables, page = str(run.collect_audit()), str(run.folder / "tables"), str(run.folder / "report.html")
     print(flush=True)
     code = subprocess.run([ACKWIRE, "audit", "run", events, "--out", tables], check=False).returncode
     if code > 1:

@@ -149,10 +149,15 @@ class Run:
         return child
 
     def start_broker(self) -> Child:
+        say(f"starting the broker: ackwire serve --data DIRECTORY{f' --store {self.store}' if self.store else ''}")
         port = USUAL_PORT if is_free(USUAL_PORT) else 0
         if port == 0:
             say(f"port {USUAL_PORT} is taken; the broker will listen on a free one")
         return self._start_broker(f"tcp://127.0.0.1:{port}", "127.0.0.1:0")
+
+    def stop_broker(self) -> None:
+        """Have it end in order."""
+        self.children[0].terminate()
 
     def replace_broker(self) -> None:
         """Kill the broker as a crash would, and start another one on its data and its port."""
@@ -169,8 +174,22 @@ class Run:
         return broker
 
     @property
+    def http_urls(self) -> str:
+        """Every address where the broker may answer HTTP requests."""
+        return self.http
+
+    @property
+    def client_url(self) -> str:
+        """What clients connect to."""
+        return self.url
+
+    @property
     def token_file(self) -> Path:
         return self.folder / "data" / "http.token"
+
+    def collect_audit(self) -> Path:
+        """The directory with all that the audit has written."""
+        return self.folder / "audit"
 
     def example(self, program: str, *arguments: str) -> Child:
         """One of the Python programs beside this one."""
@@ -203,7 +222,7 @@ class Run:
     def _java(self, program: str, name: str, *arguments: str) -> Child:
         events = str(self.folder / "events" / f"{name}.jsonl")
         return self.start(
-            name, ["java", *JVM_OPTIONS, "-cp", self._classpath, program, self.url, events, name, *arguments]
+            name, ["java", *JVM_OPTIONS, "-cp", self._classpath, program, self.client_url, events, name, *arguments]
         )
 
     @property
@@ -220,6 +239,13 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:
