@@ -32,13 +32,13 @@ _EXPECTED: Final = re.compile(r"no space left|disk is full|cannot be written|MDB
 
 _SETTINGS: Final = """
 [broker]
-name = "{name}"
+name = "shop"
 
 [listen]
 uris = ["tcp://{address}:{client_port}"]
 
 [http]
-listen = "tcp://{address}:{http_port}"
+listen = "{address}:{http_port}"
 
 [store]
 kind = "replicated"
@@ -46,6 +46,7 @@ segment_bytes = "128 KiB"
 checkpoint_seconds = 0.5
 
 [replication]
+node = "{name}"
 replicas = 3
 zk_address = "{keepers}"
 zk_session_timeout_seconds = {session}
