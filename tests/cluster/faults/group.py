@@ -43,6 +43,7 @@ listen = "{address}:{http_port}"
 [store]
 kind = "replicated"
 segment_bytes = "128 KiB"
+free_bytes_min = "8 MiB"
 checkpoint_seconds = 0.5
 
 [replication]
