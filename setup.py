@@ -95,6 +95,7 @@ HOT_MODULES = [
     "store/catalog",
     "store/catalog_restore",
     "store/contract/durability",
+    "store/files",
     "store/index",
     "store/journal/checkpointing",
     "store/journal/failure",

@@ -149,6 +149,8 @@ class _OsFile:
 
     def write(self, data: bytes, offset: int) -> None:
         written = os.pwrite(self._descriptor, data, offset)
+        if written == len(data):
+            return
         view = memoryview(data)
         while written < len(data):
             more = os.pwrite(self._descriptor, view[written:], offset + written)

@@ -277,7 +277,7 @@ class GroupCommit:
         else:
             mark = None  # it may be about records behind them
         records = self._buffer.take(first)
-        before = self._writer.last_number
+        before, payload_bytes = self._writer.last_number, self._writer.payload_bytes
         try:
             self._writer.write(records)
             self._buffer.are_written(records)
@@ -288,7 +288,7 @@ class GroupCommit:
             return False
         self._writes.append((self._writer.last_number, self._written_sequence, mark))
         if self._writer.last_number != before and self.on_written is not None:
-            self.on_written(sum([it.payload_bytes for it in records]))
+            self.on_written(self._writer.payload_bytes - payload_bytes)
         if self._when_written and first is None:
             callbacks, self._when_written = self._when_written, []
             for callback in callbacks:

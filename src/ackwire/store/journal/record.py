@@ -84,6 +84,7 @@ def record_bytes(payload_bytes: int) -> int:
     return padded(HEADER_BYTES + payload_bytes)
 
 
+_SHORT_BYTES: Final = 1024
 _PADDING: Final = [bytes(-length % ALIGNMENT) for length in range(ALIGNMENT)]
 
 
@@ -96,11 +97,17 @@ def pack_record(
     kind: int, flags: int, epoch: int, number: int, synced: int, pieces: Sequence[bytes | memoryview], seed: int
 ) -> list[bytes | memoryview]:
     """The bytes of a record, in pieces."""
-    length = sum(map(len, pieces))
+    length = 0
+    for piece in pieces:
+        length += len(piece)
     assert length <= PAYLOAD_BYTES_MAX, "the wire lets no frame in that is longer"
     header = HEADER.pack(MARKER, kind, flags, length, epoch, number, synced)
-    checksum = crc32c(header, seed)
-    for piece in pieces:
+    first = pieces[0]
+    if isinstance(first, bytes) and len(first) < _SHORT_BYTES:  # to copy it costs less than a second call
+        checksum = crc32c(header + first, seed)
+    else:
+        checksum = crc32c(first, crc32c(header, seed))
+    for piece in pieces[1:]:
         checksum = crc32c(piece, checksum)
     return [header, CHECKSUM.pack(checksum), *pieces, _PADDING[(HEADER_BYTES + length) % ALIGNMENT]]
 

@@ -5,7 +5,7 @@ written together, and nothing is dropped out of a group from outside it.
 """
 
 from collections.abc import Callable, Collection
-from itertools import count, islice, pairwise
+from itertools import count, islice
 from pathlib import Path
 from typing import Final, final
 
@@ -181,8 +181,13 @@ class RecordBuffer:
 
     def last_message_sequence(self, first: int | None) -> int:
         """The highest sequence of a message among all records, or the *first* so many; 0 if there is none."""
-        sequences = [it.sequence for it in self.records[:first] if isinstance(it, PendingMessage) and it.places]
-        return max(sequences, default=0)
+        highest = 0
+        for record in self.records if first is None else self.records[:first]:
+            if isinstance(record, PendingMessage) and record.places:
+                sequence = record.message.sequence
+                if sequence > highest:
+                    highest = sequence
+        return highest
 
     def portion(self, records_max: int, bytes_max: int) -> int | None:
         """How many of the first records are about *records_max* or *bytes_max* of messages; None if all of them are.
@@ -229,7 +234,9 @@ class RecordBuffer:
 
 def _mark_groups(records: list[PendingRecord]) -> None:
     """Set the flags of records that take effect together."""
-    for record, following in pairwise(records):
-        if record.group and record.group == following.group:
-            record.flags |= _GOES_ON
-            following.flags |= _CONTINUES
+    previous: PendingRecord | None = None
+    for record in records:
+        if record.group and previous is not None and record.group == previous.group:
+            previous.flags |= _GOES_ON
+            record.flags |= _CONTINUES
+        previous = record

@@ -64,6 +64,8 @@ class JournalWriter:
         self.offset = 0
         self.last_offset = 0
         """Where the last record begins, in that segment; 0 before the first is written."""
+        self.payload_bytes = 0
+        """Of all records that were written since the start."""
         self._end = 0
         self._spare: DataFile | None = None
         self._spare_is_filled = False
@@ -94,7 +96,9 @@ class JournalWriter:
         pieces: list[bytes | memoryview] = []
         start, first_number = self.offset, self.next_number
         for record in records:
-            size_bytes = record_bytes(record.payload_bytes)
+            payload_bytes = record.payload_bytes
+            self.payload_bytes += payload_bytes
+            size_bytes = record_bytes(payload_bytes)
             if self._active is None or self.offset + size_bytes > self._end:
                 self._write_pieces(pieces, start, first_number)
                 self._begin_segment(size_bytes)
