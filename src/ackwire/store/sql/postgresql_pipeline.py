@@ -7,6 +7,7 @@ each column, so the server executes one statement for all of them.
 
 import select
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from struct import Struct, pack
 from typing import Final, cast, final
 
@@ -182,18 +183,11 @@ def _raised(result: PGresult) -> Exception:
     return error if error.sqlstate else psycopg.OperationalError(_text(result))
 
 
-_numbered: Final[dict[str, bytes]] = {}
-
-
+@lru_cache(maxsize=_PREPARED_MAX)
 def numbered(sql: str) -> bytes:
     """*sql*, which is written for the driver, with the placeholders of the server."""
-    known = _numbered.get(sql)
-    if known is None:
-        first, *rest = sql.split("%s")
-        known = "".join((first, *(f"${number}{text}" for number, text in enumerate(rest, 1)))).encode()
-        if len(_numbered) < _PREPARED_MAX:
-            _numbered[sql] = known
-    return known
+    first, *rest = sql.split("%s")
+    return "".join((first, *(f"${number}{text}" for number, text in enumerate(rest, 1)))).encode()
 
 
 def _portions(rows: Sequence[Row]) -> Iterator[list[Row]]:
