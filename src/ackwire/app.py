@@ -57,7 +57,8 @@ from ackwire.store.sql.sql_store import SqlOptions, SqlStore, SqlSurroundings
 from ackwire.store.temp import TempStore
 from ackwire.util.clock import Clock, SystemClock
 from ackwire.util.plurals import counted
-from ackwire.wire.openwire.editor import OpenWireEditor, producer_text, transaction_text
+from ackwire.wire.openwire.editor import OpenWireEditor
+from ackwire.wire.openwire.id_text import producer_text, transaction_text
 from ackwire.wire.openwire.jdbc_rows import JdbcRows
 from ackwire.wire.openwire.stored import OpenWireStoredForm
 
