@@ -146,7 +146,7 @@ class Advisories:
         try:
             publish()
         except AckwireError as error:
-            _log.warning("nothing is told on %r: %s", topic, error)
+            _log.warning("no advisory is published on %r: %s", topic, error)
 
     # ---- as it happens -----------------------------------------------------------------------------------------
 

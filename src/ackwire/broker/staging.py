@@ -203,7 +203,7 @@ class Staging:
     def commit(
         self, producer: str, batch: int, parts: Iterable[str], on_done: Callable[[bool], None], on_failed: Failed
     ) -> None:
-        """Make *parts* visible, all of them at once. *on_done* is told False if *batch* was committed before."""
+        """Make *parts* visible, all of them at once. *on_done* is called with False if *batch* was committed before."""
         last = self._last.get(producer)
         if last is not None and batch <= last.batch:
             self._store.when_durable(lambda: on_done(False), on_failed)

@@ -187,7 +187,7 @@ class TopicSubscription(Subscription):
 
 @final
 class BrowserSubscription(Subscription):
-    """A queue browser: it is shown what is there, in order, takes nothing, and is told the end."""
+    """A queue browser: it is shown what is there, in order, takes nothing, and is shown where it ends."""
 
     __slots__ = ("_batches", "_dispatched", "_ended", "_fetch", "_ready", "is_continuing")
 

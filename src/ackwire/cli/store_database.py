@@ -68,7 +68,7 @@ def _check_json(report: "DatabaseCheck") -> dict[str, Any]:
 def run_explain(args: argparse.Namespace) -> int:
     """Say which rows wait for whom."""
     from ackwire.store.sql.survey import survey
-    from ackwire.wire.openwire.editor import transaction_text
+    from ackwire.wire.openwire.id_text import transaction_text
 
     with database(args.name, args.table_prefix) as (offline, progress):
         with offline.inspect() as inspection:

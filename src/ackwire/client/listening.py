@@ -140,8 +140,8 @@ class Staffing:
 
     A consumer that gets a message looks whether another one is waiting for the next. If none is, and there are fewer
     than the highest number, one is added: so there is always one ready, and the number grows as long as there are
-    messages for all of them. A consumer that has waited *idle_seconds* in vain leaves, while more than the lowest
-    number are there and another one waits too.
+    messages for all of them. A consumer that has waited *idle_seconds* without a message leaves, while more than the
+    lowest number are there and another one waits too.
     """
 
     def __init__(self, concurrency: Concurrency, idle_seconds: float) -> None:

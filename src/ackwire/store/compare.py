@@ -139,7 +139,7 @@ def _compare_state(alone: Catalog, started: Catalog, found: Differences) -> None
             found.state_changed.append(key)
         elif here.segments != there.segments:
             found.counters.append(
-                f"{state_text(alone, key)} is told by segments {sorted(here.segments)}, and the index says "
+                f"{state_text(alone, key)} is recorded in segments {sorted(here.segments)}, and the index says "
                 f"{sorted(there.segments)}"
             )
 

@@ -12,7 +12,7 @@ from ackwire.audit.records import Run
 from ackwire.audit.spool import EVENTS, Spool
 from ackwire.config import AuditSettings
 from ackwire.util.clock import ManualClock, Turns
-from ackwire.wire.openwire.editor import producer_text, transaction_text
+from ackwire.wire.openwire.id_text import producer_text, transaction_text
 
 
 class FileAudit:

@@ -11,7 +11,7 @@ from ackwire.broker.in_flight import AckKind
 from ackwire.config.policy import DestinationPolicy
 from ackwire.util.clock import Turns
 from ackwire.wire.openwire import commands
-from ackwire.wire.openwire.editor import producer_text
+from ackwire.wire.openwire.id_text import producer_text
 from tests.helpers.broker_rig import BrokerRig
 from tests.helpers.bulk import Reader, Writer
 from tests.helpers.operating import purged
@@ -287,7 +287,7 @@ class _AuditedWorld(World):
 
 
 def test_a_local_transaction_reads_as_clients_see_it() -> None:
-    from ackwire.wire.openwire.editor import transaction_text
+    from ackwire.wire.openwire.id_text import transaction_text
 
     assert transaction_text(commands.LocalTransactionId(3, commands.ConnectionId("ID:a"))) == "TX:ID:a:3"
 

@@ -1,7 +1,6 @@
 """MariaDB and MySQL by PyMySQL, a driver in plain Python: rows are sent many at a time, so it waits seldom."""
 
 import math
-import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, final
@@ -28,6 +27,7 @@ from ackwire.util.socket_watchdog import (
     connected_socket,
     connected_unix_socket,
 )
+from ackwire.util.unverified_tls import unverified_tls
 
 _CONNECT_SECONDS: Final = 10
 """How long one attempt to connect may take."""
@@ -147,16 +147,12 @@ class MariadbSession:
 
 @final
 class _Connection(pymysql.Connection):
-    """A connection that loads no authorities which it does not ask: that takes 25 ms, each time."""
+    """A connection that reads no certificates which it does not check."""
 
-    def _create_ssl_ctx(self, sslp: dict[str, Any]) -> ssl.SSLContext:
+    def _create_ssl_ctx(self, sslp: dict[str, Any]) -> Any:
         if sslp:
-            context: ssl.SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc]  # the stubs lack it
-            return context
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # TLS is not asked for, and used if the server has it
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return context
+            return super()._create_ssl_ctx(sslp)  # type: ignore[misc]  # the stubs lack it
+        return unverified_tls()  # TLS is not asked for, and used if the server has it
 
 
 @final

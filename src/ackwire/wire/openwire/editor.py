@@ -10,7 +10,6 @@ the broker's id. That id must be new at each start, because the count of its mes
 """
 
 import itertools
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,22 +18,23 @@ from typing import Final, NamedTuple, final
 from ackwire.errors import LocalProtocolError, RemoteProtocolError
 from ackwire.jms.destinations import Destination, derived_destination
 from ackwire.jms.message import Message, Origin
-from ackwire.jms.message_editor import Advisory, AdvisoryKind, ConsumerDetails
+from ackwire.jms.message_editor import Advisory, AdvisoryKind
 from ackwire.jms.names import BODY, BODY_BYTES_MAX
 from ackwire.jms.types import Long, Value
 from ackwire.util.clock import Clock
 from ackwire.wire.openwire import commands
 from ackwire.wire.openwire.advisory_frames import DestinationAdvisories, DestinationEvent
+from ackwire.wire.openwire.advisory_payloads import payload_of
 from ackwire.wire.openwire.bodies import decode_text
 from ackwire.wire.openwire.codec_fast import (
     CANONICAL,
     FastDecoder,
     FrameStamper,
     destination_to_wire,
-    message_key,
     nested,
 )
 from ackwire.wire.openwire.frame_builder import FrameBuilder
+from ackwire.wire.openwire.id_text import consumer_id_of, transaction_id_text
 from ackwire.wire.openwire.layout import (
     ABSENT,
     ABSENT_BYTES,
@@ -56,7 +56,7 @@ from ackwire.wire.openwire.limits import DEFAULT_LIMITS, WireLimits
 from ackwire.wire.openwire.lookup import QuickLookup, quick_properties_of
 from ackwire.wire.openwire.marshal import Codec, LooseReader
 from ackwire.wire.openwire.primitives import decode_map, encode_map
-from ackwire.wire.openwire.structures import Structure, fields_of
+from ackwire.wire.openwire.structures import fields_of
 from ackwire.wire.openwire.text import decode_modified_utf8
 from ackwire.wire.openwire.walking import end_of_destination, end_of_string
 
@@ -75,65 +75,6 @@ _DESTINATION_OPERATIONS: Final = {
     AdvisoryKind.DESTINATION_ADDED: commands.DestinationOperation.ADD,
     AdvisoryKind.DESTINATION_REMOVED: commands.DestinationOperation.REMOVE,
 }
-
-
-# ---- ids from text ---------------------------------------------------------------------------------------------
-
-_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
-_LONG_RANGE: Final = range(-(2**63), 2**63)
-
-
-def _numbered(text: str, count: int) -> tuple[str, list[int]] | None:
-    """What stands before the last *count* numbers of *text*, and the numbers. Connection ids contain colons too."""
-    connection_id, *numerals = text.rsplit(":", count)
-    if len(numerals) != count or not all(_NUMBER.fullmatch(numeral) for numeral in numerals):
-        return None
-    numbers = [int(numeral) for numeral in numerals]
-    return (connection_id, numbers) if all(number in _LONG_RANGE for number in numbers) else None
-
-
-def _resource_id(text: str | None) -> tuple[str, int, int]:
-    """Connection id, session and number."""
-    parts = None if text is None else _numbered(text, 2)
-    if parts is None:
-        raise LocalProtocolError(f"{text!r} is not an id of the form connection:session:number")
-    connection_id, (session_id, number) = parts
-    return connection_id, session_id, number
-
-
-def _consumer_id(text: str | None) -> commands.ConsumerId:
-    return commands.ConsumerId(*_resource_id(text))
-
-
-def _producer_id(text: str | None) -> commands.ProducerId:
-    connection_id, session_id, number = _resource_id(text)
-    return commands.ProducerId(connection_id, number, session_id)
-
-
-def message_key_from_text(text: str) -> bytes | None:
-    """`Message.key` of the message with this JMSMessageID; None for a text that is no id of OpenWire's form.
-
-    A foreign id (one that stands in for the producer's) cannot be turned into a key.
-    """
-    parts = _numbered(text, 3)
-    if parts is None:
-        return None
-    connection_id, (session_id, number, sequence) = parts
-    try:
-        return message_key(commands.MessageId(None, commands.ProducerId(connection_id, number, session_id), sequence))
-    except LocalProtocolError:  # longer than the wire allows, so no message has it
-        return None
-
-
-def producer_text(producer_key: bytes) -> str:
-    """What the message ids of a producer begin with (`Origin.producer_key`); the count of the message follows."""
-    return str(_PLAIN.decode(producer_key[1:]))
-
-
-def transaction_text(transaction_id: object) -> str:
-    """A transaction's id as JMSXProducerTXID has it."""
-    known = transaction_id if isinstance(transaction_id, commands.TransactionId) else None
-    return _transaction_text(known) or str(transaction_id)
 
 
 # ---- what a selector sees --------------------------------------------------------------------------------------
@@ -161,7 +102,7 @@ _STRUCTURE_HEADERS: Final[dict[str, Callable[[commands.Message], Value]]] = {
     "JMSReplyTo": lambda command: _destination_text(command.reply_to),
     "JMSMessageID": lambda command: str(command.message_id),
     "JMSXUserID": lambda command: command.user_id,
-    "JMSXProducerTXID": lambda command: _transaction_text(command.original_transaction_id or command.transaction_id),
+    "JMSXProducerTXID": lambda command: transaction_id_text(command.original_transaction_id or command.transaction_id),
     "JMSXGroupFirstForConsumer": lambda command: command.group_first_for_consumer,
     "JMSActiveMQBrokerInTime": lambda command: Long(command.broker_in_time),
     "JMSActiveMQBrokerOutTime": lambda command: Long(command.broker_out_time),
@@ -180,21 +121,6 @@ _DESTINATION_PREFIXES: Final = {
     commands.ActiveMQTempQueue.TYPE_ID: "temp-queue://",
     commands.ActiveMQTempTopic.TYPE_ID: "temp-topic://",
 }
-
-
-def _transaction_text(transaction_id: commands.TransactionId | None) -> str | None:
-    match transaction_id:
-        case commands.LocalTransactionId(value, connection_id):
-            return f"TX:{connection_id}:{value}"
-        case commands.XATransactionId(format_id, global_id, branch):
-            return f"XID:[{format_id},globalId={_java_hex(global_id)},branchId={_java_hex(branch)}]"
-        case _:
-            return None
-
-
-def _java_hex(data: bytes | None) -> str:
-    """Each byte as Java's Integer.toHexString has it: without leading zeros, and negative from 0x80 on."""
-    return "".join(f"{byte if byte < 0x80 else byte - 0x100 & 0xFFFFFFFF:x}" for byte in data or b"")
 
 
 def _broker_path_text(path: tuple[commands.BrokerId | None, ...] | None) -> str:
@@ -511,7 +437,7 @@ class OpenWireEditor:
                 operation=operation,
                 where=advisory.destination,
                 connection_id=advisory.connection_id,
-                target=None if target is None else _consumer_id(target),
+                target=None if target is None else consumer_id_of(target),
                 sequence=next(self._sequence),
                 timestamp=self._clock.now_ms(),
             )
@@ -537,45 +463,19 @@ class OpenWireEditor:
             encode_map({**self._origin_properties, **advisory.properties}),
             timestamp=timestamp,
             type="Advisory",
-            data_structure=self._payload(advisory),
-            target_consumer_id=None if target is None else _consumer_id(target),
+            data_structure=payload_of(advisory, self._subject(advisory)),
+            target_consumer_id=None if target is None else consumer_id_of(target),
         )
         return outgoing.frame()
 
-    def _payload(self, about: Advisory) -> Structure | None:
-        match about.kind:
-            case AdvisoryKind.CONNECTION_ADDED:
-                return commands.ConnectionInfo(
-                    connection_id=_connection_id(about), client_id=about.client_id, password="", user_name=about.user
-                )
-            case AdvisoryKind.CONNECTION_REMOVED:
-                return commands.RemoveInfo(object_id=_connection_id(about))
-            case AdvisoryKind.CONSUMER_ADDED:
-                assert about.consumer is not None
-                return _consumer_info(about.consumer, about.client_id)
-            case AdvisoryKind.CONSUMER_REMOVED:
-                return commands.RemoveInfo(object_id=_consumer_id(about.consumer_id))
-            case AdvisoryKind.PRODUCER_ADDED:
-                where = None if about.destination is None else destination_to_wire(about.destination)
-                return commands.ProducerInfo(producer_id=_producer_id(about.producer_id), destination=where)
-            case AdvisoryKind.PRODUCER_REMOVED:
-                return commands.RemoveInfo(object_id=_producer_id(about.producer_id))
-            case AdvisoryKind.DESTINATION_ADDED:
-                return _destination_info(about, commands.DestinationOperation.ADD)
-            case AdvisoryKind.DESTINATION_REMOVED:
-                return _destination_info(about, commands.DestinationOperation.REMOVE)
-            case AdvisoryKind.MESSAGE:
-                assert about.message is not None
-                return self._without_body(about.message)
-            case AdvisoryKind.PLAIN:
-                return None
-
-    def _without_body(self, message: Message) -> commands.Message:
-        """The message as an advisory shows it: ActiveMQ leaves the body out unless told otherwise.
+    def _subject(self, advisory: Advisory) -> commands.Message | None:
+        """The message of an advisory as it is shown: ActiveMQ leaves the body out unless told otherwise.
 
         A payload of its own goes too: a peer could nest it so deep that one level more is over the limit.
         """
-        command = self._decoded(message.frame)
+        if advisory.message is None:
+            return None
+        command = self._decoded(advisory.message.frame)
         command.content = None
         command.compressed = False
         command.data_structure = None
@@ -623,33 +523,3 @@ def _spliced(message: Message, route: _Route) -> Message:
     copy.group_id = message.group_id
     copy.group_sequence = message.group_sequence
     return copy
-
-
-def _connection_id(about: Advisory) -> commands.ConnectionId:
-    assert about.connection_id is not None
-    return commands.ConnectionId(about.connection_id)
-
-
-def _consumer_info(consumer: ConsumerDetails, client_id: str | None) -> commands.ConsumerInfo:
-    return commands.ConsumerInfo(
-        consumer_id=_consumer_id(consumer.consumer_id),
-        browser=consumer.browser,
-        destination=destination_to_wire(consumer.destination),
-        prefetch_size=consumer.prefetch,
-        dispatch_async=True,
-        selector=consumer.selector,
-        client_id=client_id,
-        subscription_name=consumer.subscription_name,
-        no_local=consumer.no_local,
-        exclusive=consumer.exclusive,
-        priority=consumer.priority,
-    )
-
-
-def _destination_info(about: Advisory, operation: commands.DestinationOperation) -> commands.DestinationInfo:
-    assert about.destination is not None
-    return commands.DestinationInfo(
-        connection_id=None if about.connection_id is None else _connection_id(about),
-        destination=destination_to_wire(about.destination),
-        operation_type=operation,
-    )

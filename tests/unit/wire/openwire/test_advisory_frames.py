@@ -8,6 +8,7 @@ from ackwire.jms.destinations import Destination, destination, parse_destination
 from ackwire.jms.message_editor import Advisory, AdvisoryKind
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire import commands
+from ackwire.wire.openwire.advisory_payloads import payload_of
 from ackwire.wire.openwire.codec_fast import CANONICAL
 from ackwire.wire.openwire.editor import OpenWireEditor
 from ackwire.wire.openwire.marshal import Codec
@@ -44,7 +45,7 @@ def _command(editor: OpenWireEditor, advisory: Advisory, timestamp: int) -> comm
         timestamp=timestamp,
         type="Advisory",
         marshalled_properties=encode_map(ORIGIN),
-        data_structure=editor._payload(advisory),
+        data_structure=payload_of(advisory, editor._subject(advisory)),
         target_consumer_id=None if target is None else TARGET,
     )
 

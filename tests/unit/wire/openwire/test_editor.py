@@ -17,7 +17,8 @@ from ackwire.jms.types import Byte, Char, Float, Int, Long, Short, Value
 from ackwire.util.clock import ManualClock
 from ackwire.wire.openwire import commands, editor
 from ackwire.wire.openwire.codec_fast import CANONICAL, FastDecoder, destination_to_wire
-from ackwire.wire.openwire.editor import OpenWireEditor, message_key_from_text
+from ackwire.wire.openwire.editor import OpenWireEditor
+from ackwire.wire.openwire.id_text import consumer_id_of
 from ackwire.wire.openwire.limits import WireLimits
 from ackwire.wire.openwire.lookup import quick_properties
 from ackwire.wire.openwire.marshal import Codec
@@ -382,31 +383,13 @@ def test_message_id_is_that_of_jms() -> None:
     assert new_editor().message_id(received(FULL_MESSAGE)) == "ID:foreign"
 
 
-@effort(30)
-@given(st.text(max_size=8), integers(64), integers(64), integers(64))
-def test_key_is_found_by_the_text_of_the_id(connection_id: str, session: int, value: int, sequence: int) -> None:
-    producer_id = commands.ProducerId(connection_id, value, session)
-    message = received(text_message(message_id=commands.MessageId(None, producer_id, sequence)))
-    assert message_key_from_text(new_editor().message_id(message)) == message.key
-
-
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "ID:foreign",
-        "1:1:1",
-        "a:1:1:x",
-        "a:1:1:",
-        "a:1:1: 1",
-        "a:1:1:1_0",
-        "a:1:1:١",
-        f"a:1:1:{2**63}",
-        "a" * 70000 + ":1:1:1",
-    ],
+    [None, "", "ID:foreign", "1:1", "a:1:x", "a:1:", "a:1: 1", "a:1:1_0", "a:1:١", f"a:1:{2**63}"],
 )
-def test_text_that_is_no_id_has_no_key(text: str) -> None:
-    assert message_key_from_text(text) is None
+def test_text_that_is_no_id_of_a_consumer_is_refused(text: str | None) -> None:
+    with pytest.raises(LocalProtocolError, match="connection:session:number"):
+        consumer_id_of(text)
 
 
 # ---- readdressed -----------------------------------------------------------------------------------------------
