@@ -14,6 +14,7 @@ from ackwire.replication import handshake
 from ackwire.replication.copies import Copy
 from ackwire.replication.copy_log import CopyLog
 from ackwire.replication.follower import Follower
+from ackwire.replication.following import Following
 from ackwire.replication.leader import Leader
 from ackwire.replication.log import LogEnd, Refill, SnapshotSegment
 from ackwire.replication.messages import Ack, Decoder, Message, RefillPiece, Type
@@ -92,8 +93,12 @@ class AcknowledgesReceipt(Follower):
         self._ack()
 
 
-class NodeThatAcknowledgesReceipt(Node):
+class FollowingByReceipt(Following):
     follower_class = AcknowledgesReceipt
+
+
+class NodeThatAcknowledgesReceipt(Node):
+    following_class = FollowingByReceipt
 
 
 def scenario_b(node_class: type[Node]) -> None:

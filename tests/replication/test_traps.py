@@ -11,11 +11,14 @@ import pytest
 from ackwire.replication.copy_log import CopyLog
 from ackwire.replication.elector import Joined
 from ackwire.replication.follower import Follower, FollowerState
+from ackwire.replication.following import Following
 from ackwire.replication.leader import Leader
 from ackwire.replication.lease import Lease
 from ackwire.replication.log import Chunk, LogEnd
+from ackwire.replication.membership import Membership
 from ackwire.replication.messages import Hello, Message, RefillEnd, RefillPiece, Truncate
 from ackwire.replication.node import Node, NodeRole
+from ackwire.replication.promises import Promises
 from ackwire.replication.quorum import CommitQuorum, SyncMode
 from ackwire.store.journal.group_commit import JournalEnd
 from tests.helpers.background import ControlledBackground
@@ -112,11 +115,15 @@ def test_nothing_is_answered_after_the_lease() -> None:
 # ---- promises --------------------------------------------------------------------------------------------------
 
 
-class SpeaksTooSoon(Node):
-    def _promise(self, epoch: int, done: Callable[[], None]) -> None:
-        self._asked = self._promised = max(self._promised, epoch)
+class PromisesInMemory(Promises):
+    def promise(self, epoch: int, done: Callable[[], None]) -> None:
+        self.asked = self.durable = max(self.durable, epoch)
         self._state.promise(epoch, lambda _: None)
         done()
+
+
+class SpeaksTooSoon(Node):
+    promises_class = PromisesInMemory
 
 
 def scenario_of_a_promise_that_is_lost(node_class: type[Node]) -> None:
@@ -134,9 +141,13 @@ def test_a_promise_is_durable_before_a_hello_tells_of_it() -> None:
         scenario_of_a_promise_that_is_lost(SpeaksTooSoon)
 
 
-class ForgetsItsOtherDisk(Node):
+class ForgetfulMembership(Membership):
     def _must_promise(self, joined: Joined) -> bool:  # noqa: ARG002 - that is the mistake
         return False
+
+
+class ForgetsItsOtherDisk(Node):
+    membership_class = ForgetfulMembership
 
 
 def scenario_of_a_new_disk(node_class: type[Node]) -> None:
@@ -158,9 +169,13 @@ def test_a_new_disk_promises_what_the_old_one_may_have_promised() -> None:
         scenario_of_a_new_disk(ForgetsItsOtherDisk)
 
 
+class HastyMembership(Membership):
+    def begin(self, done: Callable[[], None]) -> None:
+        done()
+
+
 class AnnouncesAtOnce(Node):
-    def start(self) -> None:
-        self._announce()
+    membership_class = HastyMembership
 
 
 def scenario_of_an_id_that_is_lost(node_class: type[Node]) -> None:
@@ -310,7 +325,7 @@ def scenario_of_a_change_that_is_cut_off(node_class: type[Node]) -> None:
     group.ends.clear()
     b = group.nodes["b"].node
     b.on_leader(3, "a", "a")
-    while b._follower is None or b._follower.state is not FollowerState.ALIGNING:
+    while b._following.follower is None or b._following.follower.state is not FollowerState.ALIGNING:
         assert any([group.nodes["b"].background.step(), *(end.deliver() for end in list(group.ends))])
     ends_before = len(group.ends)
     for end in group.ends:
@@ -336,8 +351,12 @@ class AppliesAtOnce(Follower):
         return True
 
 
-class NodeThatAppliesAtOnce(Node):
+class FollowingAtOnce(Following):
     follower_class = AppliesAtOnce
+
+
+class NodeThatAppliesAtOnce(Node):
+    following_class = FollowingAtOnce
 
 
 def scenario_of_an_early_commit(node_class: type[Node]) -> None:
@@ -351,10 +370,10 @@ def scenario_of_an_early_commit(node_class: type[Node]) -> None:
     group.nodes["b"].node.on_leader(3, "a", "a")
     group.nodes["a"].node.on_granted(3, group.members)
     group.run()
-    follower = group.nodes["b"].node._follower
+    follower = group.nodes["b"].node._following.follower
     if follower is None:  # it had dialed before the grant
         group.pass_time(1)
-        follower = group.nodes["b"].node._follower
+        follower = group.nodes["b"].node._following.follower
     assert group.nodes["a"].served == [3]
     assert group.log("a") == group.log("b")
     other = SmallGroup(node_class=node_class, logs={"b": [(1, b"m1"), (1, b"x")]})
@@ -363,8 +382,8 @@ def scenario_of_an_early_commit(node_class: type[Node]) -> None:
     other.nodes["a"].node.hello = lambda link, hello: None  # type: ignore[method-assign]  # noqa: ARG005 - it says nothing
     b.on_leader(3, "a", "a")
     other.run()
-    assert b._follower is not None
-    b._follower._committed(2)
+    assert b._following.follower is not None
+    b._following.follower._committed(2)
     assert b._copy.log.committed() == 0
 
 
@@ -385,14 +404,14 @@ def test_what_is_committed_is_never_truncated() -> None:
     group.run()
     group.pass_time(1)
     b = group.nodes["b"].node
-    follower = b._follower
+    follower = b._following.follower
     assert follower is not None
     assert b._copy.log.committed() == 3
     assert not follower._may_truncate(2)
     follower.state = FollowerState.ACCEPTED
     follower.receive(Truncate(1))
     assert group.contents("b") == {b"m1", b"m2"}
-    assert b._follower is None
+    assert b._following.follower is None
     assert "is committed here" in b.why
 
 
@@ -412,7 +431,7 @@ def test_a_refill_with_a_changed_byte_is_refused_and_the_old_log_stays() -> None
     b = group.nodes["b"].node
     b.on_leader(1, "a", "a")
     group.nodes["b"].background.run_all()
-    follower = b._follower
+    follower = b._following.follower
     assert follower is not None
     receive = follower.receive
     refused: list[Message] = []
@@ -461,11 +480,15 @@ def test_a_journal_that_was_used_without_its_group_is_refused() -> None:
 # ---- old masters -----------------------------------------------------------------------------------------------
 
 
-class FollowsTwo(Node):
-    def _unfollow(self, why: str) -> None:
+class TwoMasters(Following):
+    def stop(self, why: str) -> None:  # noqa: ARG002 - that is the mistake
         self._attempt += 1
         self._is_dialing = False
-        self._follower = None
+        self.follower = None
+
+
+class FollowsTwo(Node):
+    following_class = TwoMasters
 
 
 def scenario_of_an_old_master(node_class: type[Node]) -> None:

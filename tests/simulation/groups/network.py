@@ -4,6 +4,7 @@ What is sent over a way that is cut waits, as it does in a socket, and comes whe
 broken by then. Messages of one link keep their order; those of different links do not.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 
@@ -24,6 +25,8 @@ class Network:
         """Ways, from one node to another, on which nothing comes through."""
         self.listeners: dict[str, tuple[Process, Callable[[Link], LinkHandler]]] = {}
         self.ends: list[LinkEnd] = []
+        self.received: Counter[str] = Counter()
+        """Messages, by their types: what a seed has seen."""
 
     def delay(self) -> float:
         """Of one message."""
@@ -149,6 +152,7 @@ class LinkEnd:
         for message in self._decoder.receive(data):
             if self.is_closed or self.handler is None:
                 return
+            self.network.received[type(message).__name__] += 1
             self.handler.receive(message)
         if not self.is_closed and self.handler is not None:
             self.handler.turn_ended()
