@@ -187,7 +187,7 @@ class Api:
         return await cluster_status(self._options.group)
 
     async def _transfer(self, request: Request, _: _Parameters) -> Answer:
-        self._bulk.inspect()
+        self._bulk.operate()
         return await cluster_transfer(self._options.group, request)
 
     async def _metrics(self, request: Request, _: _Parameters) -> Answer:
