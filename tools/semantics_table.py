@@ -28,6 +28,7 @@ SECTIONS = {
     "I": "Scheduled delivery",
     "J": "Transports",
     "K": "Storage",
+    "L": "Several brokers",
     "M": "What applications build on top",
     "N": "Known ways to lose messages, which must not exist here",
 }
@@ -85,6 +86,8 @@ BEHAVIOURS = {
     "K5": "LevelDB as the journal's index",
     "K6": "memory store",
     "K7": "a write or sync that fails: nothing is answered any more, nothing is reported stored that is not",
+    "L1": "master and slaves on a shared folder or database: one serves, the others wait, an ActiveMQ too",
+    "L2": "master and slaves with copies of one journal, elected with ZooKeeper; a majority has what is answered",
     "M1": "pooled consumer",
     "M2": "buffered producer",
     "M9": "template and listener container",

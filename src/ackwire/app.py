@@ -59,6 +59,7 @@ async def serve(
         protocols=installed_protocols() if protocols is None else protocols,
         http=HttpPort(settings) if settings.http.listen else None,
         ready=ready,
+        group=None if candidacy is None else candidacy.group,
     )
     try:
         if candidacy is None:
@@ -102,7 +103,7 @@ class _Turns:
         self._mastership = candidacy.mastership
         self._roles = process.roles
         self._stop = stop
-        self._standby = Standby(process.settings, process.roles, process.http)
+        self._standby = Standby(process)
         self._roles.observe(_log_standing)
         self._mastership.on_waiting = self._roles.waits
         self._mastership.on_suspended = lambda why: _ignore(self._roles.suspended(why))

@@ -36,6 +36,11 @@ class Node:
         return f"tcp://127.0.0.1:{self.port}"
 
     @property
+    def config(self) -> Path:
+        """The file with its settings."""
+        return self._folder / "ackwire.toml"
+
+    @property
     def process(self) -> ManagedProcess:
         assert self._process is not None, "it was not started"
         return self._process
@@ -50,7 +55,7 @@ class Node:
         }
         for table, values in self.settings.items():
             tables.setdefault(table, {}).update(values)
-        config = self._folder / "ackwire.toml"
+        config = self.config
         config.write_text("".join(_table(name, values) for name, values in tables.items()))
         argv = [str(ackwire_program()), "serve", "--config", str(config)]
         self._process = ManagedProcess(argv, log_path=self._folder / "broker.log")

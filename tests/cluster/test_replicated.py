@@ -1,7 +1,11 @@
 """Three brokers with copies of one journal, elected by a real ZooKeeper (L2)."""
 
 import itertools
+import json
+import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 import ackwire
 from tests.cluster.nodes import Node, failover
 from tests.helpers.databases import free_port
+from tests.helpers.processes import ackwire_program
 from tests.helpers.zookeeper import zookeeper
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -65,3 +70,87 @@ def test_L2_a_quorum_elects_serves_and_another_takes_over_when_the_master_is_kil
         with session.consumer(QUEUE) as consumer:
             assert [received(consumer) for _ in range(21)] == [str(it) for it in range(21)]
     assert second.get("/health")[1]["epoch"] > 1
+
+
+def cli(node: Node, *arguments: str) -> tuple[int, str, str]:
+    """A command that asks this node."""
+    done = subprocess.run(
+        [str(ackwire_program()), *arguments, "--config", str(node.config)], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_L2_mastership_is_transferred_and_the_group_tells_how_it_stands(nodes: dict[str, Node]) -> None:
+    for node in nodes.values():
+        node.start()
+    first = wait_for_master(list(nodes.values()))
+    others = [it for it in nodes.values() if it is not first]
+    await_outlook(first, "1 more node may fail")
+    assert cli(first, "status")[0] == 0
+    code, out, _ = cli(others[0], "status")
+    assert code == 3
+    assert out.startswith("slave, epoch ")
+    with ackwire.connect(failover(*nodes.values())) as connection, connection.session() as session:
+        session.send(QUEUE, "before")
+        code, _, err = cli(others[0], "cluster", "transfer", others[1].name)
+        assert (code, err) == (1, "ackwire: this node is not the master\n")
+        assert cli(first, "cluster", "transfer", others[0].name)[0] == 0
+        others[0].wait_until_master()
+        session.send(QUEUE, "after")
+        with session.consumer(QUEUE) as consumer:
+            assert [received(consumer) for _ in range(2)] == ["before", "after"]
+    first.wait_for_log("slave, epoch 1")
+    await_outlook(others[0], "1 more node may fail")
+    others[1].kill()
+    await_outlook(others[0], f"no further failure would be survived: 2 of 3 nodes are there; missing: {others[1].name}")
+
+
+def test_L2_without_a_quorum_nothing_is_acknowledged_until_it_is_back(nodes: dict[str, Node]) -> None:
+    for node in nodes.values():
+        node.start()
+    first = wait_for_master(list(nodes.values()))
+    others = [it for it in nodes.values() if it is not first]
+    await_outlook(first, "1 more node may fail")
+    with ackwire.connect(failover(*nodes.values())) as connection, connection.session() as session:
+        session.send(QUEUE, "one")
+        for node in others:
+            node.pause()
+        with ThreadPoolExecutor(1) as thread:
+            sending = thread.submit(session.send, QUEUE, "two")
+            first.wait_for_log("stepping-down, epoch 1")
+            assert not sending.done()
+            for node in others:
+                node.resume()
+            sending.result(RECEIVE_SECONDS)
+        with session.consumer(QUEUE) as consumer:
+            assert [received(consumer) for _ in range(2)] == ["one", "two"]
+            assert consumer.receive(0.2) is None
+
+
+def test_L2_a_master_that_was_paused_steps_down_when_it_wakes(nodes: dict[str, Node]) -> None:
+    for node in nodes.values():
+        node.start()
+    first = wait_for_master(list(nodes.values()))
+    others = [it for it in nodes.values() if it is not first]
+    await_outlook(first, "1 more node may fail")
+    with ackwire.connect(failover(*nodes.values())) as connection, connection.session() as session:
+        session.send(QUEUE, "one")
+        first.pause()
+        second = wait_for_master(others)
+        first.resume()
+        first.wait_for_log("stepping-down, epoch 1")
+        session.send(QUEUE, "two")
+        with session.consumer(QUEUE) as consumer:
+            assert [received(consumer) for _ in range(2)] == ["one", "two"]
+    await_outlook(second, "1 more node may fail")
+
+
+def await_outlook(node: Node, outlook: str) -> None:
+    """Return when the group stands like that, as *node* tells."""
+    deadline = time.monotonic() + RECEIVE_SECONDS
+    while True:
+        facts = json.loads(cli(node, "cluster", "status", "--json")[1])
+        if facts["outlook"] == outlook:
+            return
+        assert time.monotonic() < deadline, facts
+        time.sleep(0.1)

@@ -100,7 +100,7 @@ def test_every_command_explains_itself(run: Run, command: tuple[str, ...]) -> No
         (("serve", "--listen", "ssl://localhost"), "needs the option certFile"),
         (
             ("serve", "--store", "kahadb"),
-            '--store: must be "journal", "memory" or the URI of a database, and is "kahadb"',
+            '--store: must be "journal", "replicated", "memory" or the URI of a database, and is "kahadb"',
         ),
         (("serve", "--log-format", "xml"), '--log-format: must be "text" or "json", and is "xml"'),
         (("serve", "--log-level", "loud"), '--log-level: must be "debug" or "info"'),
@@ -207,7 +207,7 @@ def test_settings_are_those_of_ackwire_toml_unless_another_file_is_named(
 def test_serve_logs_which_file_it_has_read(
     run: Run, replace_app: Callable[[object], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def ready_at_once(settings: Settings, *, ready: Ready, stop: asyncio.Event) -> None:  # noqa: ARG001
+    async def ready_at_once(settings: Settings, *, ready: Ready, stop: asyncio.Event, **_: object) -> None:  # noqa: ARG001
         assert settings.broker.name == "mine"
         ready(SimpleNamespace(addresses=("tcp://h:1",), http_address=None))
 
@@ -264,7 +264,7 @@ def replace_app(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], None]:
 
 
 def test_serve_prints_one_ready_line_with_all_addresses(run: Run, replace_app: Callable[[object], None]) -> None:
-    async def ready_at_once(settings: Settings, *, ready: Ready, stop: asyncio.Event) -> None:
+    async def ready_at_once(settings: Settings, *, ready: Ready, stop: asyncio.Event, **_: object) -> None:
         assert settings == Settings()
         assert not stop.is_set()
         addresses = ("tcp://127.0.0.1:61616", "ssl://127.0.0.1:61617")
@@ -284,7 +284,7 @@ def test_serve_prints_one_ready_line_with_all_addresses(run: Run, replace_app: C
 def test_http_port_is_off_at_its_usual_place_or_where_it_is_told(
     run: Run, replace_app: Callable[[object], None], arguments: tuple[str, ...], address: str
 ) -> None:
-    async def ready_at_once(settings: Settings, *, ready: Ready, stop: asyncio.Event) -> None:  # noqa: ARG001
+    async def ready_at_once(settings: Settings, *, ready: Ready, stop: asyncio.Event, **_: object) -> None:  # noqa: ARG001
         assert settings.http.listen == address
         ready(SimpleNamespace(addresses=("tcp://h:1",), http_address=f"http://{address}" if address else None))
 

@@ -245,7 +245,10 @@ def test_unknown_names_get_a_suggestion(text: str, message: str) -> None:
         ("handshake.login_timeout_seconds = '50 ms'", 'must be from 100 ms to 1 h, and is "50 ms"'),
         ("log.level = 'loud'", 'must be "debug" or "info" or "warning" or "error", and is "loud"'),
         ("log.format = 1", 'must be "text" or "json", and is 1'),
-        ("store.kind = 'kahadb'", 'must be "journal", "memory" or the URI of a database, and is "kahadb"'),
+        (
+            "store.kind = 'kahadb'",
+            'must be "journal", "replicated", "memory" or the URI of a database, and is "kahadb"',
+        ),
         ("store.kind = 'postgres://a@b/c'", 'did you mean "postgresql"?'),
         ("store.kind = 'postgresql://a@b/c?password=secret'", "with ?password_file="),
         ("store.kind = 'postgresql://a@b'", "a URI like postgresql://user@host/database is needed"),

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from ackwire.admin import arrow, metrics
 from ackwire.admin.body_budget import BodyBudget
 from ackwire.admin.bulk_api import Cursors, Staging, promised
+from ackwire.admin.cluster_api import cluster_status, cluster_transfer
 from ackwire.admin.destination_stats import dead_letter_queues, destination_stats
 from ackwire.admin.health import health
 from ackwire.admin.http import Answer, BadRequest, Request, error_answer, json_answer
@@ -24,6 +25,7 @@ from ackwire.broker.broker import Broker
 from ackwire.broker.cursors import CursorInfo
 from ackwire.broker.permissions import Principal, Proof
 from ackwire.cluster.roles import Standing
+from ackwire.cluster.status import Group
 from ackwire.config import MIB, HttpSettings
 from ackwire.errors import (
     BrokerError,
@@ -93,6 +95,8 @@ class ApiOptions:
     """The failure of the store, if it has failed."""
     standing: Callable[[], Standing | None] = lambda: None
     """The broker's role, if it is known."""
+    group: Group | None = None
+    """The group of brokers, if there is one."""
 
 
 @final
@@ -113,6 +117,8 @@ class Api:
             ("GET", "/health", self._health),
             ("GET", "/live", self._live),
             ("GET", "/metrics", self._metrics),
+            ("GET", "/v1/cluster", self._cluster),
+            ("POST", "/v1/cluster/transfer", self._transfer),
             ("GET", "/v1/destinations", self._destinations),
             ("GET", "/v1/dead-letters", self._dead_letters),
             ("GET", "/v1/cursors", self._all_cursors),
@@ -174,6 +180,15 @@ class Api:
         await _no_body(request)
         standing = self._options.standing()
         return json_answer(200, {"status": "alive", **({} if standing is None else standing_facts(standing))})
+
+    async def _cluster(self, request: Request, _: _Parameters) -> Answer:
+        await _no_body(request)
+        self._bulk.inspect()
+        return await cluster_status(self._options.group)
+
+    async def _transfer(self, request: Request, _: _Parameters) -> Answer:
+        self._bulk.operate()
+        return await cluster_transfer(self._options.group, request)
 
     async def _metrics(self, request: Request, _: _Parameters) -> Answer:
         await _no_body(request)

@@ -103,6 +103,7 @@ class Broker:
         audit: Audit | None = None,
         turns: Turns | None = None,
         loop_report: Callable[[], LoopReport] | None = None,
+        group_report: Callable[[], list[str]] | None = None,
         gate: DispatchGate | None = None,
         early_dispatch: EarlyDispatch | None = None,
         slice_units: int = SLICE_UNITS,
@@ -299,6 +300,7 @@ class Broker:
             scheduler=self.scheduler,
             cursors=self.cursors,
             loop_report=loop_report,
+            group_report=group_report,
         )
         self.operations = Operations(
             clock=clock,

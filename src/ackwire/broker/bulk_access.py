@@ -133,6 +133,10 @@ class BulkAccess:
         """Ask whether it may see how the broker stands. Raises `NotAuthorised`."""
         self._permissions.permit(self._principal, Action.INSPECT)
 
+    def operate(self) -> None:
+        """Ask whether it may do what operators do with the broker as a whole. Raises `NotAuthorised`."""
+        self._permissions.permit(self._principal, Action.OPERATE)
+
     def browse_rows(self, where: Destination, after: int, to: int, limit: int, on_rows: OnRows) -> None:
         """Read up to *limit* messages of a queue with sequences behind *after*, up to *to*, without taking them."""
         self._queue(where).view.rows(after, to, limit, on_rows)

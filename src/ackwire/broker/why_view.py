@@ -39,6 +39,8 @@ class BrokerView:
     cursors: Cursors
     loop_report: Callable[[], LoopReport] | None
     """How the loop fares, where it is measured."""
+    group_report: Callable[[], list[str]] | None = None
+    """How the group of brokers stands, where there is one."""
 
     @property
     def settings(self) -> Settings:

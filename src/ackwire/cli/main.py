@@ -26,6 +26,7 @@ _DESCRIPTION: Final = "Ackwire, a message broker that ActiveMQ clients can use u
 _EXTRAS: Final = {
     **dict.fromkeys(("lark", "cronsim", "crc32c", "lmdb"), "broker"),
     "plyvel": "leveldb",
+    "kazoo": "replicated",
     "h11": "http",
     "pyarrow": "export",
     "numpy": "audit",
@@ -41,6 +42,7 @@ examples:
   ackwire config show > ackwire.toml               all settings, explained, as a file to edit
   ackwire config check ackwire.toml                what is wrong with it, line by line
   ackwire serve --config ackwire.toml              use it
+  ackwire status --http                            whether a running broker is the master
   ackwire why queue orders                         why nothing moves in queue "orders"
   ackwire queue list                               the queues, and how each stands
   ackwire message retry ActiveMQ.DLQ --all         dead letters go back to where they came from
@@ -120,6 +122,7 @@ def _add_other_commands(commands: "Commands") -> None:
         audit,
         browse,
         checkpoint,
+        cluster,
         config,
         message,
         queue,
@@ -132,7 +135,7 @@ def _add_other_commands(commands: "Commands") -> None:
         why,
     )
 
-    for module in (config, why, queue, message, transaction, store, checkpoint, audit):
+    for module in (config, cluster, why, queue, message, transaction, store, checkpoint, audit):
         module.add_command(commands)
     for module in (send, receive, browse, request, subscribe):
         module.add_command(commands)

@@ -57,6 +57,8 @@ class CopyStatus:
     flight_bytes: int
     counts: bool
     """Whether the quorum counts on it."""
+    is_linked: bool = True
+    """Whether its link lasts."""
 
 
 class Copy:

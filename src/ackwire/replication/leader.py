@@ -348,6 +348,7 @@ class Leader:
                 lag_records=max(0, end.number - copy.durable),
                 flight_bytes=copy.flight_bytes,
                 counts=self._is_voter(copy),
+                is_linked=copy.state is not CopyState.ENDED,
             )
             for copy in self.copies.values()
         ]

@@ -9,6 +9,7 @@ from typing import Final
 from ackwire.cluster.file_lock import FileLock
 from ackwire.cluster.mastership import Mastership
 from ackwire.cluster.sql_lease import LeaseTerms, SqlLease
+from ackwire.cluster.status import Group
 from ackwire.config import Settings
 from ackwire.config.member_uri import own_uri
 from ackwire.config.store_uri import (
@@ -40,6 +41,8 @@ class Candidacy:
     mastership: Mastership
     tenure: Callable[[], Tenure]
     """What the store is opened with, once mastership is granted."""
+    group: Group | None = None
+    """What operators may ask and do, if there is a group of nodes."""
 
 
 def candidacy_of(settings: Settings, turn: Turn) -> Candidacy | None:
@@ -76,7 +79,7 @@ def _of_group(settings: Settings, turn: Turn) -> Candidacy:
             'store.kind "replicated" needs kazoo, which is not installed: pip install "ackwire[replicated]"'
         ) from None
     mastership = ReplicatedMastership(settings, turn)
-    return Candidacy(mastership, lambda: Tenure(opened=mastership.opened))
+    return Candidacy(mastership, lambda: Tenure(opened=mastership.opened), mastership)
 
 
 def _of_file(settings: Settings, path: Path) -> Candidacy:

@@ -9,12 +9,14 @@ import logging
 import secrets
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, final
 
+from ackwire.cluster.entries import Candidate, View
 from ackwire.cluster.mastership import Grant, MastershipLost, ignore
+from ackwire.cluster.status import GroupStanding, NodeStanding
 from ackwire.cluster.zookeeper import ZooKeeperElector, ZooKeeperSettings
 from ackwire.config import Settings
 from ackwire.config.member_uri import bind_address, own_uri
@@ -31,6 +33,8 @@ from ackwire.server.turn import Turn
 from ackwire.util.clock import Clock, SystemClock
 
 _INCARNATION_BITS: Final = 60
+_VIEW_SECONDS: Final = 3.0
+"""How long ZooKeeper is waited for when operators ask."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +67,75 @@ class ReplicatedMastership:
     def node(self) -> Node | None:
         """The node, once it was started."""
         return None if self._group is None else self._group.node
+
+    # ---- operators ---------------------------------------------------------------------------------------------
+
+    def standing(self) -> GroupStanding:
+        """See `cluster.status.Group`."""
+        return self._standing({}, {})
+
+    async def full_standing(self) -> GroupStanding:
+        """See `cluster.status.Group`."""
+        if self._group is None:
+            return self.standing()
+        read: asyncio.Future[View | None] = asyncio.get_running_loop().create_future()
+        self._group.elector.view(lambda view, _: None if read.done() else read.set_result(view))
+        with suppress(TimeoutError):
+            view = await asyncio.wait_for(read, _VIEW_SECONDS)
+            if view is not None:
+                return self._standing({it.standing.node_id: it for it in view.candidates}, view.members)
+        return self.standing()
+
+    def transfer(self, node_id: str) -> str | None:
+        """See `cluster.status.Group`."""
+        return "the node has not started yet" if self.node is None else self.node.hand_over(node_id)
+
+    def _standing(self, candidates: Mapping[str, Candidate], members: Mapping[str, str]) -> GroupStanding:
+        replication, name = self._settings.replication, self._settings_node
+        group = self._group
+        if group is None:
+            return GroupStanding(
+                name, "starting", 0, "", replication.replicas, replication.sync, 0, "it starts", (), ()
+            )
+        status = group.node.status()
+        is_master = status.role is NodeRole.MASTER
+        copies = {it.node_id: it for it in status.copies}
+        known = {*group.members, *members, *candidates, *copies, name}
+        nodes = []
+        for node_id in sorted(known):
+            copy, candidate = copies.get(node_id), candidates.get(node_id)
+            is_own = node_id == name
+            role = status.role.value if is_own else "master" if node_id == status.master else "not there"
+            if copy is not None:
+                role = copy.state
+            elif candidate is not None and role == "not there":
+                role = "there, and does not follow" if is_master else "there"
+            end = status.end if is_own or candidate is None else candidate.standing.end
+            nodes.append(
+                NodeStanding(
+                    node_id,
+                    role,
+                    copy.address if copy is not None else "" if candidate is None else candidate.standing.address,
+                    "" if candidate is None else candidate.client_uri,
+                    end.epoch if is_own or candidate is not None else 0,
+                    copy.durable if copy is not None else end.number if is_own or candidate is not None else 0,
+                    0 if copy is None else copy.lag_records,
+                    counts=(is_own and is_master) or (copy is not None and copy.counts and copy.is_linked),
+                )
+            )
+        missing = [it.node_id for it in nodes if is_master and not it.counts]
+        return GroupStanding(
+            name,
+            status.role.value,
+            status.epoch,
+            status.master,
+            replication.replicas,
+            replication.sync,
+            status.committed,
+            status.why,
+            nodes,
+            missing,
+        )
 
     # ---- Mastership --------------------------------------------------------------------------------------------
 
@@ -221,6 +294,8 @@ class _Group:
     def __init__(self, host: ReplicatedMastership, settings: Settings, clock: Clock, turn: Turn) -> None:
         replication = settings.replication
         name = node_name(settings)
+        self.members: Mapping[str, str] = {}
+        """The disks that vote, by their nodes, as of the last grant to this one."""
         self._bind = bind_address(replication.bind)
         address = advertised(replication.advertise, self._bind)
         self.files = ReplicaFiles(settings, clock, turn, host.store_failed)
@@ -282,6 +357,10 @@ class _Late:
 
     def __init__(self, group: _Group) -> None:
         self._group = group
+
+    def on_granted(self, epoch: int, members: Mapping[str, str]) -> None:
+        self._group.members = dict(members)
+        self._group.node.on_granted(epoch, members)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         found: Callable[..., None] = getattr(self._group.node, name)

@@ -2,23 +2,23 @@
 
 from typing import final
 
-from ackwire.cluster.roles import Roles
-from ackwire.config import Settings
 from ackwire.config.listener_uri import parse_listener_uri
 from ackwire.server.adapters.openwire_factory import wire_limits
 from ackwire.server.listener import Listener
 from ackwire.server.refusal import Refusals
-from ackwire.serving.http_port import HttpPort
+from ackwire.serving.term import Process
 
 
 @final
 class Standby:
     """Opened before each wait, closed before each term."""
 
-    def __init__(self, settings: Settings, roles: Roles, http: HttpPort | None) -> None:
+    def __init__(self, process: Process) -> None:
+        settings = process.settings
         self._settings = settings
-        self._roles = roles
-        self._http = http
+        self._roles = process.roles
+        self._http = process.http
+        self._group = process.group
         self._refusals = Refusals(self._reason, settings.cluster.members, wire_limits(settings))
         self._listeners: list[Listener] = []
 
@@ -29,8 +29,10 @@ class Standby:
         """Listen. Raises `ConfigError` if that cannot be."""
         if self._http is not None:
             from ackwire.admin.standing import StandbyApi
+            from ackwire.admin.tokens import load_token, token_path
 
-            api = StandbyApi(self._settings.broker.name, lambda: self._roles.standing)
+            token = load_token(token_path(self._settings))
+            api = StandbyApi(self._settings.broker.name, lambda: self._roles.standing, token, self._group)
             self._http.answer_with(api.answer)
             await self._http.open()
         if self._settings.cluster.refuse_clients:

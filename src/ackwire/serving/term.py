@@ -11,6 +11,7 @@ from ackwire.audit.opening import opened_audit
 from ackwire.broker.broker import Broker
 from ackwire.cluster.mastership import MastershipLost
 from ackwire.cluster.roles import Roles
+from ackwire.cluster.status import Group
 from ackwire.config import Reload, Settings, plan_reload
 from ackwire.config.listener_uri import ClientAuth, ListenerUri, parse_listener_uri
 from ackwire.config.policy import Policies
@@ -30,7 +31,8 @@ from ackwire.server.turn import Turn
 from ackwire.serving.draining import cut_off, drain
 from ackwire.serving.http_port import HttpPort
 from ackwire.util.clock import Clock, SystemClock
-from ackwire.wire.openwire.editor import OpenWireEditor, producer_text, transaction_text
+from ackwire.wire.openwire.editor import OpenWireEditor
+from ackwire.wire.openwire.id_text import producer_text, transaction_text
 
 if TYPE_CHECKING:
     from ackwire.admin.routes import Api
@@ -71,6 +73,14 @@ class Process:
     http: HttpPort | None
     ready: Callable[[Serving], None]
     """Called when clients can connect."""
+    group: Group | None = None
+    """The group of nodes that this one belongs to, if it does."""
+
+    @property
+    def group_report(self) -> Callable[[], list[str]] | None:
+        """How the group stands, in sentences."""
+        group = self.group
+        return None if group is None else lambda: group.standing().report()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +122,7 @@ async def serve_term(process: Process, clock: Clock, tenure: Tenure, ends: Ends)
                 audit=audit,
                 turns=turn.turns,
                 loop_report=None if turn.monitor is None else turn.monitor.report,
+                group_report=process.group_report,
             )
             broker.slices.others_wait = turn.others_wait
             broker.slices.before_slice = turn.catch_up
@@ -268,6 +279,7 @@ class _Front:
             clock=SystemClock(),
             failure=lambda: failure.result() if failure.done() else None,
             standing=lambda: self._process.roles.standing,
+            group=self._process.group,
         )
         return Api(self._broker, options)
 

@@ -377,6 +377,7 @@ def test_every_route_but_health_and_live_asks_for_permission() -> None:
 
         broker.permissions.use(refuse)
         bodies: dict[str, object] = {
+            "/v1/cluster/transfer": {"node": "b"},
             "/v1/cursors": {"name": "name", "destination": "name"},
             "/v1/cursors/{name}/latest": {"after": 0, "limit": 1},
             "/v1/cursors/{name}/commit": {"to": 0},

@@ -112,6 +112,7 @@ class Verbs:
             },
             BulkAccess: {
                 "inspect": bulk.inspect,
+                "operate": bulk.operate,
                 "browse_rows": lambda: bulk.browse_rows(Q, 0, 10, 10, nothing),
                 "browse_sequences": lambda: bulk.browse_sequences(Q),
             },

@@ -15,6 +15,8 @@ from ackwire.broker.why_view import BrokerView
 _BUSY: Final = 0.9
 """Share of the time from which on the loop counts as overloaded."""
 _LONG_MS: Final = 1000 * LIMITS_SECONDS[-1]
+_WRONG: Final = "wrong:"
+"""How the sentence of a problem begins."""
 _BLOCKED_NAMED_MAX: Final = 5
 """Blocked connections with a sentence of their own."""
 
@@ -23,6 +25,9 @@ def why_broker(broker: BrokerView) -> list[str]:
     """The state of the broker, and all present problems."""
     problems = [*_full(broker), *_blocked(broker), *_held_up(broker)]
     lines = ["; ".join((_figures(broker), *broker_use(broker)))]
+    if broker.group_report is not None:
+        for line in broker.group_report():
+            (problems if line.startswith(_WRONG) else lines).append(line)
     database = broker.store.database()
     if database is not None:
         lines.append(database_line(database))

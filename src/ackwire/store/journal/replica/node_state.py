@@ -9,6 +9,7 @@ more than the file knows of. Neither has a vote until it was refilled, or a mast
 import json
 import logging
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, final
 
@@ -23,6 +24,12 @@ _FORMAT: Final = 1
 _NEVER: Final = LogEnd((1 << 32) - 1, (1 << 64) - 1)
 
 _log = logging.getLogger(__name__)
+
+
+def store_id_of(group_id: str) -> bytes:
+    """The id of a store that a group begins with: two nodes that begin with nothing, each in an epoch of its own, must
+    write records that each other's journal can take."""
+    return sha256(b"ackwire store of group " + group_id.encode()).digest()[:16]
 
 
 class StalePromise(Exception):

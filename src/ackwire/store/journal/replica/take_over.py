@@ -9,7 +9,6 @@ epoch and syncs it; it may serve when the quorum has that.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final, NamedTuple
 
 from ackwire.errors import StoreFailed
@@ -19,6 +18,7 @@ from ackwire.store.journal.group_commit import AtTurnEnd, Quorum
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import SyncPolicy
 from ackwire.store.journal.replica.log_reader import LogReader
+from ackwire.store.journal.replica.node_state import store_id_of
 from ackwire.store.journal.replica.replica_journal import ReplicaJournal
 from ackwire.store.journal.shipping import LogEnd
 from ackwire.util.clock import Clock
@@ -26,12 +26,6 @@ from ackwire.util.clock import Clock
 _log = logging.getLogger(__name__)
 
 _ALREADY: Final = "the copy becomes the master's store"
-
-
-def store_id_of(group_id: str) -> bytes:
-    """The id of a store that a group begins with: two nodes that begin with nothing, each in an epoch of its own, must
-    write records that each other's journal can take."""
-    return sha256(b"ackwire store of group " + group_id.encode()).digest()[:16]
 
 
 class Mastered(NamedTuple):
