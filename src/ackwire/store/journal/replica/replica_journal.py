@@ -249,9 +249,13 @@ class ReplicaJournal:
             self._begin_sync()
         self._run_quiet()
 
-    def _misplaced(self) -> Exception | None:
+    def _misplaced(self, *, everything: bool = False) -> Exception | None:
+        """What is not where the next start will look for it; *everything* also looks at what is seldom checked."""
         try:
-            self.journal.presence.check()
+            if everything:
+                self.journal.presence.check_all()
+            else:
+                self.journal.presence.check()
         except Misplaced as error:
             return error
         return None
@@ -384,6 +388,11 @@ class ReplicaJournal:
         if self._is_closed or self.state.failure is not None:
             return
         self._timer = self.clock.call_later(_TICK_SECONDS, self._tick)
+        if not self._busy:
+            error = self._misplaced(everything=True)
+            if error is not None:
+                self._fail("find", error)
+                return
         self.applying.tick()
 
     # ---- refill ------------------------------------------------------------------------------------------------
