@@ -1,9 +1,9 @@
 """A leader and its followers without clocks and networks: messages wait until a test delivers them.
 
-    group = SmallGroup(3)
-    group.elect("a", 1)
-    group.store("a").write([b"m1"], answered)
-    group.run()
+group = SmallGroup(3)
+group.elect("a", 1)
+group.store("a").write([b"m1"], answered)
+group.run()
 """
 
 from collections import deque
@@ -44,6 +44,9 @@ class PairedLink:
         if not self.is_closed:
             self.sent.append(message)
             self.peer.waiting.append(encoded(message))
+
+    def flush(self) -> None:
+        """Everything is on its way already."""
 
     def close(self, reason: Reason, text: str) -> None:
         if not self.is_closed:
@@ -240,7 +243,8 @@ class SmallGroup:
             pass
 
     def _work(self, but: str) -> bool:
-        return any([it.background.step() for it in self.nodes.values() if it.name not in but])
+        steps = [it.background.step() for it in self.nodes.values() if it.name not in but]
+        return any(steps)
 
     def pass_time(self, seconds: float) -> None:
         for _ in range(round(seconds / 0.5)):
