@@ -67,6 +67,12 @@ class Messages:
     def stamp(self, message: Message) -> None:
         self._rig.editor.stamper.stamp(message, next(self._sequences), self._rig.clock.now_ms())
 
+    def numbered(self, sequence: int) -> Message:
+        """A message with that sequence."""
+        message = self.unstamped()
+        self._rig.editor.stamper.stamp(message, sequence, self._rig.clock.now_ms())
+        return message
+
     def replacement(self, message: Message) -> Message:
         """The same message with other bytes: same key, same sequence."""
         again = self._rig.editor.readdressed(message, message.destination, properties={"again": True})

@@ -46,8 +46,9 @@ class SegmentFiles:
 
     # ---- what is there -----------------------------------------------------------------------------------------
 
-    def read_headers(self, catalog: Catalog) -> None:
-        """See which segments there are, and tell *catalog*. Raises `UnusableStore`."""
+    def read_headers(self, catalog: Catalog, known_id: bytes = b"") -> None:
+        """See which segments there are, and tell *catalog*; *known_id* is that of the store where no header tells it.
+        Raises `UnusableStore`."""
         self._remove_unfinished()
         for number in segment_numbers(self.files, self.directory):
             header = self.headers[number] = self._header(number)
@@ -62,7 +63,7 @@ class SegmentFiles:
         ids = {header.store_id for header in self.headers.values() if header is not None}
         if len(ids) > 1:
             raise UnusableStore(f"{self.directory} has segments of {len(ids)} different stores: take the others away")
-        self.store_id = next(iter(ids), b"") or _store_id_of_index(catalog)
+        self.store_id = next(iter(ids), b"") or _store_id_of_index(catalog) or known_id
         if not self.store_id and any(map(self._has_bytes, self.headers)):
             raise UnusableStore(f"{self.directory} has no segment that can be read; restore one from a copy")
         self.seed = seed_of(self.store_id)

@@ -119,8 +119,8 @@ class Refill(Protocol):
         and is durable."""
         ...
 
-    def abandon(self) -> None:
-        """It will never be complete; the old journal stays."""
+    def abandon(self, done: Done) -> None:
+        """It will never be complete; the old journal stays, and can be used again when *done*."""
         ...
 
 
@@ -131,6 +131,11 @@ class ReplicaLog(Protocol):
     @property
     def store_id(self) -> bytes:
         """Empty for an empty log, which takes that of the first chunk or refill."""
+        ...
+
+    @property
+    def needs_refill(self) -> str | None:
+        """Why nothing can be added to what is here; None if all is well."""
         ...
 
     def end(self) -> LogEnd:
@@ -180,12 +185,16 @@ class NodeState(Protocol):
 
     @property
     def may_vote(self) -> bool:
-        """False if the file was damaged, or while the log lacks what was known to be durable in it. A refill, or a
-        master's records up to there, make it true again."""
+        """False once the file was damaged, or the log lacked what was known to be durable in it, until a refill or
+        `grant_vote`: more may be missing than is known, so records up to there are not enough."""
         ...
 
     def promise(self, epoch: int, done: Done) -> None:
         """Refuse lower epochs from now on; durable before *done*. A lower one than promised before is an error."""
+        ...
+
+    def grant_vote(self, done: Done) -> None:
+        """The log has all that the group ever committed: `may_vote` from now on; durable before *done*."""
         ...
 
     def join(self, group_id: str, done: Done) -> None:

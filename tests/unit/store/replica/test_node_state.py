@@ -87,8 +87,8 @@ def test_a_damaged_state_has_no_vote_until_the_node_was_refilled(at: int) -> Non
     assert opened(disk).damage is None
 
 
-def test_what_was_written_down_as_durable_and_is_lost_costs_the_vote_until_it_is_back() -> None:
-    """A copy that lost what it had confirmed must not vote again."""
+def test_what_was_written_down_as_durable_and_is_lost_costs_the_vote_until_a_master_grants_it() -> None:
+    """A copy that lost what it had confirmed must not vote again: it may have lost more than was written down."""
     master, follower = group_with(12, commit=2)
     follower.wait(3)
     known = follower.node.known_durable
@@ -98,6 +98,14 @@ def test_what_was_written_down_as_durable_and_is_lost_costs_the_vote_until_it_is
     assert follower.copy.needs_refill is None, "the rest can be shipped"
     assert follower.copy.end() < known
     ship(master, follower)
+    assert follower.copy.end() >= known
+    assert not follower.may_vote()
+    follower.crash()
+    assert not follower.may_vote()
+    follower.node.grant_vote(require_good)
+    follower.settle()
+    assert follower.may_vote()
+    follower.crash()
     assert follower.may_vote()
 
 

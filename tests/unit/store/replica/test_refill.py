@@ -12,6 +12,7 @@ from tests.helpers.replica import (
     next_chunk,
     read_piece,
     refill,
+    require_good,
     ship,
     snapshot_of,
     used_part,
@@ -192,7 +193,7 @@ def test_an_abandoned_refill_leaves_the_copy_as_it_was() -> None:
     coming = node.copy.begin_refill(snapshot.store_id, snapshot.end, snapshot.segments)
     data = read_piece(master, snapshot, snapshot.segments[0].number, 0, 500)
     coming.write(snapshot.segments[0].number, 0, data, lambda _: None)
-    coming.abandon()
+    coming.abandon(require_good)
     node.settle()
     assert (used_part(node), node.copy.end()) == (old, end)
     refill(master, node)
@@ -210,7 +211,7 @@ def test_a_full_disk_leaves_the_copy_as_it_was() -> None:
     coming.write(segment.number, 0, read_piece(master, snapshot, segment.number, 0, 500), told.append)
     node.settle()
     assert isinstance(told[0], OSError)
-    coming.abandon()
+    coming.abandon(require_good)
     node.settle()
     assert used_part(node) == old
     assert not node.failures

@@ -15,7 +15,7 @@ from ackwire.store.journal.pins import Pin
 from ackwire.store.journal.replica.log_map import LogMap, LogSegment
 from ackwire.store.journal.replica.walk import PIECE_BYTES, walk
 from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, used_end
-from ackwire.store.journal.shipping import Chunk, LogEnd, RecordGone, Snapshot, SnapshotSegment
+from ackwire.store.journal.shipping import EMPTY, Chunk, LogEnd, RecordGone, Snapshot, SnapshotSegment
 from ackwire.util.clock import Clock
 
 _LEASE_SECONDS: Final = 30.0
@@ -70,7 +70,8 @@ class LogReader:
 
     def end(self) -> LogEnd:
         """See `LogSource`."""
-        return LogEnd(self._writer.epoch, self._writer.last_number)
+        epochs = self._log.epochs  # the writer has its epoch before it has a record of it
+        return LogEnd(epochs[-1][0], self._writer.last_number) if epochs else EMPTY
 
     def epochs(self) -> list[tuple[int, int]]:
         """See `LogSource`."""

@@ -2,13 +2,14 @@
 
 The file `node` beside the data holds the epoch that was promised, the group, an id of this disk made by chance, and how
 far the log was known to be durable. It is replaced as a whole and synced. A node whose file is damaged does not know
-what it has promised, and has no vote until it was refilled; a node whose log ends earlier than the file says has lost
-what it had confirmed, and has no vote until it has caught up.
+what it has promised; a node whose log ends earlier than the file says has lost what it had confirmed, and may have lost
+more than the file knows of. Neither has a vote until it was refilled, or a master has granted it.
 """
 
 import json
 import logging
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, final
 
@@ -23,6 +24,12 @@ _FORMAT: Final = 1
 _NEVER: Final = LogEnd((1 << 32) - 1, (1 << 64) - 1)
 
 _log = logging.getLogger(__name__)
+
+
+def store_id_of(group_id: str) -> bytes:
+    """The id of a store that a group begins with: two nodes that begin with nothing, each in an epoch of its own, must
+    write records that each other's journal can take."""
+    return sha256(b"ackwire store of group " + group_id.encode()).digest()[:16]
 
 
 class StalePromise(Exception):
@@ -49,7 +56,7 @@ class NodeStateFile:
         self.damage: str | None = None
         """What is wrong with the file that was found."""
         self.is_log_whole = True
-        """Whether the log has all that was known to be durable; kept up to date by the log."""
+        """Whether the log has had all that was known to be durable since it was last granted a vote."""
         self._is_saving = False
         self._waiting: list[Done] = []
 
@@ -74,6 +81,7 @@ class NodeStateFile:
             promised, led = int(values["promised_epoch"]), int(values["led_epoch"])
             durable = LogEnd(int(values["durable_epoch"]), int(values["durable_number"]))
             group_id, disk_id = str(values["group_id"]), str(values["disk_id"])
+            self.is_log_whole = bool(values["is_log_whole"])
         except (ValueError, KeyError, TypeError) as error:
             self.damage = f"{self._path} is damaged: {error}"
             self.known_durable = _NEVER
@@ -89,6 +97,7 @@ class NodeStateFile:
             "led_epoch": self.led_epoch,
             "group_id": self.group_id,
             "disk_id": self.disk_id,
+            "is_log_whole": self.is_log_whole,
             "durable_epoch": self.known_durable.epoch,
             "durable_number": self.known_durable.number,
         }
@@ -166,10 +175,19 @@ class NodeStateFile:
         self.save(done)
 
     def compare(self, end: LogEnd) -> None:
-        """The log is durable up to *end*."""
-        if not self.is_log_whole and end >= self.known_durable:
-            _log.info("the log has all again that was known to be durable in it: this node may vote")
-        self.is_log_whole = end >= self.known_durable
+        """The log ends at *end*, before anything was added to it. A loss is remembered at once: the log may have grown
+        beyond what was known when it is looked at again."""
+        if self.is_log_whole and end < self.known_durable:
+            _log.error("the log ends at %s, and was durable up to %s: this node has no vote", end, self.known_durable)
+            self.is_log_whole = False
+            self.save_on_the_spot()
+
+    def grant_vote(self, done: Done) -> None:
+        """See `NodeState`."""
+        self.is_log_whole = True
+        if self.damage is not None:
+            self.damage, self.known_durable = None, EMPTY
+        self.save(done)
 
 
 def _complain(error: Exception | None) -> None:

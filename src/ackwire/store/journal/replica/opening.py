@@ -24,7 +24,7 @@ from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.record import Record, RecordKind, unpack_numbers
 from ackwire.store.journal.recovery_report import Quarantine, Report, UnusableStore
 from ackwire.store.journal.replica.log_map import LogMap, LogSegment
-from ackwire.store.journal.replica.node_state import NodeStateFile
+from ackwire.store.journal.replica.node_state import NodeStateFile, store_id_of
 from ackwire.store.journal.replica.refill_files import finish_swap, remove_leftovers
 from ackwire.store.journal.replica.walk import walk
 from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, SegmentHeader, SegmentScan
@@ -129,7 +129,8 @@ class _Opening:
 
     def run(self, *, adopt: bool) -> None:
         end, segments = self.end, self._segments
-        segments.read_headers(end.catalog)
+        # A power cut may leave the first segment without a header; what was in it was never durable.
+        segments.read_headers(end.catalog, store_id_of(self._node.group_id) if self._node.group_id else b"")
         end.store_id = segments.store_id
         was_closed = end.catalog.index.is_vouched_for
         try:
@@ -144,6 +145,8 @@ class _Opening:
             self._refuse_foreign()
         self._see_what_is_lost(position)
         self._cut()
+        if not end.number and self.needs_refill is None:
+            end.store_id = b""
         if not was_closed:
             self._make_durable()
         self._look_back()

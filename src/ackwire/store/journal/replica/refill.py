@@ -158,11 +158,18 @@ class RefillFiles:
 
         self._background.submit(work, marked)
 
-    def abandon(self) -> None:
+    def abandon(self, done: Done) -> None:
         """See `Refill`."""
-        if not self._is_over:
-            self._is_over = True
-            self._background.submit(self._close, lambda _: self._give_up(None))
+        if self._is_over:
+            done(None)
+            return
+        self._is_over = True
+
+        def closed(_: Exception | None) -> None:
+            self._give_up(None)
+            done(None)
+
+        self._background.submit(self._close, closed)
 
     def _close(self) -> None:
         if self._file is not None:

@@ -240,8 +240,6 @@ class ReplicaJournal:
         else:
             self._writer.synced_up_to(end.number)
             self._durable = max(self._durable, end)
-            if not self.node.is_log_whole:
-                self.node.compare(self._durable)
             self._writer.close_idle()
         for done in waiters:
             done(error)
@@ -482,7 +480,7 @@ class ReplicaJournal:
 
     def _finish(self) -> None:
         if self._refill is not None:
-            self._refill.abandon()
+            self._refill.abandon(lambda _: None)
         for background in (self.writing, self.reading, self.indexing, self.writing):
             background.finish()
 

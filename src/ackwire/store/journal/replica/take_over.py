@@ -18,6 +18,7 @@ from ackwire.store.journal.group_commit import AtTurnEnd, Quorum
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import SyncPolicy
 from ackwire.store.journal.replica.log_reader import LogReader
+from ackwire.store.journal.replica.node_state import store_id_of
 from ackwire.store.journal.replica.replica_journal import ReplicaJournal
 from ackwire.store.journal.shipping import LogEnd
 from ackwire.util.clock import Clock
@@ -115,7 +116,8 @@ def _mastered(copy: ReplicaJournal, epoch: int, quorum: Quorum, around: Surround
     journal = copy.journal
     journal.writer.epoch = epoch
     if not journal.store_id:
-        journal.set_store_id(copy.source.new_id())
+        group_id = copy.node.group_id
+        journal.set_store_id(store_id_of(group_id) if group_id else copy.source.new_id())
     for damage in journal.report.damages:
         _log.error("%s: %s", journal.data, damage)
     store = JournalStore(
