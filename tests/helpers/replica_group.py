@@ -139,7 +139,8 @@ class SmallNode:
         near, far = PairedLink(self.name), PairedLink(address)
         near.peer, far.peer = far, near
         self.group.ends += (near, far)
-        far.handler = target.node.accepted(far)
+        if address not in self.group.silent:
+            far.handler = target.node.accepted(far)
         near.handler = on_link(near)
 
     def take_over(
@@ -191,6 +192,8 @@ class SmallGroup:
         self.clock = ManualClock()
         self.ends: list[PairedLink] = []
         self.unreachable: set[str] = set()
+        self.silent: set[str] = set()
+        """Nodes that take links and say nothing."""
         self.nodes: dict[str, SmallNode] = {}
         self.members: dict[str, str] = {}
         self.node_class = node_class

@@ -272,7 +272,7 @@ def scenario_f(node_class: type[Node]) -> None:
     group = group_of(node_class)
     group.nodes["c"].node.stop()
     group.run()
-    leader = group.nodes["a"].node._leader
+    leader = group.nodes["a"].node.leader
     assert leader is not None
     copy = leader.copies["b"]
     answered = sent(group, "a", b"m1")

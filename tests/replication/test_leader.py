@@ -17,7 +17,7 @@ from tests.replication.test_messages import HELLO, MESSAGES
 
 
 def leader_of(group: SmallGroup, name: str) -> Leader:
-    leader = group.nodes[name].node._leader
+    leader = group.nodes[name].node.leader
     assert leader is not None
     return leader
 
@@ -230,6 +230,40 @@ def test_an_acknowledgement_of_what_was_never_sent_ends_the_link() -> None:
     leader.receive(copy, Ack(LogEnd(1, 99), 99, True))
     assert copy.state.value == "ended"
     assert leader._quorum.committed == 1
+
+
+def test_a_member_that_was_removed_does_not_count_and_another_may_have_its_place() -> None:
+    group = group_of()
+    group.nodes["c"].node.stop()
+    group.run()
+    sent(group, "a", b"m1")
+    group.run(but="a")  # b has it, and the master's own disk has not
+    group.nodes["a"].node.on_members({name: group.members[name] for name in "ac"})
+    group.run()
+    answered = sent(group, "a", b"m2")
+    group.run()
+    assert answered == []
+    welcome = reply(group, replace(greeting(group, "b"), node_id="d", disk_id="disk of d"))
+    assert welcome.is_accepted
+    status = {it.node_id: it for it in group.nodes["a"].node.status().copies}
+    assert not status["d"].counts
+
+
+def test_what_a_copy_has_lost_is_not_counted_on() -> None:
+    group = group_of()
+    group.nodes["c"].node.stop()
+    group.run()
+    answered = sent(group, "a", b"m1")
+    group.run(but="a")
+    leader = leader_of(group, "a")
+    assert leader._durable["b"] == 2
+    reply(group, replace(greeting(group, "b"), end=LogEnd(1, 1)))
+    assert leader._durable["b"] == 1
+    leader.closed(leader.copies["b"])
+    reply(group, replace(greeting(group, "b"), disk_id="another"))
+    assert "b" not in leader._durable
+    group.nodes["a"].background.run_all()
+    assert answered == []
 
 
 def test_a_node_of_another_group_stops() -> None:
