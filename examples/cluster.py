@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.helpers.zookeeper import ZooKeeperServer
-
 from examples.stage import ACKWIRE, USUAL_PORT, Child, DemoFailed, Run, free_port, is_free, say
+from tests.helpers.zookeeper import ZooKeeperServer
 
 NODES: Final = ("one", "two", "three")
 SESSION_SECONDS: Final = 2
