@@ -250,11 +250,18 @@ class Group:
         raise self.failure(f"the group is not whole within {_CALM_SECONDS_MAX} s: {roles}")
 
     def transfer_to(self, broker: Broker) -> None:
-        """Hand over mastership, as an operator does."""
-        argv = [str(ackwire_program()), "cluster", "transfer", broker.name, "--config", str(broker.config)]
-        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_CALM_SECONDS_MAX)
-        if done.returncode != 0:
-            raise self.failure(f"transfer to {broker.name}: {done.stdout}{done.stderr}")
+        """Hand over mastership, as an operator does, who asks again while the node is refused."""
+        deadline = time.monotonic() + _CALM_SECONDS_MAX
+        while True:
+            master = self.master()
+            argv = [str(ackwire_program()), "cluster", "transfer", broker.name]
+            argv += ["--config", str(master.config), "--data", str(master.data)]
+            done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_CALM_SECONDS_MAX)
+            if done.returncode == 0:
+                return
+            if time.monotonic() > deadline:
+                raise self.failure(f"transfer to {broker.name}: {done.stdout}{done.stderr}")
+            time.sleep(_POLL_SECONDS)
 
     def complaints(self) -> list[str]:
         """Errors in the logs that no fault explains."""
