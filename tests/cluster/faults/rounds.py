@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster.faults.follow_master import FollowMaster
-from tests.cluster.faults.group import BROKERS, KEEPERS, Group
+from tests.cluster.faults.group import BROKERS, KEEPERS, SESSION_SECONDS, Group
 from tests.cluster.faults.kinds import KINDS, kill_all
 from tests.cluster.faults.network import Network
 from tests.crash.brokers import free_port
@@ -133,12 +133,17 @@ class Rounds:
             self.ledger.settle(all_due=all_due)
 
     def _await_calm(self) -> None:
-        """Wait until the master has taken all that was on its way: only connections that outlive rounds are left."""
+        """Wait until the master will stay, and has taken all that was on its way: only connections that outlive rounds
+        are left. A session that was interrupted may still end."""
         deadline = time.monotonic() + _CALM_SECONDS_MAX
+        master, since = self._group.master(), time.monotonic()
         while time.monotonic() < deadline:
-            if self._group.master().connections() <= _SURVIVORS:
+            if self._group.master() is not master:
+                master, since = self._group.master(), time.monotonic()
+            is_lasting = time.monotonic() - since > SESSION_SECONDS * 1.5
+            if is_lasting and 0 <= master.connections() <= _SURVIVORS:
                 return
-            time.sleep(0.05)
+            time.sleep(0.1)
         raise self._group.failure("clients that are parked are still connected")
 
     def _drain(self) -> None:
