@@ -27,7 +27,7 @@ DEMO_STORE = $(if $(filter command line environment,$(origin STORE)),$(STORE),jo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run wheel test test-plain test-compiled test-spark test-fast simulate fuzz-restarts crash database-kills restarts pipeline check sync_copy bench bench-quick clean lock
+.PHONY: help demo run wheel test test-plain test-compiled test-spark test-fast simulate simulate-groups fuzz-restarts crash database-kills restarts pipeline check sync_copy bench bench-quick clean lock
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -76,6 +76,10 @@ fuzz-restarts: $(READY) ## clients that do anything legal, with restarts, on a j
 
 simulate: $(READY) ## the simulation; SEEDS=1-1000 STORE=journal JOBS=2, or SEEDS=4711 VERBOSE=1 for the history of one
 	@$(VENV)/bin/python tools/simulate.py --seeds $(SEEDS) --store $(STORE) --steps $(STEPS) --jobs $(or $(JOBS),1) $(if $(VERBOSE),--verbose)
+
+simulate-groups: $(READY) ## replicated groups under every fault; SEEDS=1-2000 LOG=journal JOBS=2, or SEEDS=4711 VERBOSE=1
+	@$(VENV)/bin/python tools/simulate_groups.py --seeds $(SEEDS) --log $(or $(LOG),journal) --jobs $(or $(JOBS),1) \
+		$(if $(filter command line environment,$(origin STEPS)),--steps $(STEPS)) $(if $(VERBOSE),--verbose)
 
 SEED ?= 1
 crash: $(READY) ## kill -9 under load from the real Java client, and nothing promised is lost; KILLS=200 SEED=1

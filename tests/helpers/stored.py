@@ -67,9 +67,9 @@ class Messages:
     def stamp(self, message: Message) -> None:
         self._rig.editor.stamper.stamp(message, next(self._sequences), self._rig.clock.now_ms())
 
-    def numbered(self, sequence: int) -> Message:
+    def numbered(self, sequence: int, text: str = "x") -> Message:
         """A message with that sequence."""
-        message = self.unstamped()
+        message = self.unstamped(text=text)
         self._rig.editor.stamper.stamp(message, sequence, self._rig.clock.now_ms())
         return message
 

@@ -212,7 +212,7 @@ def test_hole_d_without_a_secret_no_other_machine_is_listened_to(monkeypatch: py
 def test_hole_d_no_message_carries_the_name_of_a_file() -> None:
     """A segment is a number; a piece of one that was not announced is refused."""
     assert RefillPiece.__annotations__["segment"] in (int, "int")
-    assert not any(Path in annotations_of(it) for it in Message.__args__)  # type: ignore[attr-defined]
+    assert not any(Path in annotations_of(it) for it in Message.__args__)
 
 
 def annotations_of(kind: type) -> list[object]:
@@ -272,7 +272,7 @@ def scenario_f(node_class: type[Node]) -> None:
     group = group_of(node_class)
     group.nodes["c"].node.stop()
     group.run()
-    leader = group.nodes["a"].node._leader
+    leader = group.nodes["a"].node.leader
     assert leader is not None
     copy = leader.copies["b"]
     answered = sent(group, "a", b"m1")
@@ -302,7 +302,7 @@ def test_hole_f_is_open_if_old_links_are_trusted() -> None:
 
 
 class GuessesAddresses(Node):
-    def on_leader(self, epoch: int, node_id: str, address: str) -> None:
+    def on_leader(self, epoch: int, node_id: str, address: str) -> None:  # noqa: ARG002 - that is the mistake
         super().on_leader(epoch, node_id, node_id)
 
 
@@ -366,5 +366,3 @@ def test_hole_h_nothing_is_answered_while_the_elector_is_away() -> None:
 def test_hole_h_is_open_if_a_suspension_is_ignored() -> None:
     with pytest.raises(AssertionError):
         scenario_h(NodeThatIgnoresSuspension)
-
-

@@ -165,6 +165,7 @@ class Copy:
         """The master has written *chunk*: the usual way of a record."""
         if self.state is CopyState.FOLLOWING and chunk.first_number == self._next and self._has_room:
             self._send(chunk)
+            self.link.flush()  # the disks of all copies work at the same time: the store may sync on the loop
 
     @property
     def _has_room(self) -> bool:

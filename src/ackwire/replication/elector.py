@@ -79,6 +79,11 @@ class ElectorEvents(Protocol):
         """This node was granted *epoch*; *members* are the disks that vote, by their nodes."""
         ...
 
+    def on_members(self, members: Mapping[str, str]) -> None:
+        """The disks that vote have changed: a master must not count on a node that was removed. A place may be given to
+        another node only after the master has heard of that (it asks to `admit` it)."""
+        ...
+
     def on_suspended(self) -> None:
         """The connection is lost, and the session may be."""
         ...

@@ -52,6 +52,10 @@ class Link(Protocol):
         """Hand *message* to the network; it comes, in order, or the link ends."""
         ...
 
+    def flush(self) -> None:
+        """Hand over now what was sent in this turn, before something slow is done."""
+        ...
+
     def close(self, reason: Reason, text: str) -> None:
         """Say *reason* to the peer, and end the link; nothing is received after that, and no end is reported."""
         ...

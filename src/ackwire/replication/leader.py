@@ -140,13 +140,31 @@ class Leader:
         )
         self.copies[hello.node_id] = copy
         link.send(Welcome(Reason.NONE, self.epoch, self._store_id, self._identity.node_id, ""))
-        if self._is_voter(copy):
-            self._promises[hello.node_id] = hello.end
+        self._see_what_is_left(copy)
         if self._source is not None:
             copy.align(self._source)
         else:
             self._decide()
         return copy
+
+    def _see_what_is_left(self, copy: Copy) -> None:
+        """A copy that counts has promised; one that has lost what it had acknowledged does not have it any more."""
+        if self._is_voter(copy):
+            self._promises[copy.node_id] = copy.hello.end
+            durable = self._durable.get(copy.node_id, 0)
+            self._durable[copy.node_id] = min(durable, copy.hello.end.number)
+        else:
+            self._durable.pop(copy.node_id, None)
+
+    def members_are(self, members: Mapping[str, str]) -> None:
+        """A member was removed: it does not count any more. One that is new counts when it was admitted."""
+        for node_id in self._members.keys() - members.keys() - {self._identity.node_id}:
+            del self._members[node_id]
+            self._durable.pop(node_id, None)
+            self._promises.pop(node_id, None)
+            copy = self.copies.pop(node_id, None)
+            if copy is not None:
+                copy.break_off(Reason.NOT_A_MEMBER, f"{node_id} was removed from the group")
 
     def _is_of_group(self, hello: Hello) -> bool:
         return hello.group_id == self._group_id and hello.node_id in self._members

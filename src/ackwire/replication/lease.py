@@ -5,13 +5,12 @@ sent, so what counts is when a request that was answered was sent, and never whe
 been on its way for long. A margin covers clocks that run at different speeds.
 """
 
-from typing import Final, final
+from typing import Final
 
 MARGIN_SHARE: Final = 0.1
 """Of the timeout: this node stops answering so much sooner than the elector may grant mastership to another."""
 
 
-@final
 class Lease:
     """Times are those of this node's monotonic clock."""
 

@@ -259,10 +259,10 @@ class _Connection(asyncio.Protocol):
         self._pieces += encode(message)
         if not self._will_flush:
             self._will_flush = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
-        """At the end of the turn: everything in one write."""
+    def flush(self) -> None:
+        """See `Link`; at the end of the turn by itself: everything in one write."""
         self._will_flush = False
         pieces, self._pieces = self._pieces, []
         if pieces and self._transport is not None:
@@ -274,7 +274,7 @@ class _Connection(asyncio.Protocol):
             return
         self.send(Bye(reason, text))
         self._is_closed = True
-        self._flush()
+        self.flush()
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:

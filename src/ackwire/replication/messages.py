@@ -583,7 +583,6 @@ _DECODERS: Final[dict[int, Callable[[_Payload], Message]]] = {
 }
 
 
-@final
 class Decoder:
     """Cuts a stream of bytes into messages."""
 

@@ -110,7 +110,8 @@ class Node:
         """For which this node does not stand yet."""
         self._tried: tuple[int, Mapping[str, str]] | None = None
         """The last grant whose epoch this node was about to promise to itself."""
-        self._leader: Leader | None = None
+        self.leader: Leader | None = None
+        """Of the grant that is in force."""
         self._quorum: CommitQuorum | None = None
         self._is_suspended = False
         self._is_opening = False
@@ -139,8 +140,8 @@ class Node:
     @property
     def epoch(self) -> int:
         """Of the grant, or of the master that is followed; 0 if there is neither."""
-        if self._leader is not None:
-            return self._leader.epoch
+        if self.leader is not None:
+            return self.leader.epoch
         return self._following.epoch
 
     @property
@@ -148,14 +149,10 @@ class Node:
         """Of a grant that is in force, or of which nothing was done yet; 0 if there is none."""
         if self._grant is not None:
             return self._grant[0]
-        return 0 if self._leader is None else self._leader.epoch
-
-    @property
-    def is_leading(self) -> bool:
-        return self.role in _LEADING
+        return 0 if self.leader is None else self.leader.epoch
 
     def status(self) -> NodeStatus:
-        leader = self._leader
+        leader = self.leader
         copies: tuple[CopyStatus, ...] = () if leader is None else tuple(leader.statuses())
         committed = self._committed
         target = self._following.target
@@ -224,7 +221,7 @@ class Node:
         if node_id == self.identity.node_id or epoch < max(self._promises.asked, self._granted_epoch):
             return  # an old message
         self._grant = None
-        if self._leader is not None and epoch > self._leader.epoch:
+        if self.leader is not None and epoch > self.leader.epoch:
             self._step_down(f"{node_id} was granted epoch {epoch}")
         self._following.follow(Target(epoch, node_id, address))
 
@@ -256,7 +253,7 @@ class Node:
         if self.role in (NodeRole.FAILED, NodeRole.STOPPED) or epoch == self._granted_epoch:
             return
         self._grant = (epoch, members)
-        if self.is_leading:
+        if self.role in _LEADING:
             self._step_down(f"epoch {epoch} is granted anew")
         self._following.stop(f"epoch {epoch} is granted to this node")
         self._try_grant()
@@ -293,15 +290,12 @@ class Node:
             return
         (epoch, members), self._grant = grant, None
         self._following.forget("this node is a candidate")
-        self._quorum = self._make_quorum(epoch)
+        self._quorum = self.quorum_class(epoch, mode=self.identity.mode, may_answer=self._may_answer)
         if self._is_suspended:
             self._quorum.suspend()
-        self._leader = self._make_leader(epoch, members, self._quorum)
+        self.leader = self._make_leader(epoch, members, self._quorum)
         self._become(NodeRole.CANDIDATE, f"epoch {epoch} is granted")
-        self._leader.begin()
-
-    def _make_quorum(self, epoch: int) -> CommitQuorum:
-        return self.quorum_class(epoch, mode=self.identity.mode, may_answer=self._may_answer)
+        self.leader.begin()
 
     def _may_answer(self) -> bool:
         return self._clock.monotonic() < self._elector.holds_until()
@@ -322,6 +316,11 @@ class Node:
 
     # ---- leading -----------------------------------------------------------------------------------------------
 
+    def on_members(self, members: Mapping[str, str]) -> None:
+        """See `ElectorEvents`."""
+        if self.leader is not None:
+            self.leader.members_are(members)
+
     def on_better_log(self, node_id: str, end: LogEnd) -> None:
         """See `LeaderEvents`."""
         why = f"the log of {node_id} ends at {tuple(end)}, and this node's at {tuple(self.end)}"
@@ -341,16 +340,16 @@ class Node:
 
     def hand_over(self, node_id: str) -> str | None:
         """Have *node_id* be master in place of this node, if its copy has everything; otherwise say why not."""
-        if self.role is not NodeRole.MASTER or self._leader is None:
+        if self.role is not NodeRole.MASTER or self.leader is None:
             return "this node is not the master"
-        refusal = self._leader.cannot_hand_over(node_id)
+        refusal = self.leader.cannot_hand_over(node_id)
         if refusal is None:
             self._give_up(f"it hands over to {node_id}", better=node_id)
         return refusal
 
     def on_quorum_promised(self) -> None:
         """See `LeaderEvents`."""
-        leader, quorum = self._leader, self._quorum
+        leader, quorum = self.leader, self._quorum
         assert leader is not None
         assert quorum is not None
         self._become(NodeRole.TAKING_OVER, f"a quorum has promised epoch {leader.epoch}")
@@ -365,14 +364,14 @@ class Node:
             self.on_disk_failed(error)
         elif source is None:
             self._not_taken_over(leader, f"the log cannot be taken over: {error}")
-        elif leader is not self._leader:  # the grant is lost meanwhile
+        elif leader is not self.leader:  # the grant is lost meanwhile
             self._close_store()
         else:
             leader.took_over(source)
 
     def _not_taken_over(self, leader: Leader, why: str) -> None:
         """The log is a copy still."""
-        if leader is self._leader:
+        if leader is self.leader:
             self.role = NodeRole.CANDIDATE  # which has no store
             self._give_up(why)
         else:
@@ -387,24 +386,24 @@ class Node:
 
     def _serve_if_held(self) -> None:
         """Serve, once it is certain that no other node is granted mastership at this moment."""
-        if self._waits_to_serve and self._leader is not None and self._may_answer() and not self._is_suspended:
+        if self._waits_to_serve and self.leader is not None and self._may_answer() and not self._is_suspended:
             self._waits_to_serve = False
-            self._become(NodeRole.MASTER, f"a quorum has epoch {self._leader.epoch} on disk")
-            self._host.serve(self._leader.epoch)
+            self._become(NodeRole.MASTER, f"a quorum has epoch {self.leader.epoch} on disk")
+            self._host.serve(self.leader.epoch)
 
     def admit(self, node_id: str, disk_id: str, done: Callable[[Exception | None], None]) -> None:
         """See `LeaderEvents`."""
-        assert self._leader is not None
-        self._elector.admit(node_id, disk_id, self._leader.epoch, done)
+        assert self.leader is not None
+        self._elector.admit(node_id, disk_id, self.leader.epoch, done)
 
     def _step_down(self, why: str) -> None:
         """End the leadership, if there is one."""
-        leader = self._leader
+        leader = self.leader
         if leader is None:
             return
         had_store = self.role is not NodeRole.CANDIDATE
         leader.end(why)
-        self._leader = self._quorum = None
+        self.leader = self._quorum = None
         self._waits_to_serve = False
         if had_store:
             self._become(NodeRole.STEPPING_DOWN, why)
@@ -431,17 +430,6 @@ class Node:
         """Another node has dialed, and has proved the secret."""
         return _Accepted(self, link)
 
-    def hello(self, link: Link, hello: Hello) -> tuple[Leader, Copy] | None:
-        """The first message of a link; None if it is refused."""
-        leader = self._leader
-        if leader is not None:
-            copy = leader.hello(link, hello)
-            return None if copy is None else (leader, copy)
-        text = f"{self.identity.node_id} is no master"
-        link.send(Welcome(Reason.NOT_MASTER, self.epoch, b"", self.identity.node_id, text))
-        link.close(Reason.NOT_MASTER, text)
-        return None
-
     # ---- time, and the end -------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
@@ -449,8 +437,8 @@ class Node:
             return
         self._clock.call_later(self._timing.heartbeat_seconds, self._tick)
         self._following.tick()
-        if self._leader is not None:
-            self._leader.tick()
+        if self.leader is not None:
+            self.leader.tick()
             self._serve_if_held()
 
     def on_disk_failed(self, error: Exception) -> None:
@@ -471,7 +459,7 @@ class Node:
 
     def _end(self, role: NodeRole, why: str) -> None:
         self._following.stop(why)
-        leader, self._leader = self._leader, None
+        leader, self.leader = self.leader, None
         self._become(role, why)
         if leader is not None:
             leader.end(why)
@@ -493,11 +481,22 @@ class _Accepted:
             leader, copy = self._copy
             leader.receive(copy, message)
         elif isinstance(message, Hello):
-            self._copy = self._node.hello(self._link, message)
+            self._copy = self._hello(message)
         elif isinstance(message, Bye):
             self._link.close(Reason.NONE, "")
         else:
             self._link.close(Reason.BROKEN_PROTOCOL, f"a {type(message).__name__} before a hello")
+
+    def _hello(self, hello: Hello) -> tuple[Leader, Copy] | None:
+        """The first message of a link; None if it is refused."""
+        node, leader = self._node, self._node.leader
+        if leader is not None:
+            copy = leader.hello(self._link, hello)
+            return None if copy is None else (leader, copy)
+        name = node.identity.node_id
+        self._link.send(Welcome(Reason.NOT_MASTER, node.epoch, b"", name, f"{name} is no master"))
+        self._link.close(Reason.NOT_MASTER, f"{name} is no master")
+        return None
 
     def turn_ended(self) -> None:
         """Acknowledgements were counted as they came."""

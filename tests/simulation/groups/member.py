@@ -17,7 +17,7 @@ from tests.simulation.groups.scheduler import Process, Scheduler
 from tests.simulation.groups.storage import Storage
 from tests.simulation.groups.zookeeper import Ensemble, SimulatedElector
 
-TIMING = Timing(quorum_seconds=6.0, window_bytes=4000, read_bytes=1000)
+TIMING = Timing(quorum_seconds=6.0, window_bytes=40_000, read_bytes=5000)
 
 
 class Member:

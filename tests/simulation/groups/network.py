@@ -40,7 +40,7 @@ class Network:
     def heal(self, source: str, target: str) -> None:
         self.cut.discard((source, target))
         for end in list(self.ends):
-            end.flush()
+            end.release()
 
     def dial(
         self,
@@ -107,6 +107,9 @@ class LinkEnd:
         data = encoded(message)
         self._transmit(lambda: self.peer._arrived(data))
 
+    def flush(self) -> None:
+        """Everything is on its way already."""
+
     def close(self, reason: Reason, text: str) -> None:
         if self.is_closed:
             return
@@ -138,7 +141,7 @@ class LinkEnd:
         self._arrives_at = max(self._arrives_at, scheduler.now + self.network.delay())
         scheduler.call_later(self._arrives_at - scheduler.now, action)
 
-    def flush(self) -> None:
+    def release(self) -> None:
         """The way may be open again."""
         if not self.network.is_cut(self.owner, self.other):
             held, self._held = self._held, []

@@ -31,6 +31,9 @@ from tests.simulation.groups.scheduler import Process, Scheduler, SlowBackground
 JOURNAL = DATA / "journal"
 OPTIONS = JournalOptions(segment_bytes=8192, free_bytes_min=0, checkpoint_seconds=1.0, checkpoint_bytes=30_000)
 
+_SIZES = (1, 1, 1, 1, 1, 1, 1, 500, 3000, 9000)
+"""Of messages; some are larger than a segment, and than what may be on its way to a follower."""
+
 Opened = Callable[[LogSource | None, Exception | None], None]
 
 
@@ -263,7 +266,8 @@ class JournalStorage:
         store.when_durable(answered, lambda _: None)
 
     def _message(self, name: bytes) -> Message:
-        return self._messages.numbered(int(name[1:]))
+        size = self._random.choice(_SIZES)
+        return self._messages.numbered(int(name[1:]), "x" * size)
 
     def remove(self, message: bytes, answered: Callable[[], None]) -> None:
         self._master.remove_many(Q, [int(message[1:])])

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from ackwire.store.journal.record import HEADER_BYTES, pack_record, seed_of
-from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, SegmentHeader
+from ackwire.store.journal.segment import SEGMENT_HEADER_BYTES, SegmentHeader, segment_path
 from ackwire.store.journal.shipping import Chunk, LogEnd, RefusedChunk
-from tests.helpers.replica import ReplicaNode, chunks, ship
+from tests.helpers.replica import JOURNAL, ReplicaNode, chunks, ship
 from tests.helpers.stored import Messages, Q
 
 GOOD_BYTES = 4 * HEADER_BYTES
@@ -181,3 +181,12 @@ def test_one_sync_serves_all_that_came_while_another_was_under_way() -> None:
     assert told == [None] * len(shipped)
     assert syncs[0] <= 3
     assert follower.copy.durable() == shipped[-1].last
+
+
+def test_a_segment_that_disappears_while_nothing_comes_ends_the_service_of_the_copy() -> None:
+    master, follower = group_with(20)
+    ship(master, follower)
+    follower.wait(1)
+    follower.disk.lose(segment_path(JOURNAL, 1))
+    follower.wait(1)
+    assert "is gone" in str(follower.failures[0])

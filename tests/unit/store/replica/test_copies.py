@@ -59,7 +59,12 @@ def test_the_first_epoch_begins_on_an_empty_log() -> None:
     assert answered
 
 
-@pytest.mark.parametrize("seed", range(8))
+TWO_PLACES_OF_ONE_NAME = 37, 127
+"""Seeds in which a copy is refilled with a journal in whose middle two places have one name, and would write its index
+there."""
+
+
+@pytest.mark.parametrize("seed", [*range(8), *TWO_PLACES_OF_ONE_NAME])
 def test_a_copy_is_byte_for_byte_like_the_masters_journal(seed: int) -> None:
     master, follower, work = group_of(seed)
     random = Random(seed)
@@ -83,7 +88,7 @@ def test_a_copy_is_byte_for_byte_like_the_masters_journal(seed: int) -> None:
     assert {number: here[number] for number in here if number in there} == there
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(8), *TWO_PLACES_OF_ONE_NAME])
 def test_what_a_take_over_finds_is_what_a_restart_of_the_master_finds(seed: int) -> None:
     master, follower, work = group_of(seed)
     for _ in range(6):

@@ -277,7 +277,11 @@ def test_segments_that_the_master_removed_go_when_the_index_has_passed_that() ->
     follower.wait(3)
     assert 1 in follower.segments(), "nothing is committed as far as it knows"
     follower.copy.commit(follower.copy.end().number)
+    before = len(follower.disk.calls)
     follower.wait(3)
+    steps = [it.operation for it in follower.disk.calls[before:] if it.operation in ("commit", "remove")]
+    assert steps[0] == "commit"
+    assert "remove" in steps
     assert set(follower.segments()) == set(master.segments())
     follower.crash()
     assert follower.copy.needs_refill is None

@@ -12,17 +12,16 @@ from typing import Final, final
 
 from ackwire.errors import StoreFailed
 from ackwire.store.background import Background
-from ackwire.store.files import DataFile
 from ackwire.store.journal.failure import FailureState
 from ackwire.store.journal.opening import JournalSource
 from ackwire.store.journal.options import JournalOptions
-from ackwire.store.journal.presence import Misplaced
 from ackwire.store.journal.recovery_report import Report
 from ackwire.store.journal.replica.applying import Applying
 from ackwire.store.journal.replica.chunk_check import checked_chunk
 from ackwire.store.journal.replica.node_state import NodeStateFile
 from ackwire.store.journal.replica.opening import Applied, OpenCopy, open_copy
 from ackwire.store.journal.replica.refill import RefillFiles
+from ackwire.store.journal.replica.syncing import CopySyncing, misplaced
 from ackwire.store.journal.replica.truncation import CutEnd, truncate
 from ackwire.store.journal.shipping import (
     EMPTY,
@@ -72,13 +71,8 @@ class ReplicaJournal:
         self._busy = ""
         """What is under way that nothing else may meet."""
         self._is_closed = False
-        self._sync_waiters: list[Done] = []
-        self._is_syncing = False
-        self._is_cutting = False
-        """Whether the files are closed, because a thread truncates them."""
-        self._is_making_spare = False
+        self.syncing = CopySyncing(writing, end=self.end, fail=self._fail)
         self._refill: RefillFiles | None = None
-        self._when_quiet: list[Callable[[], None]] = []
         self._timer: Timer | None = None
         self._load(copy)
         self._tick()
@@ -87,7 +81,8 @@ class ReplicaJournal:
         self.journal = copy.journal
         self.log = copy.log
         self._writer = copy.journal.writer
-        self._end = self._durable = copy.end
+        self._end = copy.end
+        self.syncing.attach(copy.journal, copy.end)
         self.needs_refill = copy.needs_refill
         self.node.compare(copy.end)
         if copy.needs_refill is not None:
@@ -101,7 +96,7 @@ class ReplicaJournal:
             clock=self.clock,
             reading=self.reading,
             indexing=self.indexing,
-            sync=self._when_durable,
+            sync=self.syncing.when_durable,
             on_failed=self._applying_failed,
             on_indexed=self._indexed,
         )
@@ -152,7 +147,7 @@ class ReplicaJournal:
 
     def durable(self) -> LogEnd:
         """See `ReplicaLog`."""
-        return self._durable
+        return self.syncing.durable
 
     def committed(self) -> int:
         """See `ReplicaLog`."""
@@ -184,30 +179,12 @@ class ReplicaJournal:
         if checked.last_sequence:
             self._writer.last_sequence = checked.last_sequence
         self._end = chunk.last
-        self._make_spare()
+        self.syncing.make_spare()
 
     def _require_free(self) -> None:
         self.state.require_good()
         if self._busy or self._is_closed:
             raise Busy(self._busy or "the copy is closed")
-
-    def _make_spare(self) -> None:
-        """Take the space of the next segment beside the loop, when it is soon to come."""
-        writer = self._writer
-        if self._is_making_spare or writer.has_spare or writer.offset <= writer.segment_size_bytes // 2:
-            return
-        self._is_making_spare = True
-        made: list[DataFile] = []
-
-        def done(error: Exception | None) -> None:
-            self._is_making_spare = False
-            if error is None:
-                writer.keep_spare(made[0])
-            else:  # the segment is made when it comes, or that fails
-                _log.warning("no segment could be made ahead in %s: %s", self.source.data, error)
-            self._run_quiet()
-
-        self.writing.submit(lambda: made.append(writer.make_spare()), done)
 
     # ---- syncing -----------------------------------------------------------------------------------------------
 
@@ -215,51 +192,8 @@ class ReplicaJournal:
         """See `ReplicaLog`."""
         if self.state.failure is not None:
             done(self.state.failure)
-            return
-        self._sync_waiters.append(done)
-        self._begin_sync()
-
-    def _begin_sync(self) -> None:
-        if self._is_syncing or self._is_cutting or not self._sync_waiters:
-            return
-        waiters, self._sync_waiters = self._sync_waiters, []
-        files = self._writer.unsynced()
-        self._is_syncing = True
-
-        def work() -> None:
-            for file in files:
-                file.sync()
-
-        self.writing.submit(work, partial(self._synced, self._end, waiters))
-
-    def _synced(self, end: LogEnd, waiters: list[Done], error: Exception | None) -> None:
-        self._is_syncing = False
-        error = error or self._misplaced()
-        if error is not None:
-            error = self._fail("sync", error)
         else:
-            self._writer.synced_up_to(end.number)
-            self._durable = max(self._durable, end)
-            self._writer.close_idle()
-        for done in waiters:
-            done(error)
-        if not self._when_quiet:
-            self._begin_sync()
-        self._run_quiet()
-
-    def _misplaced(self) -> Exception | None:
-        try:
-            self.journal.presence.check()
-        except Misplaced as error:
-            return error
-        return None
-
-    def _when_durable(self, number: int, callback: Callable[[], None]) -> None:
-        """Call *callback* when everything up to *number* is on the medium."""
-        if self._durable.number >= number:
-            callback()
-        else:
-            self.sync(lambda error: callback() if error is None else None)
+            self.syncing.sync(done)
 
     def _applying_failed(self, what: str, error: Exception) -> None:
         self._fail(what, error)
@@ -267,22 +201,8 @@ class ReplicaJournal:
     def _fail(self, what: str, error: Exception) -> StoreFailed:
         self.applying.stop()
         failure = self.state.fail(what, error)
-        waiters, self._sync_waiters = self._sync_waiters, []
-        for done in waiters:
-            done(failure)
+        self.syncing.tell_all(failure)
         return failure
-
-    # ---- quiet -------------------------------------------------------------------------------------------------
-
-    def when_quiet(self, callback: Callable[[], None]) -> None:
-        """Call *callback* when no sync is under way: files may be closed then."""
-        self._when_quiet.append(callback)
-        self._run_quiet()
-
-    def _run_quiet(self) -> None:
-        while self._when_quiet and not (self._is_syncing or self._is_making_spare):
-            self._when_quiet.pop(0)()
-        self._begin_sync()
 
     def begin(self, what: str) -> None:
         """*what* is under way from now on. Raises `Busy` if something else is."""
@@ -310,16 +230,16 @@ class ReplicaJournal:
                 self._busy = ""
                 done(error)
             else:
-                self.when_quiet(lambda: self._truncate(number, done))
+                self.syncing.when_quiet(lambda: self._truncate(number, done))
 
         self.node.will_truncate(LogEnd(self.log.epoch_at(number), number), noted)
 
     def cut_group(self, number: int, done: Done) -> None:
         """Drop the unfinished group behind record *number*: this node is to be master, and decides."""
-        self.when_quiet(lambda: self._truncate(number, done))
+        self.syncing.when_quiet(lambda: self._truncate(number, done))
 
     def _truncate(self, number: int, done: Done) -> None:
-        self._is_cutting = True
+        self.syncing.detach()
         self._writer.let_go()
         self.applying.forget_piece()
         found: list[CutEnd] = []
@@ -334,7 +254,7 @@ class ReplicaJournal:
         self.writing.submit(work, lambda error: self._truncated(number, found, done, error))
 
     def _truncated(self, number: int, found: list[CutEnd], done: Done, error: Exception | None) -> None:
-        self._busy, self._is_cutting = "", False
+        self._busy = ""
         if error is not None:
             done(self._fail("truncate", error))
             return
@@ -353,9 +273,8 @@ class ReplicaJournal:
                 done(self._fail("open", failed))
                 return
         writer.last_offset = cut.last_offset
-        self._durable = self._end  # the truncation has synced what is left
+        self.syncing.attach(self.journal, self._end)  # the truncation has synced what is left
         done(None)
-        self._begin_sync()
 
     # ---- applying ----------------------------------------------------------------------------------------------
 
@@ -366,7 +285,7 @@ class ReplicaJournal:
 
     def _indexed(self, removable: list[int]) -> None:
         """The index has caught up; the master had removed *removable* before."""
-        self.node.note_durable(self._durable)
+        self.node.note_durable(self.syncing.durable)
         for number in removable:
             if number in self.journal.catalog.segments and number != self._writer.segment:
                 self.journal.catalog.end_segment(number)
@@ -382,6 +301,11 @@ class ReplicaJournal:
         if self._is_closed or self.state.failure is not None:
             return
         self._timer = self.clock.call_later(_TICK_SECONDS, self._tick)
+        if not self._busy:
+            error = misplaced(self.journal, everything=True)
+            if error is not None:
+                self._fail("find", error)
+                return
         self.applying.tick()
 
     # ---- refill ------------------------------------------------------------------------------------------------
@@ -415,9 +339,10 @@ class ReplicaJournal:
     def _swap(self, end: LogEnd, done: Done) -> None:
         """The new journal is complete: open it in the place of the old one."""
         self.applying.stop()
-        self.when_quiet(lambda: self._reopen(end, done))
+        self.syncing.when_quiet(lambda: self._reopen(end, done))
 
     def _reopen(self, end: LogEnd, done: Done) -> None:
+        self.syncing.detach()
         for background in (self.indexing, self.reading):
             background.finish()
         self.journal.close(clean=False)
@@ -453,7 +378,7 @@ class ReplicaJournal:
         self._finish()
         is_good = self.state.failure is None and not self._busy
         if is_good:
-            self.node.note_durable(self._durable)
+            self.node.note_durable(self.syncing.durable)
             self._finish()
         self.let_go()
         self.journal.close(clean=is_good)

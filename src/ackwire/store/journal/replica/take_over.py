@@ -84,7 +84,7 @@ def take_over(
     def applied() -> None:
         whole = copy.applying.applied.number
         if whole == copy.end().number:
-            copy.when_quiet(become)
+            copy.syncing.when_quiet(become)
             return
         _log.info("records %d to %d are of a group that never ended: they are cut off", whole + 1, copy.end().number)
         copy.cut_group(whole, cut)
@@ -94,7 +94,7 @@ def take_over(
             ready(None, error)
         else:
             copy.begin(_ALREADY)
-            copy.when_quiet(become)
+            copy.syncing.when_quiet(become)
 
     def become() -> None:
         if copy.state.failure is not None:
