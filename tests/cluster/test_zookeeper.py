@@ -89,7 +89,8 @@ class Group:
 
     def __init__(self, server: ZooKeeperServer, stack: AsyncExitStack) -> None:
         self.server = server
-        self.path = f"/tests/group-{next(_paths)}"
+        number = next(_paths)
+        self.path = f"/tests-{number}/group-{number}"
         self._stack = stack
 
     async def start(self, node_id: str, **others: object) -> tuple[ZooKeeperElector, Heard]:
@@ -237,6 +238,8 @@ def test_a_path_that_cannot_be_written_to_is_named() -> None:
         assert "does not let this node write to" in await refused(group)
         assert "check replication.zk_password_file" in await refused(group, password="wrong")
         await group.start("b", password="right")
+        group.path = f"{group.path.rpartition('/')[0]}/beside-{next(_paths)}"
+        await group.start("a", password="another")
 
     run(test)
 

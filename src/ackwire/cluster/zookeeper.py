@@ -33,7 +33,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
-from kazoo.security import make_digest_acl
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from ackwire.cluster.entries import (
     FORMAT,
@@ -181,6 +181,9 @@ class ZooKeeperElector:
         """See that the group is the right one, and its entries are there. Raises `ConfigError` and kazoo's errors."""
         client, settings = self._client, self._settings
         try:
+            parent = settings.path.rstrip("/").rpartition("/")[0]
+            if parent:  # open to all: other groups, with other passwords, may be below it
+                client.ensure_path(parent, acl=OPEN_ACL_UNSAFE)
             for name in ("candidates", "beats"):
                 client.ensure_path(self._path(name))
             own = Group(uuid.uuid4().hex, settings.replicas)

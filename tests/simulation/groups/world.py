@@ -86,6 +86,10 @@ class GroupWorld:
         kinds: list[Callable[[], None]] = [
             self._crash,
             self._crash,
+            self._blackout,
+            self._crash_master,
+            self._crash_master,
+            self._isolate_master,
             self._pause,
             self._cut_way,
             self._cut_node,
@@ -164,6 +168,36 @@ class GroupWorld:
         self.note(f"{member.name} {'loses power' if power else 'is killed'}")
         member.end(power=power)
         self.scheduler.call_later(self._some_seconds(), lambda: self._restart(member))
+
+    def _crash_one(self, member: Member, *, power: bool) -> None:
+        member.end(power=power)
+        self.scheduler.call_later(self._some_seconds(), partial(self._restart, member))
+
+    def _blackout(self) -> None:
+        """All lose power at once; some stay away for long."""
+        self.note("all lose power")
+        for member in self.members:
+            if member.is_up:
+                self._crash_one(member, power=True)
+
+    def _crash_master(self) -> None:
+        """The master and perhaps one of the others lose power in the same moment."""
+        masters = [it for it in self.members if it.is_serving]
+        for member in masters + self.random.sample(self.members, self.random.randrange(2)):
+            if member.is_up:
+                self.note(f"{member.name} loses power")
+                self._crash_one(member, power=True)
+
+    def _isolate_master(self) -> None:
+        """ZooKeeper does not hear of the master any more, or some of its followers do not."""
+        for member in self.members:
+            if member.is_serving:
+                seconds = 3 + self._some_seconds()
+                self.note(f"{member.name} has no ZooKeeper for {seconds:.2f} s")
+                self._zk_cut.add(member.name)
+                self.scheduler.call_later(seconds, partial(self._zk_cut.discard, member.name))
+                others = [it.name for it in self.members if it is not member and self.random.random() < 0.3]
+                self._cut([(it, member.name) for it in others])
 
     def _restart(self, member: Member) -> None:
         if not member.is_up:
