@@ -136,9 +136,11 @@ class Broker:
 
     def connections(self) -> int:
         """Of clients."""
-        url = f"http://{self.address}:{_HTTP_PORT}/metrics"
         try:
-            with urllib.request.urlopen(url, timeout=_HTTP_SECONDS) as answer:
+            token = (self.data / "http.token").read_text().strip()
+            request = urllib.request.Request(f"http://{self.address}:{_HTTP_PORT}/metrics")
+            request.add_header("Authorization", f"Bearer {token}")
+            with urllib.request.urlopen(request, timeout=_HTTP_SECONDS) as answer:
                 text = answer.read().decode()
         except OSError:
             return -1
