@@ -563,7 +563,7 @@ class ZooKeeperElector:
         if self._vacant_since is None:
             self._vacant_since = now
         left = self._vacant_since + _SETTLE_SECONDS - now
-        if left > 0:
+        if left > 0 and not choice.is_named:
             self._later(self._look_now, left)
         else:
             self._grant(view, candidate)
