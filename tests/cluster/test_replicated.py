@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -143,6 +144,26 @@ def test_L2_a_master_that_was_paused_steps_down_when_it_wakes(nodes: dict[str, N
         with session.consumer(QUEUE) as consumer:
             assert [received(consumer) for _ in range(2)] == ["one", "two"]
     await_outlook(second, "1 more node may fail")
+
+
+def test_L2_a_node_with_an_empty_disk_is_filled_and_counts_again(nodes: dict[str, Node], tmp_path: Path) -> None:
+    for node in nodes.values():
+        node.start()
+    first = wait_for_master(list(nodes.values()))
+    others = [it for it in nodes.values() if it is not first]
+    await_outlook(first, "1 more node may fail")
+    with ackwire.connect(failover(*nodes.values())) as connection, connection.session() as session:
+        for number in range(20):
+            session.send(QUEUE, str(number))
+        others[0].kill()
+        shutil.rmtree(tmp_path / f"data-{others[0].name}")
+        session.send(QUEUE, "20")
+        others[0].start()
+        await_outlook(first, "1 more node may fail")
+        first.kill()
+        wait_for_master(others)
+        with session.consumer(QUEUE) as consumer:
+            assert [received(consumer) for _ in range(21)] == [str(it) for it in range(21)]
 
 
 def await_outlook(node: Node, outlook: str) -> None:

@@ -51,6 +51,10 @@ class Heard:
         self.granted, self.members = epoch, members
         self.changed.set()
 
+    def on_members(self, members: Mapping[str, str]) -> None:
+        self.members = members
+        self.changed.set()
+
     def on_suspended(self) -> None:
         self.suspended += 1
         self.changed.set()
@@ -143,6 +147,7 @@ def test_L2_the_epoch_grows_with_each_grant_and_beyond_every_promise() -> None:
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         first.admit("c", "disk of c", a.granted, done.set_result)
         assert await done is None
+        await a.until(lambda it: it.members.get("c") == "disk of c")
         await first.close()
         await c.until(lambda it: it.granted)
         assert c.granted == 41

@@ -143,6 +143,8 @@ class Choice:
     node_id: str = ""
     incarnation: int = 0
     """Of the process that is chosen."""
+    is_named: bool = False
+    """Whether the last master has named it: nothing better can turn up."""
     why_not: str = ""
     missing: Sequence[str] = field(default=())
     """The members that are not there, if too few are."""
@@ -170,7 +172,7 @@ def choose(view: View) -> Choice:
         return (standing.node_id in named, it not in resigned, standing.end, standing.weight, standing.node_id)
 
     chosen = max(voters, key=rank)
-    return Choice(chosen.standing.node_id, chosen.incarnation)
+    return Choice(chosen.standing.node_id, chosen.incarnation, is_named=chosen.standing.node_id in named)
 
 
 def next_epoch(view: View) -> int:

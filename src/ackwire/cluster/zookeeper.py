@@ -138,6 +138,7 @@ class ZooKeeperElector:
         self._is_look_due = False
         self._vacant_since: float | None = None
         self._told: Master | None = None
+        self._told_members: dict[str, str] = {}
         self._why = ""
 
     # ---- the beginning and the end -----------------------------------------------------------------------------
@@ -534,6 +535,8 @@ class ZooKeeperElector:
             if self._told != master:
                 self._told = master
                 self._tell_of(master, is_own=owner == session, session=session)
+            elif owner == session:
+                self._tell_of_members(session)
             return
         self._told = None
         view = self._view(watch=self._changed)
@@ -560,7 +563,7 @@ class ZooKeeperElector:
         if self._vacant_since is None:
             self._vacant_since = now
         left = self._vacant_since + _SETTLE_SECONDS - now
-        if left > 0:
+        if left > 0 and not choice.is_named:
             self._later(self._look_now, left)
         else:
             self._grant(view, candidate)
@@ -600,9 +603,16 @@ class ZooKeeperElector:
         if not is_own:
             self._on_loop(session, lambda: events.on_leader(master.epoch, master.node_id, master.address))
             return
-        members, _ = self._members()
-        self._granted_epoch = master.epoch
+        members, _ = self._members(self._changed)
+        self._granted_epoch, self._told_members = master.epoch, members
         self._on_loop(session, lambda: events.on_granted(master.epoch, members))
+
+    def _tell_of_members(self, session: int) -> None:
+        """Tell the master when the disks that vote have changed."""
+        members, _ = self._members(self._changed)
+        if members != self._told_members:
+            self._told_members = members
+            self._on_loop(session, lambda: self._events.on_members(members))
 
     def _on_loop(self, session: int, event: Job) -> None:
         """Have *event* run on the loop, if the session still lasts there."""

@@ -362,6 +362,10 @@ class _Late:
         self._group.members = dict(members)
         self._group.node.on_granted(epoch, members)
 
+    def on_members(self, members: Mapping[str, str]) -> None:
+        self._group.members = dict(members)
+        self._group.node.on_members(members)
+
     def __getattr__(self, name: str) -> Callable[..., None]:
         found: Callable[..., None] = getattr(self._group.node, name)
         return found
