@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
 from ackwire.config import Settings
 from ackwire.errors import ConfigError, StoreFailed
@@ -19,13 +19,27 @@ _SEGMENTS_MIN: Final = 4
 """Files that a journal must have room for: one to write to, one made ahead, and some to fill."""
 
 
+@final
+class StoreFailure:
+    """Why a store can be used no more, once that is so."""
+
+    def __init__(self) -> None:
+        self.known: asyncio.Future[StoreFailed] = asyncio.get_running_loop().create_future()
+        self.at_once: Callable[[], None] = lambda: None
+        """Called before anybody who waits for the store hears that it has failed."""
+
+    def tell(self, error: StoreFailed) -> None:
+        if not self.known.done():
+            self.at_once()
+            self.known.set_result(error)
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A store that can be used."""
 
     store: Store
-    failure: asyncio.Future[StoreFailed]
-    """Why it can be used no more, once that is so."""
+    failure: StoreFailure
     give_up: Callable[[StoreFailed], None]
     """Has it fail for a reason that is not its own: nothing more is written, and nobody answered."""
     epoch: int = 0

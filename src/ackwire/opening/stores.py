@@ -1,6 +1,5 @@
 """The store that `store.kind` names, and the files beside it."""
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +8,7 @@ from pathlib import Path
 
 from ackwire.config import Settings
 from ackwire.config.store_uri import MEMORY, is_database, parse_store
-from ackwire.errors import StoreFailed
-from ackwire.opening.common import ALONE, Opened, Progress, Tenure
+from ackwire.opening.common import ALONE, Opened, Progress, StoreFailure, Tenure
 from ackwire.opening.databases import opened_database, opened_journal_and_database
 from ackwire.opening.journals import opened_journal
 from ackwire.server.turn import Turn
@@ -32,22 +30,18 @@ def opened_store(
         with tenure.opened() as opened:
             yield opened
         return
-    failure: asyncio.Future[StoreFailed] = asyncio.get_running_loop().create_future()
+    failure = StoreFailure()
     if settings.store.kind == MEMORY:
         yield Opened(MemoryStore(), failure, lambda _: None)
         return
 
-    def on_failed(error: StoreFailed) -> None:
-        if not failure.done():
-            failure.set_result(error)
-
     choice = parse_store(settings.store.kind)
     if is_database(choice.kind):
         open_database = opened_journal_and_database if choice.has_journal else opened_database
-        with open_database(settings, clock, turn, tenure, on_failed) as database:
+        with open_database(settings, clock, turn, tenure, failure.tell) as database:
             yield Opened(database, failure, database.give_up)
         return
-    with opened_journal(settings, clock, turn, progress, tenure, on_failed) as journal:
+    with opened_journal(settings, clock, turn, progress, tenure, failure.tell) as journal:
         yield Opened(journal, failure, journal.give_up, journal.epoch)
 
 

@@ -21,7 +21,7 @@ from ackwire.cluster.zookeeper import ZooKeeperElector, ZooKeeperSettings
 from ackwire.config import Settings
 from ackwire.config.member_uri import bind_address, own_uri
 from ackwire.errors import ConfigError, StoreFailed
-from ackwire.opening.common import Opened
+from ackwire.opening.common import Opened, StoreFailure
 from ackwire.opening.replicas import ReplicaFiles, secret_of
 from ackwire.replication.identity import Identity, Link
 from ackwire.replication.links import Links
@@ -60,7 +60,7 @@ class ReplicatedMastership:
         self._stepped_down: Callable[[ReplicaLog], None] | None = None
         """The node waits for the end of the term."""
         self._lost_because = ""
-        self._failure: asyncio.Future[StoreFailed] | None = None
+        self._failure: StoreFailure | None = None
         """Of the store of the term."""
 
     @property
@@ -188,7 +188,7 @@ class ReplicatedMastership:
     @contextmanager
     def opened(self) -> Iterator[Opened]:
         """The store of the master. At the end it becomes a copy again, if the node waits for that."""
-        group, failure = self._group, asyncio.get_running_loop().create_future()
+        group, failure = self._group, StoreFailure()
         assert group is not None
         self._failure = failure
         store = group.files.store
@@ -215,9 +215,8 @@ class ReplicatedMastership:
 
     def store_failed(self, error: StoreFailed) -> None:
         """The store, or the copy, can be used no more."""
-        failure = self._failure
-        if failure is not None and not failure.done():
-            failure.set_result(error)
+        if self._failure is not None:
+            self._failure.tell(error)
         if not self._lost_because and self._group is not None:
             self._group.node.fail(error)
 

@@ -17,7 +17,7 @@ from ackwire.config.listener_uri import ClientAuth, ListenerUri, parse_listener_
 from ackwire.config.policy import Policies
 from ackwire.config.store_uri import store_name
 from ackwire.errors import StoreFailed
-from ackwire.opening.common import Opened, Progress, Tenure
+from ackwire.opening.common import ALONE, Opened, Progress, Tenure
 from ackwire.opening.stores import opened_store, opened_temp_store, with_largest_message
 from ackwire.selector import prepare as prepare_selectors
 from ackwire.server.adapters.contract import ProtocolFactory
@@ -136,7 +136,7 @@ async def serve_term(process: Process, clock: Clock, tenure: Tenure, ends: Ends)
                 progress.is_ready = True
                 process.ready(serving)
 
-            await _Front(process, broker, opened, ends).serve(on_ready)
+            await _Front(process, broker, opened, ends, has_others=tenure is not ALONE).serve(on_ready)
             broker.stop()
             if tenure.opened is not None:
                 await _flushed(opened)
@@ -161,7 +161,11 @@ def _given_up(opened: Opened, ends: Ends) -> MastershipLost:
 class _Front:
     """The listeners of a term, and the peers behind them."""
 
-    def __init__(self, process: Process, broker: Broker, opened: Opened, ends: Ends) -> None:
+    def __init__(self, process: Process, broker: Broker, opened: Opened, ends: Ends, *, has_others: bool) -> None:
+        """*has_others*: other brokers may go on with what this one has, and clients may know them."""
+        self._has_others = has_others
+        if has_others:
+            opened.failure.at_once = self._hang_up
         self._process = process
         self._broker = broker
         self._opened = opened
@@ -198,26 +202,32 @@ class _Front:
         _warn(self._uris, http)
 
     async def _until_it_ends(self) -> None:
-        failure, lost = self._opened.failure, self._ends.lost
+        failure, lost = self._opened.failure.known, self._ends.lost
         stopping = asyncio.ensure_future(self._ends.stop.wait())
         await asyncio.wait((stopping, failure, lost), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if lost.done():
             self._drain_seconds = 0
-            for listener in self._listeners:
-                listener.close()
-            # Their sockets close before the store fails, so no client gets an error where another broker may do what
-            # it has asked for.
-            for peer in tuple(self._peers):
-                peer.abort()
+            self._hang_up()  # before the store fails
             error = _given_up(self._opened, self._ends)
             await cut_off(self._peers)
             raise error
+        if failure.done() and self._has_others:
+            self._drain_seconds = 0
+            raise failure.result()
         if failure.done():
             self._drain_seconds = min(self._broker.settings.shutdown.drain_timeout_seconds, _FAILED_DRAIN_SECONDS)
             for peer in tuple(self._peers):
                 peer.fail_for(failure.result())
             raise failure.result()
+
+    def _hang_up(self) -> None:
+        """Close all sockets without a word: no client gets an error where another broker may do what it has asked
+        for."""
+        for listener in self._listeners:
+            listener.close()
+        for peer in tuple(self._peers):
+            peer.abort()
 
     async def _close(self) -> None:
         for listener in self._listeners:
@@ -265,7 +275,7 @@ class _Front:
         from ackwire.admin.routes import Api, ApiOptions
         from ackwire.admin.tokens import load_token, token_path
 
-        settings, store, failure = self._broker.settings, self._opened.store, self._opened.failure
+        settings, store, failure = self._broker.settings, self._opened.store, self._opened.failure.known
         options = ApiOptions(
             settings=settings.http,
             token=load_token(token_path(settings)),
