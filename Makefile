@@ -8,7 +8,7 @@ CODE := $(wildcard src tests bench fuzz tools examples)
 DEBIAN_DEMO := jdk libactivemq-java
 # The databases that the SQL store is tested on, and their JDBC drivers, for ActiveMQ on the same tables.
 DEBIAN_DATABASES := postgresql mariadb-server-core mariadb-client-core libpostgresql-jdbc-java libmariadb-java libjaxb-api-java
-DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium zookeeper $(DEBIAN_DATABASES)
+DEBIAN_TEST := $(DEBIAN_DEMO) activemq chromium zookeeper iproute2 nftables $(DEBIAN_DATABASES)
 # The package as pip installs it, hot modules compiled, apart from the tree that is edited.
 COMPILED := build/compiled
 ON_COMPILED := PYTHONPATH=$(CURDIR)/$(COMPILED)
@@ -25,8 +25,6 @@ TESTS_SPARK := tests/spark tests/spark_audit tests/pipeline
 # What measures, alone on the machine.
 TESTS_LOAD := tests/load
 PYTEST := $(VENV)/bin/pytest --dist worksteal
-# Hosts of their own for the nodes of a group, and links that can be cut.
-DEBIAN_FAULTS := zookeeper iproute2 nftables
 # RabbitMQ too, but only to compare with.
 DEBIAN_BENCH := $(DEBIAN_DEMO) activemq rabbitmq-server librabbitmq-client-java postgresql libpostgresql-jdbc-java libjaxb-api-java
 
@@ -104,7 +102,7 @@ database-kills: $(READY) ## kill -9 of the database server under load from the r
 
 # In network namespaces, with rules of nftables for cuts: needs root.
 ha: $(READY) ## real faults on a replicated group under load: kills, pauses, partitions, full disks; FAULTS=100 SEED=1
-	@tools/debian_packages.sh $(DEBIAN_TEST) $(DEBIAN_FAULTS)
+	@tools/debian_packages.sh $(DEBIAN_TEST)
 	@$(VENV)/bin/python tools/ha.py --faults $(or $(FAULTS),100) --seed $(SEED) $(ARGS)
 
 RESTARTS ?= 100

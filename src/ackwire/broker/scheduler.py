@@ -33,7 +33,14 @@ from ackwire.broker.limits import FlowControl
 from ackwire.broker.live_settings import LiveSettings
 from ackwire.broker.publishing import Publisher
 from ackwire.broker.session import Connection
-from ackwire.errors import AckwireError, BrokerError, InvalidDestination, RemoteProtocolError, ResourceLimit
+from ackwire.errors import (
+    AckwireError,
+    BrokerError,
+    InvalidDestination,
+    RemoteProtocolError,
+    ResourceLimit,
+    StoreFailed,
+)
 from ackwire.jms.destinations import Destination, parse_destination
 from ackwire.jms.message import Message
 from ackwire.jms.message_editor import MessageEditor
@@ -348,6 +355,8 @@ class Scheduler:
         """One job that cannot be run stops no other."""
         try:
             self._run(job, now_ms)
+        except StoreFailed:
+            _log.debug("scheduled job %s waits for the next start: the store has failed", job.job_id)
         except AckwireError:
             _log.exception("scheduled job %s could not be run", job.job_id)
 
