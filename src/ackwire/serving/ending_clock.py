@@ -7,8 +7,8 @@ from ackwire.util.clock import Clock, Timer
 
 
 @final
-class EndingClock(Clock):
-    """Tells the time of another clock; after `end` none of its timers runs."""
+class EndingClock:
+    """Implements `Clock`: tells the time of another clock; after `end` none of its timers runs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 
 from ackwire.store.background import Background
-from ackwire.util.clock import Clock, Timer
+from ackwire.util.clock import Timer
 from tests.helpers.simulated_disk import Stopped
 
 
@@ -47,8 +47,8 @@ class _Timer:
         self.is_cancelled = True
 
 
-class Process(Clock):
-    """One process of a node: its clock, and a way to run things in it."""
+class Process:
+    """One process of a node: its clock, and a way to run things in it. Implements `Clock`."""
 
     def __init__(self, scheduler: Scheduler, rate: float) -> None:
         self._scheduler = scheduler

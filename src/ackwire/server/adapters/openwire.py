@@ -118,22 +118,20 @@ class OpenWireAdapter(Adapter):
                 client.respond_when_durable(command.command_id)
 
     def _is_harmless(self, command: commands.BaseCommand) -> bool:
-        """Whether *command* changes nothing that a store keeps, and its answer promises nothing of the kind: then it
-        need not wait for a database that is away, and neither must one who asks why (`ackwire why`)."""
+        """Whether neither *command* nor anything before it changes what a store keeps: then its answer promises nothing
+        and need not wait for a database that is away, and neither must one who asks why (`ackwire why`). After an ack
+        any answer says that the ack is safe, too."""
         client = self._client
-        if isinstance(command, commands.SessionInfo):
-            return True
-        is_harmless = False
-        if isinstance(command, commands.RemoveInfo):
-            is_harmless = not client.may_have_changed_store
-        elif isinstance(command, commands.ProducerInfo):
+        if client.may_have_changed_store or isinstance(command, commands.ConnectionInfo):
+            return False
+        is_harmless = isinstance(command, (commands.SessionInfo, commands.RemoveInfo, commands.KeepAliveInfo))
+        if isinstance(command, commands.ProducerInfo):
             is_harmless = self._is_kept_already(command.destination)
         elif isinstance(command, commands.ConsumerInfo):
             is_harmless = command.subscription_name is None and self._is_kept_already(command.destination)
         elif isinstance(command, commands.DestinationInfo):
             is_harmless = isinstance(command.destination, commands.ActiveMQTempDestination)
-        if not is_harmless:
-            client.may_have_changed_store = True
+        client.may_have_changed_store = not is_harmless
         return is_harmless
 
     def _is_kept_already(self, where: commands.ActiveMQDestination | None) -> bool:
