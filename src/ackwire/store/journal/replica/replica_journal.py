@@ -240,6 +240,7 @@ class ReplicaJournal:
 
     def _truncate(self, number: int, done: Done) -> None:
         self.syncing.detach()
+        unsynced = self._writer.unsynced_segments
         self._writer.let_go()
         self.applying.forget_piece()
         found: list[CutEnd] = []
@@ -249,7 +250,7 @@ class ReplicaJournal:
         directory, seed = self.source.data / "journal", self._writer.seed
 
         def work() -> None:
-            found.append(truncate(self.source.files, directory, seed, segments, number, fallback))
+            found.append(truncate(self.source.files, directory, seed, segments, number, fallback, unsynced))
 
         self.writing.submit(work, lambda error: self._truncated(number, found, done, error))
 
