@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from ackwire.errors import ConfigError
 from ackwire.replication.elector import Joined, Standing
 from ackwire.replication.log import LogEnd
 from tests.helpers.databases import free_port
-from tests.helpers.zookeeper import ZooKeeperServer, running_zookeeper, zookeeper
+from tests.helpers.zookeeper import TICK_MS, ZooKeeperServer, running_zookeeper, zookeeper
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
@@ -206,6 +207,21 @@ def test_L2_a_session_that_is_lost_ends_the_grant_and_another_begins() -> None:
 
     with running_zookeeper() as server:
         run(test, server)
+
+
+def test_L2_a_master_relies_on_the_session_that_zookeeper_has_given_and_not_on_a_longer_one_that_it_asked_for() -> None:
+    given_seconds = 20 * TICK_MS / 1000
+
+    async def test(group: Group) -> None:
+        elector, heard = await group.start("a", session_seconds=1.6 * given_seconds)
+        elector.announce(standing("a"))
+        await heard.until(lambda it: it.joined)
+        async with asyncio.timeout(WAIT_SECONDS):
+            while elector.holds_until() == float("-inf"):
+                await asyncio.sleep(0.05)
+        assert elector.holds_until() < time.monotonic() + 0.8 * given_seconds
+
+    run(test)
 
 
 # ---- mistakes ------------------------------------------------------------------------------------------------------

@@ -104,6 +104,20 @@ def client_for(settings: ZooKeeperSettings) -> KazooClient:
     )
 
 
+def _tell_session_seconds(client: KazooClient, tell: Callable[[float], None]) -> None:
+    """Have *tell* called, in a thread of kazoo, with how long a session lasts by the word of the server, whenever one
+    was asked: it has a limit of its own. kazoo derives other times from that word, and does not keep it."""
+    connection = client._connection
+    connect = connection._connect
+
+    def connected(*server: Any) -> Any:
+        read_ms, connect_ms = connect(*server)
+        tell(read_ms * 1.5 / 1000)
+        return read_ms, connect_ms
+
+    connection._connect = connected
+
+
 @final
 class ZooKeeperElector:
     """One node's connection with ZooKeeper."""
@@ -120,8 +134,10 @@ class ZooKeeperElector:
         self._thread = threading.Thread(target=self._work, name="elector", daemon=True)
         self._incarnation = uuid.uuid4().int >> 68
         self._lease = Lease(settings.session_seconds * (1 - _TOUCH_SHARE))
+        _tell_session_seconds(self._client, lambda seconds: self._tell(partial(self._session_lasts, seconds)))
         # -- of the loop
         self._is_suspended = False
+        self._session_seconds = settings.session_seconds
         self._session = 0
         """The session that the node knows of; 0: none."""
         self._is_over = False
@@ -329,11 +345,18 @@ class ZooKeeperElector:
 
     # ---- beats -------------------------------------------------------------------------------------------------
 
+    def _session_lasts(self, seconds: float) -> None:
+        asked = self._settings.session_seconds
+        if seconds < min(asked, self._session_seconds):
+            _log.warning("ZooKeeper lets a session last %g s, and %g s were asked for", seconds, asked)
+        self._session_seconds = min(asked, seconds)
+        self._lease.lasts(self._session_seconds * (1 - _TOUCH_SHARE))
+
     def _beat(self) -> None:
         """Write something every moment: what is answered had a session when it was sent."""
         if self._is_over:
             return
-        self._loop.call_later(self._settings.session_seconds / _BEATS, self._beat)
+        self._loop.call_later(self._session_seconds / _BEATS, self._beat)
         # One at a time: kazoo notices that a server is silent only while it has nothing to send to it.
         if not self._session or self._is_suspended or self._beat_is_out:
             return
