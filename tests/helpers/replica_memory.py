@@ -183,6 +183,14 @@ class MemoryState:
 
         self._background.submit(work, worked)
 
+    def lose_vote(self, done: Done) -> None:
+        self._may_vote = False
+
+        def work() -> None:
+            self._medium.may_vote = False
+
+        self._background.submit(work, done)
+
     def join(self, group_id: str, done: Done) -> None:
         self.group_id = group_id
 

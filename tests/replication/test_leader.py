@@ -68,14 +68,14 @@ def test_a_node_that_is_no_master_says_so() -> None:
 
 def test_the_same_process_may_come_back_over_a_new_link() -> None:
     group = group_of()
-    assert reply(group, greeting(group, "b")).is_accepted
+    assert reply(group, replace(greeting(group, "b"), end=LogEnd(1, 1))).is_accepted
 
 
 def test_another_process_may_take_the_place_of_a_silent_one() -> None:
     group = group_of()
     for end in group.ends:
         end.peer.waiting.clear()
-    hello = replace(greeting(group, "b"), incarnation=5)
+    hello = replace(greeting(group, "b"), incarnation=5, end=LogEnd(1, 1))
     group.clock.advance(group.nodes["a"].node._timing.dead_seconds + 1)
     assert reply(group, hello).is_accepted
 
@@ -257,8 +257,9 @@ def test_what_a_copy_has_lost_is_not_counted_on() -> None:
     group.run(but="a")
     leader = leader_of(group, "a")
     assert leader._durable["b"] == 2
-    reply(group, replace(greeting(group, "b"), end=LogEnd(1, 1)))
-    assert leader._durable["b"] == 1
+    welcome = reply(group, replace(greeting(group, "b"), end=LogEnd(1, 1)))
+    assert (welcome.reason, welcome.text) == (Reason.LOST_RECORDS, "b ends at (1, 1), and had acknowledged record 2")
+    assert "b" not in leader._durable
     leader.closed(leader.copies["b"])
     reply(group, replace(greeting(group, "b"), disk_id="another"))
     assert "b" not in leader._durable

@@ -106,6 +106,8 @@ class Leader:
         self._promises: dict[str, LogEnd] = {}
         self._durable: dict[str, int] = {}
         """The last durable record of each copy that counts. It stays when the link ends: the disk has it still."""
+        self._confirmed: dict[tuple[str, str], int] = {}
+        """By node and disk: what that has acknowledged as durable in this epoch, whether it counted or not."""
         self._had_quorum_at = clock.monotonic()
         self._ticked_at = clock.monotonic()
         self._told_commit = 0
@@ -127,6 +129,14 @@ class Leader:
             if reason is Reason.OTHER_EPOCH and hello.epoch > self.epoch and self._is_of_group(hello):
                 self._events.on_higher_epoch(hello.epoch, hello.node_id)
             return None
+        if self._has_lost(hello):
+            self._durable.pop(hello.node_id, None)
+            text = (
+                f"{hello.node_id} ends at {tuple(hello.end)}, and had acknowledged record {self._confirmed_by(hello)}"
+            )
+            link.send(Welcome(Reason.LOST_RECORDS, self.epoch, b"", self._identity.node_id, text))
+            link.close(Reason.LOST_RECORDS, text)
+            return None
         former = self.copies.get(hello.node_id)
         if former is not None:
             former.break_off(Reason.DUPLICATE_NODE, f"{hello.node_id} has a newer link")
@@ -146,6 +156,14 @@ class Leader:
         else:
             self._decide()
         return copy
+
+    def _confirmed_by(self, hello: Hello) -> int:
+        return self._confirmed.get((hello.node_id, hello.disk_id), 0)
+
+    def _has_lost(self, hello: Hello) -> bool:
+        """Whether a copy that would vote lacks what it had on its disk, and does not know it: it writes that down from
+        time to time only. The one who does know is the master that it has told."""
+        return hello.may_vote and hello.end.number < self._confirmed_by(hello)
 
     def _see_what_is_left(self, copy: Copy) -> None:
         """A copy that counts has promised; one that has lost what it had acknowledged does not have it any more."""
@@ -272,6 +290,8 @@ class Leader:
         copy.closed()
 
     def _acked(self, copy: Copy) -> None:
+        disk = copy.node_id, copy.hello.disk_id
+        self._confirmed[disk] = max(self._confirmed.get(disk, 0), copy.durable)
         if self._is_voter(copy):
             counted = copy.received if self._identity.mode is SyncMode.QUORUM_MEM else copy.durable
             self._durable[copy.node_id] = counted

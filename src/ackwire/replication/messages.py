@@ -79,6 +79,8 @@ class Reason(IntEnum):
     BROKEN_PROTOCOL = 12
     STOPPING = 13
     SILENT = 14
+    LOST_RECORDS = 15
+    """The copy lacks records that it has acknowledged in this epoch: it must give up its vote, and come again."""
 
     @property
     def is_lasting(self) -> bool:

@@ -51,6 +51,9 @@ class NodeStateFile:
         self.disk_id = new_id().hex()
         self.known_durable = EMPTY
         """So much of the log was durable, as of the last time that it was written down."""
+        self.durable_now: Callable[[], LogEnd] | None = None
+        """How far the log of the copy is durable: written down with each promise, which tells of its end. What it
+        acknowledges after that, the master of the epoch knows."""
         self.is_new = True
         """Whether there was no file."""
         self.damage: str | None = None
@@ -139,6 +142,8 @@ class NodeStateFile:
             done(StalePromise(f"epoch {epoch} is lower than {self.promised_epoch}, which was promised"))
             return
         self.promised_epoch = epoch
+        if self.durable_now is not None and self.may_vote:
+            self.known_durable = max(self.known_durable, self.durable_now())
         self.save(done)
 
     def lead(self, epoch: int, done: Done) -> None:
@@ -169,6 +174,11 @@ class NodeStateFile:
         else:
             done(None)
 
+    def will_cut_group(self, end: LogEnd, done: Done) -> None:
+        """The records behind *end* are of a group that never ended, and go before this node leads."""
+        self.known_durable = min(self.known_durable, end)
+        self.save(done)
+
     def was_refilled(self, end: LogEnd, done: Done) -> None:
         """The log was replaced as a whole, and ends at *end*."""
         self.known_durable, self.damage, self.is_log_whole = end, None, True
@@ -181,6 +191,11 @@ class NodeStateFile:
             _log.error("the log ends at %s, and was durable up to %s: this node has no vote", end, self.known_durable)
             self.is_log_whole = False
             self.save_on_the_spot()
+
+    def lose_vote(self, done: Done) -> None:
+        """See `NodeState`."""
+        self.is_log_whole = False
+        self.save(done)
 
     def grant_vote(self, done: Done) -> None:
         """See `NodeState`."""

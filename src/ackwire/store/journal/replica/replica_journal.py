@@ -75,6 +75,7 @@ class ReplicaJournal:
         self._refill: RefillFiles | None = None
         self._timer: Timer | None = None
         self._load(copy)
+        node.durable_now = self._known_durable
         self._tick()
 
     def _load(self, copy: OpenCopy) -> None:
@@ -148,6 +149,11 @@ class ReplicaJournal:
     def durable(self) -> LogEnd:
         """See `ReplicaLog`."""
         return self.syncing.durable
+
+    def _known_durable(self) -> LogEnd:
+        """How far the log is durable, as far as that can be said now."""
+        is_known = self.state.failure is None and not (self._busy or self._is_closed)
+        return self.syncing.durable if is_known else EMPTY
 
     def committed(self) -> int:
         """See `ReplicaLog`."""
@@ -236,7 +242,14 @@ class ReplicaJournal:
 
     def cut_group(self, number: int, done: Done) -> None:
         """Drop the unfinished group behind record *number*: this node is to be master, and decides."""
-        self.syncing.when_quiet(lambda: self._truncate(number, done))
+
+        def noted(error: Exception | None) -> None:
+            if error is not None:
+                done(self._fail("note the end of", error))
+            else:
+                self.syncing.when_quiet(lambda: self._truncate(number, done))
+
+        self.node.will_cut_group(LogEnd(self.log.epoch_at(number), number), noted)
 
     def _truncate(self, number: int, done: Done) -> None:
         self.syncing.detach()
