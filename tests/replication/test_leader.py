@@ -180,6 +180,43 @@ def test_a_master_without_followers_gives_another_the_chance() -> None:
     assert group.nodes["a"].node.role is NodeRole.FOLLOWER
 
 
+def test_a_master_whose_disk_hangs_gives_way_to_one_that_has_everything() -> None:
+    """Its sync never ends, so nothing fails, and its session with the elector lasts."""
+    group = group_of()
+    answered = sent(group, "a", b"m1")
+    for _ in range(round((Timing().disk_seconds - 1) / 0.5)):
+        group.run(but="a")
+        group.clock.advance(0.5)
+    assert group.nodes["a"].node.role is NodeRole.MASTER
+    for _ in range(6):
+        group.run(but="a")
+        group.clock.advance(0.5)
+    why, better = group.nodes["a"].elector.resigned[0]
+    assert "the disk of a has taken nothing for 10 s" in why
+    assert better in ("b", "c")
+    assert answered == []
+    group.nodes["b"].node.on_granted(2, group.members)
+    group.run(but="a")
+    group.nodes["c"].node.on_leader(2, "b", "b")
+    group.run(but="a")
+    assert group.nodes["b"].served == [2]
+    assert group.contents("b") == {b"m1"}
+
+
+def test_a_slow_disk_that_goes_on_is_waited_for() -> None:
+    group = group_of()
+    answered = []
+    for number in range(40):
+        answered += [sent(group, "a", b"m%d" % number)]
+        group.run(but="a")
+        if number % 8 == 7:
+            group.nodes["a"].background.run_all()
+        group.clock.advance(0.5)
+    assert group.nodes["a"].elector.resigned == []
+    group.run()
+    assert all(answered)
+
+
 def test_a_master_hands_over_to_a_follower_that_has_everything() -> None:
     group = group_of()
     assert group.nodes["b"].node.hand_over("a") == "this node is not the master"

@@ -62,6 +62,10 @@ class LeaderEvents(Protocol):
         """Too few followers for too long."""
         ...
 
+    def on_slow_disk(self, text: str, better: str) -> None:
+        """The disk of this node holds everyone up, and that node's does not."""
+        ...
+
     def on_higher_epoch(self, epoch: int, node_id: str) -> None:
         """A node has promised a higher epoch: this grant is over, whatever the elector has said."""
         ...
@@ -111,6 +115,8 @@ class Leader:
         self._had_quorum_at = clock.monotonic()
         self._ticked_at = clock.monotonic()
         self._told_commit = 0
+        self._disk_was_fine_at = clock.monotonic()
+        self._disk_was_at = 0
         quorum.on_local = self._count
 
     def begin(self) -> None:
@@ -350,11 +356,25 @@ class Leader:
                 self._admit_if_due(copy)
                 copy.link.send(Heartbeat(self._commit_for(copy)))
         self._quorum.release()
+        self._look_at_disk(now, was_paused=was_paused)
         self._look_for_quorum(now)
 
     def _commit_for(self, copy: Copy) -> int:
         """Only an aligned copy may apply what is committed: another may have other records under those numbers."""
         return self._quorum.committed if copy.state is CopyState.FOLLOWING else 0
+
+    def _look_at_disk(self, now: float, *, was_paused: bool) -> None:
+        """A sync that never ends is no error, and the session with the elector lasts all the same."""
+        here = self._quorum.local_durable
+        ranked = sorted(self._durable, key=lambda node: self._durable[node], reverse=True)[: self._others_needed]
+        others = self._durable[ranked[-1]] if 0 < len(ranked) == self._others_needed else 0
+        is_behind = self.state in (LeaderState.COMMITTING, LeaderState.ESTABLISHED) and here < others
+        if was_paused or not is_behind or here != self._disk_was_at:
+            self._disk_was_at, self._disk_was_fine_at = here, now
+        elif now - self._disk_was_fine_at > self._timing.disk_seconds:
+            self._disk_was_fine_at = now
+            text = f"the disk of {self._identity.node_id} has taken nothing for {self._timing.disk_seconds:g} s"
+            self._events.on_slow_disk(f"{text}, and {', '.join(ranked)} have up to record {others}", ranked[0])
 
     def _look_for_quorum(self, now: float) -> None:
         if self.state is LeaderState.ENDED:

@@ -330,6 +330,10 @@ class Node:
         """See `LeaderEvents`."""
         self._give_up(text)
 
+    def on_slow_disk(self, text: str, better: str) -> None:
+        """See `LeaderEvents`."""
+        self._give_up(text, better=better)
+
     def on_higher_epoch(self, epoch: int, node_id: str) -> None:
         """See `LeaderEvents`."""
         self._give_up(f"{node_id} has promised epoch {epoch}")
