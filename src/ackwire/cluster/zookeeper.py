@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final, final
 
 from kazoo.client import KazooClient, KazooState
@@ -48,6 +48,7 @@ from ackwire.cluster.entries import (
     unpack_epoch,
     unpack_members,
 )
+from ackwire.cluster.loop_watch import LoopWatch
 from ackwire.errors import ConfigError
 from ackwire.replication.elector import ElectorEvents, Joined, Standing
 from ackwire.replication.lease import Lease
@@ -84,6 +85,8 @@ class ZooKeeperSettings:
     password: str = ""
     connect_seconds: float = 20.0
     """How long a start tries."""
+    hang_seconds: float = 30.0
+    """A node whose loop hangs for so long, as it does in a sync that never ends, can be no master."""
 
 
 def client_for(settings: ZooKeeperSettings) -> KazooClient:
@@ -142,6 +145,7 @@ class ZooKeeperElector:
         """The session that the node knows of; 0: none."""
         self._is_over = False
         self._beat_is_out = False
+        self._watch = LoopWatch(settings.hang_seconds)
         # -- of the thread
         self._candidate: Candidate | None = None
         self._is_entered = False
@@ -356,6 +360,7 @@ class ZooKeeperElector:
         """Write something every moment: what is answered had a session when it was sent."""
         if self._is_over:
             return
+        self._watch.turn()
         self._loop.call_later(self._session_seconds / _BEATS, self._beat)
         # One at a time: kazoo notices that a server is silent only while it has nothing to send to it.
         if not self._session or self._is_suspended or self._beat_is_out:
@@ -380,9 +385,10 @@ class ZooKeeperElector:
     # ---- the thread --------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (job := self._next_job()) is not None:
             try:
                 job()
+                self._see_whether_the_loop_hangs()
             except ConfigError as error:
                 self._tell(partial(self._on_unusable, str(error)))
                 return
@@ -392,6 +398,48 @@ class ZooKeeperElector:
             except Exception:
                 _log.exception("the elector of node %s has failed in one step", self._settings.node_id)
                 self._later(self._look_now)
+
+    def _next_job(self) -> Job | None:
+        try:
+            return self._jobs.get(timeout=self._watch.pause_seconds)
+        except Empty:
+            return _nothing
+
+    def _see_whether_the_loop_hangs(self) -> None:
+        """The session lasts while the loop hangs, because kazoo has threads of its own. Such a node answers nobody, and
+        would be the master for ever."""
+        if self._watch.look(time.monotonic()):
+            if self._watch.hangs:
+                self._let_another_lead()
+            else:
+                self._enter_anew()
+        elif self._watch.hangs:
+            self._look_now()  # nothing else tries again while the loop cannot
+
+    def _let_another_lead(self) -> None:
+        """Called while the loop hangs. When it moves again, the first it hears is that its grant is over."""
+        why = f"its loop has hung for {self._settings.hang_seconds:g} s"
+        _log.error("node %s can be no master: %s", self._settings.node_id, why)
+        self._tell(partial(self._hung, why))
+        if self._candidate is not None:
+            self._candidate = replace(self._candidate, resigned_epoch=self._granted_epoch)
+        self._enter_anew()
+
+    def _hung(self, why: str) -> None:
+        self._lease.ended()
+        if self._session and not self._is_over:
+            self._events.on_lost(why)
+
+    def _enter_anew(self) -> None:
+        self._is_entered = False
+        self._told = None
+        self._look_now()
+
+    def _packed(self, candidate: Candidate) -> bytes:
+        """What ZooKeeper is to know of this node now."""
+        if self._watch.hangs:
+            candidate = replace(candidate, standing=replace(candidate.standing, may_vote=False))
+        return candidate.pack()
 
     def _later(self, job: Job, seconds: float = _AGAIN_SECONDS) -> None:
         self._tell(lambda: None if self._is_over else _ignore(self._loop.call_later(seconds, self._submit, job)))
@@ -422,7 +470,7 @@ class ZooKeeperElector:
             self._later(self._connected)
             return
         self._entry = self._own_entry(session) or self._create_entry(session, candidate)
-        self._client.set(self._entry, candidate.pack())
+        self._client.set(self._entry, self._packed(candidate))
         self._is_entered = True
         self._joined_session = session
         standing = candidate.standing
@@ -547,7 +595,7 @@ class ZooKeeperElector:
         if not self._entry or session != self._joined_session or candidate is None:
             return
         if not self._is_entered:
-            self._client.set(self._entry, candidate.pack())
+            self._client.set(self._entry, self._packed(candidate))
             self._is_entered = True
         master, owner = self._master(watch=self._changed)
         if master is not None:
@@ -693,6 +741,10 @@ class ZooKeeperElector:
         members, _ = self._members(watch)
         candidates = [it for _, it, _ in self._entries(watch)]
         return View(self._group(), epoch, members, candidates, self._master()[0])
+
+
+def _nothing() -> None:
+    """The job of a thread that only looks around."""
 
 
 def _ignore(_: object) -> None:
