@@ -257,6 +257,22 @@ def test_L2_a_master_whose_loop_hangs_is_replaced_and_hears_of_it_first() -> Non
     run(test)
 
 
+def test_L2_a_node_that_was_killed_and_has_a_new_disk_waits_for_the_end_of_its_old_session() -> None:
+    async def test(group: Group) -> None:
+        elector, old = await group.join("a")
+        new_elector, new = await group.start("a")
+        new_elector.announce(standing("a", disk_id="another disk"))
+        other, b = await group.start("b")
+        other.announce(standing("b"))
+        await b.until(lambda it: it.joined)  # what is asked is done in order
+        await elector.close()  # its entry goes
+        assert old.joined
+        await new.until(lambda it: it.joined or it.unusable)
+        assert new.unusable == ""
+
+    run(test)
+
+
 # ---- mistakes ------------------------------------------------------------------------------------------------------
 
 

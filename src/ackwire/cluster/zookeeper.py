@@ -64,6 +64,8 @@ _TOUCH_SHARE: Final = 0.25
 told twice a tick, and a session lasts two ticks at least."""
 _CLOCK_SECONDS_MAX: Final = 30.0
 """How far the clock of this machine may be from ZooKeeper's: messages expire by it."""
+_SESSIONS: Final = 2
+"""After so many times that of a session nothing is left of one that has ended."""
 _AGAIN_SECONDS: Final = 0.5
 """The pause before something that has failed is tried again."""
 
@@ -154,6 +156,8 @@ class ZooKeeperElector:
         """The last of this node."""
         self._entry = ""
         """The path of this node's candidate entry."""
+        self._first_seen: dict[str, float] = {}
+        """When entries were found first that another disk of this node has made."""
         self._joined_session = 0
         self._is_look_due = False
         self._vacant_since: float | None = None
@@ -485,6 +489,8 @@ class ZooKeeperElector:
             if owner == session or other.standing.node_id != candidate.standing.node_id:
                 continue
             if other.standing.disk_id != candidate.standing.disk_id:
+                if not self._has_outlasted_a_session(path):
+                    return False
                 raise ConfigError(
                     f"another process is node {other.standing.node_id} of the group at {self._settings.path}: it is at "
                     f"{other.standing.address}, with another disk; give each node a replication.node of its own"
@@ -492,6 +498,12 @@ class ZooKeeperElector:
             self._delete_of(owner, path)
             return False
         return True
+
+    def _has_outlasted_a_session(self, entry: str) -> bool:
+        """Whether an entry has been there for so long that there is a process behind it: that of a process which was
+        killed, and whose disk was replaced, goes with its session."""
+        now = time.monotonic()
+        return now - self._first_seen.setdefault(entry, now) > _SESSIONS * self._settings.session_seconds
 
     def _delete_of(self, owner: int, entry: str) -> None:
         """Delete what an earlier process of this node has left, the grant first."""
