@@ -66,6 +66,10 @@ class LeaderEvents(Protocol):
         """The disk of this node holds everyone up, and that node's does not."""
         ...
 
+    def on_damaged_log(self, text: str, better: str | None) -> None:
+        """The log of this node cannot be read, and *better*, if there is one, has everything that is committed."""
+        ...
+
     def on_higher_epoch(self, epoch: int, node_id: str) -> None:
         """A node has promised a higher epoch: this grant is over, whatever the elector has said."""
         ...
@@ -152,6 +156,8 @@ class Leader:
             timing=self._timing,
             committed=lambda: self._quorum.committed,
             on_ack=self._acked,
+            on_unreadable=self._unreadable,
+            is_strict=self._identity.mode is SyncMode.QUORUM_DISK,
             heard_at=self._clock.monotonic(),
         )
         self.copies[hello.node_id] = copy
@@ -170,6 +176,14 @@ class Leader:
         """Whether a copy that would vote lacks what it had on its disk, and does not know it: it writes that down from
         time to time only. The one who does know is the master that it has told."""
         return hello.may_vote and hello.end.number < self._confirmed_by(hello)
+
+    def _unreadable(self, text: str) -> None:
+        """A follower needs what is damaged here. Another node can send it, if that has everything."""
+        if self.state is LeaderState.ESTABLISHED:
+            heirs = [it for it in self.copies.values() if it.state is CopyState.FOLLOWING and self._is_voter(it)]
+            able = [it for it in heirs if it.durable >= self._quorum.committed]
+            best = max(able, key=lambda it: it.durable, default=None)
+            self._events.on_damaged_log(text, None if best is None else best.node_id)
 
     def _see_what_is_left(self, copy: Copy) -> None:
         """A copy that counts has promised; one that has lost what it had acknowledged does not have it any more."""

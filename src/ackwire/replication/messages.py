@@ -81,6 +81,8 @@ class Reason(IntEnum):
     SILENT = 14
     LOST_RECORDS = 15
     """The copy lacks records that it has acknowledged in this epoch: it must give up its vote, and come again."""
+    OTHER_RECORDS = 16
+    """The copy has committed records that the master does not have."""
 
     @property
     def is_lasting(self) -> bool:
@@ -97,6 +99,7 @@ _LASTING: Final = frozenset(
         Reason.OTHER_REPLICAS,
         Reason.NOT_A_MEMBER,
         Reason.WRONG_SECRET,
+        Reason.OTHER_RECORDS,
     )
 )
 

@@ -202,6 +202,11 @@ class NodeState(Protocol):
         *done*."""
         ...
 
+    def lose_log(self, why: str, done: Done) -> None:
+        """The log is damaged: no `may_vote`, and the copy `needs_refill`, until it was refilled; durable before
+        *done*."""
+        ...
+
     def join(self, group_id: str, done: Done) -> None:
         """Belong to that group from now on."""
         ...

@@ -137,6 +137,24 @@ def test_a_vote_that_was_lost_stays_lost_until_it_is_granted() -> None:
     assert follower.may_vote()
 
 
+def test_a_log_that_was_found_damaged_is_refilled_also_after_a_start() -> None:
+    """Old segments are not read when the log is opened: only the node's file knows."""
+    master, follower = group_with(6)
+    follower.node.lose_log("segment 1 is damaged", require_good)
+    follower.settle()
+    for _ in range(2):
+        follower.crash()
+        assert follower.copy.needs_refill == "segment 1 is damaged"
+        assert not follower.may_vote()
+    refill(master, follower)
+    assert follower.copy.needs_refill is None
+    assert follower.may_vote()
+    follower.crash()
+    assert follower.copy.needs_refill is None
+    assert follower.may_vote()
+    assert used_part(follower) == used_part(master)
+
+
 def test_a_truncation_does_not_give_the_vote_back() -> None:
     _, follower = group_with(12, commit=2)
     follower.wait(3)

@@ -60,6 +60,8 @@ class NodeStateFile:
         """What is wrong with the file that was found."""
         self.is_log_whole = True
         """Whether the log has had all that was known to be durable since it was last granted a vote."""
+        self.log_damage = ""
+        """What is damaged in the log, and would not be noticed when it is opened."""
         self._is_saving = False
         self._waiting: list[Done] = []
 
@@ -85,6 +87,7 @@ class NodeStateFile:
             durable = LogEnd(int(values["durable_epoch"]), int(values["durable_number"]))
             group_id, disk_id = str(values["group_id"]), str(values["disk_id"])
             self.is_log_whole = bool(values["is_log_whole"])
+            self.log_damage = str(values.get("log_damage", ""))
         except (ValueError, KeyError, TypeError) as error:
             self.damage = f"{self._path} is damaged: {error}"
             self.known_durable = _NEVER
@@ -101,6 +104,7 @@ class NodeStateFile:
             "group_id": self.group_id,
             "disk_id": self.disk_id,
             "is_log_whole": self.is_log_whole,
+            "log_damage": self.log_damage,
             "durable_epoch": self.known_durable.epoch,
             "durable_number": self.known_durable.number,
         }
@@ -181,7 +185,7 @@ class NodeStateFile:
 
     def was_refilled(self, end: LogEnd, done: Done) -> None:
         """The log was replaced as a whole, and ends at *end*."""
-        self.known_durable, self.damage, self.is_log_whole = end, None, True
+        self.known_durable, self.damage, self.is_log_whole, self.log_damage = end, None, True, ""
         self.save(done)
 
     def compare(self, end: LogEnd) -> None:
@@ -195,6 +199,11 @@ class NodeStateFile:
     def lose_vote(self, done: Done) -> None:
         """See `NodeState`."""
         self.is_log_whole = False
+        self.save(done)
+
+    def lose_log(self, why: str, done: Done) -> None:
+        """See `NodeState`."""
+        self.is_log_whole, self.log_damage = False, why
         self.save(done)
 
     def grant_vote(self, done: Done) -> None:

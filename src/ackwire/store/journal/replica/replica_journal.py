@@ -84,7 +84,7 @@ class ReplicaJournal:
         self._writer = copy.journal.writer
         self._end = copy.end
         self.syncing.attach(copy.journal, copy.end)
-        self.needs_refill = copy.needs_refill
+        self.needs_refill = copy.needs_refill or self.node.log_damage or None
         self.node.compare(copy.end)
         if copy.needs_refill is not None:
             self.node.is_log_whole = False
@@ -378,6 +378,7 @@ class ReplicaJournal:
         if self._end != end:
             done(self._fail("refill", OSError(f"it ends with {self._end}, and {end} was expected")))
             return
+        self.needs_refill = found[0].needs_refill
         self.node.was_refilled(end, done)
 
     # ---- the end -----------------------------------------------------------------------------------------------
