@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -14,7 +16,7 @@ from ackwire.errors import ConfigError
 from ackwire.replication.elector import Joined, Standing
 from ackwire.replication.log import LogEnd
 from tests.helpers.databases import free_port
-from tests.helpers.zookeeper import ZooKeeperServer, running_zookeeper, zookeeper
+from tests.helpers.zookeeper import TICK_MS, ZooKeeperServer, running_zookeeper, zookeeper
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
@@ -91,10 +93,10 @@ def standing(node_id: str, end: tuple[int, int] = (0, 0), **others: object) -> S
 class Group:
     """Electors of one group."""
 
-    def __init__(self, server: ZooKeeperServer, stack: AsyncExitStack) -> None:
+    def __init__(self, server: ZooKeeperServer, stack: AsyncExitStack, path: str = "") -> None:
         self.server = server
         number = next(_paths)
-        self.path = f"/tests-{number}/group-{number}"
+        self.path = path or f"/tests-{number}/group-{number}"
         self._stack = stack
 
     async def start(self, node_id: str, **others: object) -> tuple[ZooKeeperElector, Heard]:
@@ -114,10 +116,10 @@ class Group:
         return elector, heard
 
 
-def run(test: Callable[[Group], Awaitable[None]], server: ZooKeeperServer | None = None) -> None:
+def run(test: Callable[[Group], Awaitable[None]], server: ZooKeeperServer | None = None, path: str = "") -> None:
     async def wrapped() -> None:
         async with AsyncExitStack() as stack:
-            await test(Group(server or zookeeper(), stack))
+            await test(Group(server or zookeeper(), stack, path))
 
     asyncio.run(wrapped())
 
@@ -206,6 +208,69 @@ def test_L2_a_session_that_is_lost_ends_the_grant_and_another_begins() -> None:
 
     with running_zookeeper() as server:
         run(test, server)
+
+
+def test_L2_a_master_relies_on_the_session_that_zookeeper_has_given_and_not_on_a_longer_one_that_it_asked_for() -> None:
+    given_seconds = 20 * TICK_MS / 1000
+
+    async def test(group: Group) -> None:
+        elector, heard = await group.start("a", session_seconds=1.6 * given_seconds)
+        elector.announce(standing("a"))
+        await heard.until(lambda it: it.joined)
+        async with asyncio.timeout(WAIT_SECONDS):
+            while elector.holds_until() == float("-inf"):
+                await asyncio.sleep(0.05)
+        assert elector.holds_until() < time.monotonic() + 0.8 * given_seconds
+
+    run(test)
+
+
+def test_L2_a_master_whose_loop_hangs_is_replaced_and_hears_of_it_first() -> None:
+    """Its session lasts: kazoo's threads go on."""
+    joined, granted, over = threading.Event(), threading.Event(), threading.Event()
+
+    async def other(group: Group) -> None:
+        _, b = await group.join("b", (1, 5))
+        joined.set()
+        await b.until(lambda it: it.granted == 2)
+        granted.set()
+        await asyncio.to_thread(over.wait, WAIT_SECONDS)
+
+    async def test(group: Group) -> None:
+        master, a = await group.start("a", hang_seconds=1.0)
+        path = group.path
+        process = threading.Thread(target=run, args=(other, zookeeper(), path))
+        process.start()
+        try:
+            await asyncio.to_thread(joined.wait, WAIT_SECONDS)
+            master.announce(standing("a", (1, 7)))
+            await a.until(lambda it: it.granted == 1)
+            assert granted.wait(WAIT_SECONDS)  # nothing of this loop runs meanwhile
+            assert a.lost == []
+            await a.until(lambda it: it.lost)
+            assert a.lost == ["its loop has hung for 1 s"]
+            await a.until(lambda it: it.leader == (2, "b"))
+        finally:
+            over.set()
+            await asyncio.to_thread(process.join, WAIT_SECONDS)
+
+    run(test)
+
+
+def test_L2_a_node_that_was_killed_and_has_a_new_disk_waits_for_the_end_of_its_old_session() -> None:
+    async def test(group: Group) -> None:
+        elector, old = await group.join("a")
+        new_elector, new = await group.start("a")
+        new_elector.announce(standing("a", disk_id="another disk"))
+        other, b = await group.start("b")
+        other.announce(standing("b"))
+        await b.until(lambda it: it.joined)  # what is asked is done in order
+        await elector.close()  # its entry goes
+        assert old.joined
+        await new.until(lambda it: it.joined or it.unusable)
+        assert new.unusable == ""
+
+    run(test)
 
 
 # ---- mistakes ------------------------------------------------------------------------------------------------------

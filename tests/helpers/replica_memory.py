@@ -118,6 +118,8 @@ class MemoryMedium:
         self.group_id = ""
         self.promised_epoch = 0
         self.may_vote = True
+        self.log_damage = ""
+        """Why the log must be replaced."""
         self.committed = 0
         """Up to here the index has it."""
         self.saves = 0
@@ -183,6 +185,18 @@ class MemoryState:
 
         self._background.submit(work, worked)
 
+    def lose_vote(self, done: Done) -> None:
+        self._may_vote = False
+
+        def work() -> None:
+            self._medium.may_vote = False
+
+        self._background.submit(work, done)
+
+    def lose_log(self, why: str, done: Done) -> None:
+        self._medium.log_damage = why
+        self.lose_vote(done)
+
     def join(self, group_id: str, done: Done) -> None:
         self.group_id = group_id
 
@@ -213,7 +227,7 @@ class MemoryReplica:
 
     @property
     def needs_refill(self) -> str | None:
-        return None
+        return self.medium.log_damage or None
 
     def end(self) -> LogEnd:
         return self._cache.end
@@ -297,6 +311,7 @@ class MemoryReplica:
     def swapped(self) -> None:
         self._durable = self.end().number
         self._committed = 0
+        self.medium.log_damage = ""
 
 
 class MemoryRefill:

@@ -6,8 +6,8 @@ import pytest
 
 from ackwire.replication.identity import Timing, last_common
 from ackwire.replication.leader import Leader
-from ackwire.replication.log import LogEnd
-from ackwire.replication.messages import Ack, Append, Hello, Message, Reason, Vote, Welcome
+from ackwire.replication.log import LogEnd, RefusedChunk
+from ackwire.replication.messages import Ack, Append, Hello, Message, Reason, RefillBegin, Vote, Welcome
 from ackwire.replication.node import Node, NodeRole
 from ackwire.replication.quorum import SyncMode, quorum_of
 from tests.helpers.replica_group import PairedLink, SmallGroup
@@ -68,14 +68,14 @@ def test_a_node_that_is_no_master_says_so() -> None:
 
 def test_the_same_process_may_come_back_over_a_new_link() -> None:
     group = group_of()
-    assert reply(group, greeting(group, "b")).is_accepted
+    assert reply(group, replace(greeting(group, "b"), end=LogEnd(1, 1))).is_accepted
 
 
 def test_another_process_may_take_the_place_of_a_silent_one() -> None:
     group = group_of()
     for end in group.ends:
         end.peer.waiting.clear()
-    hello = replace(greeting(group, "b"), incarnation=5)
+    hello = replace(greeting(group, "b"), incarnation=5, end=LogEnd(1, 1))
     group.clock.advance(group.nodes["a"].node._timing.dead_seconds + 1)
     assert reply(group, hello).is_accepted
 
@@ -180,6 +180,43 @@ def test_a_master_without_followers_gives_another_the_chance() -> None:
     assert group.nodes["a"].node.role is NodeRole.FOLLOWER
 
 
+def test_a_master_whose_disk_hangs_gives_way_to_one_that_has_everything() -> None:
+    """Its sync never ends, so nothing fails, and its session with the elector lasts."""
+    group = group_of()
+    answered = sent(group, "a", b"m1")
+    for _ in range(round((Timing().disk_seconds - 1) / 0.5)):
+        group.run(but="a")
+        group.clock.advance(0.5)
+    assert group.nodes["a"].node.role is NodeRole.MASTER
+    for _ in range(6):
+        group.run(but="a")
+        group.clock.advance(0.5)
+    why, better = group.nodes["a"].elector.resigned[0]
+    assert "the disk of a has taken nothing for 10 s" in why
+    assert better in ("b", "c")
+    assert answered == []
+    group.nodes["b"].node.on_granted(2, group.members)
+    group.run(but="a")
+    group.nodes["c"].node.on_leader(2, "b", "b")
+    group.run(but="a")
+    assert group.nodes["b"].served == [2]
+    assert group.contents("b") == {b"m1"}
+
+
+def test_a_slow_disk_that_goes_on_is_waited_for() -> None:
+    group = group_of()
+    answered = []
+    for number in range(40):
+        answered += [sent(group, "a", b"m%d" % number)]
+        group.run(but="a")
+        if number % 8 == 7:
+            group.nodes["a"].background.run_all()
+        group.clock.advance(0.5)
+    assert group.nodes["a"].elector.resigned == []
+    group.run()
+    assert all(answered)
+
+
 def test_a_master_hands_over_to_a_follower_that_has_everything() -> None:
     group = group_of()
     assert group.nodes["b"].node.hand_over("a") == "this node is not the master"
@@ -257,13 +294,112 @@ def test_what_a_copy_has_lost_is_not_counted_on() -> None:
     group.run(but="a")
     leader = leader_of(group, "a")
     assert leader._durable["b"] == 2
-    reply(group, replace(greeting(group, "b"), end=LogEnd(1, 1)))
-    assert leader._durable["b"] == 1
+    welcome = reply(group, replace(greeting(group, "b"), end=LogEnd(1, 1)))
+    assert (welcome.reason, welcome.text) == (Reason.LOST_RECORDS, "b ends at (1, 1), and had acknowledged record 2")
+    assert "b" not in leader._durable
     leader.closed(leader.copies["b"])
     reply(group, replace(greeting(group, "b"), disk_id="another"))
     assert "b" not in leader._durable
     group.nodes["a"].background.run_all()
     assert answered == []
+
+
+def behind(group: SmallGroup, name: str) -> None:
+    """That follower comes back from a pause, and needs what was written meanwhile from the files."""
+    group.nodes[name].node.stop()
+    group.run()
+    group.restart(name)
+    sent(group, "a", b"m1", b"m2")
+    group.run()
+
+
+def test_a_master_whose_log_is_damaged_gives_way_to_one_that_has_everything_and_is_refilled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = group_of()
+    behind(group, "c")
+    damage = OSError("segment 1 is damaged: record 2 cannot be read")
+    monkeypatch.setattr(group.store("a"), "read", lambda after, bytes_max, done: done(None, damage))  # noqa: ARG005
+    group.join("c", 1)
+    group.nodes["c"].node.on_leader(1, "a", "a")
+    group.run()
+    why, better = group.nodes["a"].elector.resigned[0]
+    assert "record 2 cannot be read" in why
+    assert better == "b"
+    standing = group.nodes["a"].elector.standing
+    assert standing is not None
+    assert not standing.may_vote
+    group.elect("b", 2)
+    group.pass_time(5)
+    assert group.nodes["b"].served == [2]
+    assert group.log("a") == group.log("b") == group.log("c")
+    assert group.nodes["a"].medium.log_damage == ""
+    assert group.nodes["a"].medium.may_vote
+    assert any(isinstance(it, RefillBegin) for end in group.ends if end.owner == "b" for it in end.sent)
+
+
+def test_a_damaged_master_goes_on_when_no_other_node_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = group_of()
+    behind(group, "c")
+    group.nodes["b"].node.stop()
+    group.run()
+    damage = OSError("segment 1 is damaged: record 2 cannot be read")
+    monkeypatch.setattr(group.store("a"), "read", lambda after, bytes_max, done: done(None, damage))  # noqa: ARG005
+    group.join("c", 1)
+    group.nodes["c"].node.on_leader(1, "a", "a")
+    group.run()
+    assert group.nodes["a"].elector.resigned == []
+    assert group.nodes["a"].node.role is NodeRole.MASTER
+    assert "cannot be read" in group.nodes["c"].node.status().why
+
+
+@pytest.mark.parametrize("mode", list(SyncMode))
+def test_a_copy_with_other_committed_records_is_kept_unless_they_may_be_lost_by_choice(mode: SyncMode) -> None:
+    logs = {
+        "a": [(1, b"m1"), (2, b"o"), (2, b"m2")],
+        "b": [(1, b"m1"), (2, b"o"), (2, b"m2")],
+        "c": [(1, b"m1"), (1, b"x"), (1, b"y")],
+    }
+    group = SmallGroup(mode=mode, logs=logs)
+    group.nodes["c"].medium.committed = 3
+    group.restart("c")
+    for name in "abc":
+        group.join(name, 2)
+    group.elect("a", 3)
+    group.pass_time(2)
+    assert group.nodes["a"].served == [3]
+    if mode is SyncMode.QUORUM_DISK:
+        assert "c has the committed record 3, and shares 1 records" in group.nodes["c"].node.status().why
+        assert [it[2] for it in group.log("c")] == [b"m1", b"x", b"y"]
+    else:
+        assert group.log("c") == group.log("a")
+
+
+def test_a_copy_of_epochs_that_the_master_does_not_know_any_more_is_refilled() -> None:
+    logs = {name: [(5, b"m1"), (5, b"m2")] for name in "ab"}
+    group = SmallGroup(logs={**logs, "c": [(1, b"m1")]})
+    group.nodes["c"].medium.committed = 1
+    group.restart("c")
+    for name in "abc":
+        group.join(name, 5)
+    group.elect("a", 6)
+    group.pass_time(2)
+    assert group.log("c") == group.log("a")
+
+
+def test_a_copy_behind_which_nothing_fits_is_refilled(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = group_of()
+    log = group.nodes["c"].node._copy.log
+
+    def refuse(_: object) -> None:
+        raise RefusedChunk("it belongs at 64 of segment 3, and the log ends at 128 of segment 2")
+
+    monkeypatch.setattr(log, "append", refuse)
+    answered = sent(group, "a", b"m1")
+    group.run()
+    assert answered == [b"m1"]
+    group.pass_time(8)
+    assert group.log("c") == group.log("a")
 
 
 def test_a_node_of_another_group_stops() -> None:

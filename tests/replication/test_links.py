@@ -123,6 +123,28 @@ def test_a_node_with_another_secret_is_refused(secrets: tuple[bytes, bytes]) -> 
     run(test, lambda: Pair(secrets))
 
 
+def test_a_link_on_which_nothing_is_said_ends_and_makes_room_for_others() -> None:
+    """Who has the secret, or needs none, may still be no node."""
+
+    async def test(pair: Pair) -> None:
+        spoken = await pair.dial()
+        assert isinstance(spoken, Recorder)
+        spoken.link.send(Heartbeat(1))
+        while not pair.accepted:
+            await asyncio.sleep(0)
+        await pair.accepted[0].wait_for(1)
+        pair.server.handshake_seconds = 0.2
+        silent = await pair.dial()
+        assert isinstance(silent, Recorder)
+        await silent.is_closed.wait()
+        assert pair.accepted[1].is_closed.is_set()
+        spoken.link.send(Heartbeat(2))
+        await pair.accepted[0].wait_for(2)
+        assert not pair.accepted[0].is_closed.is_set()
+
+    run(test)
+
+
 def test_an_address_that_others_reach_needs_a_secret() -> None:
     async def main() -> None:
         links = Links(b"", lambda link: Recorder(link))

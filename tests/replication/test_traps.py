@@ -241,6 +241,51 @@ def test_a_copy_that_lost_what_it_confirmed_has_no_vote_until_it_has_all_of_it()
         scenario_of_a_lossy_copy(NodeThatCountsEveryone)
 
 
+class BelievesTheCopy(Leader):
+    def _has_lost(self, hello: Hello) -> bool:  # noqa: ARG002 - that is the mistake
+        return False
+
+
+class NodeThatBelievesCopies(Node):
+    leader_class = BelievesTheCopy
+
+
+def scenario_of_a_copy_that_does_not_know_its_loss(node_class: type[Node]) -> None:
+    """As above, and b had not written down how far its log was durable. The master that it told knows."""
+    group = group_of(node_class)
+    group.restart("c")
+    answered = sent(group, "a", b"m1", b"m2")
+    group.run()
+    assert answered == [b"m1", b"m2"]
+    medium = group.nodes["b"].medium
+    group.nodes["b"].node.stop()
+    group.run()
+    medium.lose_end(2)
+    medium.may_vote = True
+    group.restart("b")
+    group.join("b", 1)
+    group.nodes["b"].node.on_leader(1, "a", "a")
+    group.run()
+    assert group.nodes["b"].node.status().why.startswith("b ends at (1, 1), and had acknowledged record 3")
+    assert not group.restart("b").node._state.may_vote, "whatever becomes of a now"
+    group.join("b", 1)
+    group.nodes["b"].node.on_leader(1, "a", "a")
+    group.run()
+    group.pass_time(2)
+    assert medium.may_vote  # it has everything again
+    assert group.contents("b") == {b"m1", b"m2"}
+    assert group.nodes["a"].elector.admitted == [("b", "disk of b", 1)]
+    answered = sent(group, "a", b"m3")
+    group.run()
+    assert answered == [b"m3"]
+
+
+def test_a_copy_that_does_not_know_what_it_lost_hears_it_from_the_master_that_it_told() -> None:
+    scenario_of_a_copy_that_does_not_know_its_loss(Node)
+    with pytest.raises(AssertionError):
+        scenario_of_a_copy_that_does_not_know_its_loss(NodeThatBelievesCopies)
+
+
 def scenario_of_a_disk_that_is_not_known(node_class: type[Node]) -> None:
     """b has an empty disk, and c is away: what a writes is on one disk that counts."""
     group = group_of(node_class)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final, final
 
 from kazoo.client import KazooClient, KazooState
@@ -48,6 +48,7 @@ from ackwire.cluster.entries import (
     unpack_epoch,
     unpack_members,
 )
+from ackwire.cluster.loop_watch import LoopWatch
 from ackwire.errors import ConfigError
 from ackwire.replication.elector import ElectorEvents, Joined, Standing
 from ackwire.replication.lease import Lease
@@ -63,6 +64,8 @@ _TOUCH_SHARE: Final = 0.25
 told twice a tick, and a session lasts two ticks at least."""
 _CLOCK_SECONDS_MAX: Final = 30.0
 """How far the clock of this machine may be from ZooKeeper's: messages expire by it."""
+_SESSIONS: Final = 2
+"""After so many times that of a session nothing is left of one that has ended."""
 _AGAIN_SECONDS: Final = 0.5
 """The pause before something that has failed is tried again."""
 
@@ -84,6 +87,8 @@ class ZooKeeperSettings:
     password: str = ""
     connect_seconds: float = 20.0
     """How long a start tries."""
+    hang_seconds: float = 30.0
+    """A node whose loop hangs for so long, as it does in a sync that never ends, can be no master."""
 
 
 def client_for(settings: ZooKeeperSettings) -> KazooClient:
@@ -104,6 +109,20 @@ def client_for(settings: ZooKeeperSettings) -> KazooClient:
     )
 
 
+def _tell_session_seconds(client: KazooClient, tell: Callable[[float], None]) -> None:
+    """Have *tell* called, in a thread of kazoo, with how long a session lasts by the word of the server, whenever one
+    was asked: it has a limit of its own. kazoo derives other times from that word, and does not keep it."""
+    connection = client._connection
+    connect = connection._connect
+
+    def connected(*server: Any) -> Any:
+        read_ms, connect_ms = connect(*server)
+        tell(read_ms * 1.5 / 1000)
+        return read_ms, connect_ms
+
+    connection._connect = connected
+
+
 @final
 class ZooKeeperElector:
     """One node's connection with ZooKeeper."""
@@ -120,12 +139,15 @@ class ZooKeeperElector:
         self._thread = threading.Thread(target=self._work, name="elector", daemon=True)
         self._incarnation = uuid.uuid4().int >> 68
         self._lease = Lease(settings.session_seconds * (1 - _TOUCH_SHARE))
+        _tell_session_seconds(self._client, lambda seconds: self._tell(partial(self._session_lasts, seconds)))
         # -- of the loop
         self._is_suspended = False
+        self._session_seconds = settings.session_seconds
         self._session = 0
         """The session that the node knows of; 0: none."""
         self._is_over = False
         self._beat_is_out = False
+        self._watch = LoopWatch(settings.hang_seconds)
         # -- of the thread
         self._candidate: Candidate | None = None
         self._is_entered = False
@@ -134,6 +156,8 @@ class ZooKeeperElector:
         """The last of this node."""
         self._entry = ""
         """The path of this node's candidate entry."""
+        self._first_seen: dict[str, float] = {}
+        """When entries were found first that another disk of this node has made."""
         self._joined_session = 0
         self._is_look_due = False
         self._vacant_since: float | None = None
@@ -329,11 +353,19 @@ class ZooKeeperElector:
 
     # ---- beats -------------------------------------------------------------------------------------------------
 
+    def _session_lasts(self, seconds: float) -> None:
+        asked = self._settings.session_seconds
+        if seconds < min(asked, self._session_seconds):
+            _log.warning("ZooKeeper lets a session last %g s, and %g s were asked for", seconds, asked)
+        self._session_seconds = min(asked, seconds)
+        self._lease.lasts(self._session_seconds * (1 - _TOUCH_SHARE))
+
     def _beat(self) -> None:
         """Write something every moment: what is answered had a session when it was sent."""
         if self._is_over:
             return
-        self._loop.call_later(self._settings.session_seconds / _BEATS, self._beat)
+        self._watch.turn()
+        self._loop.call_later(self._session_seconds / _BEATS, self._beat)
         # One at a time: kazoo notices that a server is silent only while it has nothing to send to it.
         if not self._session or self._is_suspended or self._beat_is_out:
             return
@@ -357,9 +389,10 @@ class ZooKeeperElector:
     # ---- the thread --------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (job := self._next_job()) is not None:
             try:
                 job()
+                self._see_whether_the_loop_hangs()
             except ConfigError as error:
                 self._tell(partial(self._on_unusable, str(error)))
                 return
@@ -369,6 +402,48 @@ class ZooKeeperElector:
             except Exception:
                 _log.exception("the elector of node %s has failed in one step", self._settings.node_id)
                 self._later(self._look_now)
+
+    def _next_job(self) -> Job | None:
+        try:
+            return self._jobs.get(timeout=self._watch.pause_seconds)
+        except Empty:
+            return _nothing
+
+    def _see_whether_the_loop_hangs(self) -> None:
+        """The session lasts while the loop hangs, because kazoo has threads of its own. Such a node answers nobody, and
+        would be the master for ever."""
+        if self._watch.look(time.monotonic()):
+            if self._watch.hangs:
+                self._let_another_lead()
+            else:
+                self._enter_anew()
+        elif self._watch.hangs:
+            self._look_now()  # nothing else tries again while the loop cannot
+
+    def _let_another_lead(self) -> None:
+        """Called while the loop hangs. When it moves again, the first it hears is that its grant is over."""
+        why = f"its loop has hung for {self._settings.hang_seconds:g} s"
+        _log.error("node %s can be no master: %s", self._settings.node_id, why)
+        self._tell(partial(self._hung, why))
+        if self._candidate is not None:
+            self._candidate = replace(self._candidate, resigned_epoch=self._granted_epoch)
+        self._enter_anew()
+
+    def _hung(self, why: str) -> None:
+        self._lease.ended()
+        if self._session and not self._is_over:
+            self._events.on_lost(why)
+
+    def _enter_anew(self) -> None:
+        self._is_entered = False
+        self._told = None
+        self._look_now()
+
+    def _packed(self, candidate: Candidate) -> bytes:
+        """What ZooKeeper is to know of this node now."""
+        if self._watch.hangs:
+            candidate = replace(candidate, standing=replace(candidate.standing, may_vote=False))
+        return candidate.pack()
 
     def _later(self, job: Job, seconds: float = _AGAIN_SECONDS) -> None:
         self._tell(lambda: None if self._is_over else _ignore(self._loop.call_later(seconds, self._submit, job)))
@@ -399,7 +474,7 @@ class ZooKeeperElector:
             self._later(self._connected)
             return
         self._entry = self._own_entry(session) or self._create_entry(session, candidate)
-        self._client.set(self._entry, candidate.pack())
+        self._client.set(self._entry, self._packed(candidate))
         self._is_entered = True
         self._joined_session = session
         standing = candidate.standing
@@ -414,6 +489,8 @@ class ZooKeeperElector:
             if owner == session or other.standing.node_id != candidate.standing.node_id:
                 continue
             if other.standing.disk_id != candidate.standing.disk_id:
+                if not self._has_outlasted_a_session(path):
+                    return False
                 raise ConfigError(
                     f"another process is node {other.standing.node_id} of the group at {self._settings.path}: it is at "
                     f"{other.standing.address}, with another disk; give each node a replication.node of its own"
@@ -421,6 +498,12 @@ class ZooKeeperElector:
             self._delete_of(owner, path)
             return False
         return True
+
+    def _has_outlasted_a_session(self, entry: str) -> bool:
+        """Whether an entry has been there for so long that there is a process behind it: that of a process which was
+        killed, and whose disk was replaced, goes with its session."""
+        now = time.monotonic()
+        return now - self._first_seen.setdefault(entry, now) > _SESSIONS * self._settings.session_seconds
 
     def _delete_of(self, owner: int, entry: str) -> None:
         """Delete what an earlier process of this node has left, the grant first."""
@@ -524,7 +607,7 @@ class ZooKeeperElector:
         if not self._entry or session != self._joined_session or candidate is None:
             return
         if not self._is_entered:
-            self._client.set(self._entry, candidate.pack())
+            self._client.set(self._entry, self._packed(candidate))
             self._is_entered = True
         master, owner = self._master(watch=self._changed)
         if master is not None:
@@ -670,6 +753,10 @@ class ZooKeeperElector:
         members, _ = self._members(watch)
         candidates = [it for _, it, _ in self._entries(watch)]
         return View(self._group(), epoch, members, candidates, self._master()[0])
+
+
+def _nothing() -> None:
+    """The job of a thread that only looks around."""
 
 
 def _ignore(_: object) -> None:

@@ -18,8 +18,10 @@ from ackwire.store.indexes import open_index
 from ackwire.store.journal.group_commit import Quorum
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.opening import JournalSource
+from ackwire.store.journal.options import JournalOptions
 from ackwire.store.journal.recovery_report import UnusableStore
 from ackwire.store.journal.replica.node_state import NodeStateFile, open_node_state
+from ackwire.store.journal.replica.opening import OpenCopy, open_copy
 from ackwire.store.journal.replica.replica_journal import ReplicaJournal
 from ackwire.store.journal.replica.take_over import Mastered, Surroundings, take_over
 from ackwire.store.journal.shipping import LogSource
@@ -53,11 +55,9 @@ class ReplicaFiles:
             self._stop_threads()
             raise
 
-    def open_copy(self) -> ReplicaJournal:
-        """Open the journal as a copy. Raises `ConfigError`."""
-        writing, indexing, reading = self._threads
+    def _source(self) -> JournalSource:
         settings, data = self._settings, self._data
-        source = JournalSource(
+        return JournalSource(
             OsFiles(),
             data,
             OpenWireStoredForm(wire_limits(settings)),
@@ -66,20 +66,43 @@ class ReplicaFiles:
             lambda: os.urandom(16),
             holder_of(settings),
         )
+
+    def open_copy(self) -> ReplicaJournal:
+        """Open the journal as a copy. Raises `ConfigError`."""
+        source, options = self._source(), journal_options(self._settings)
         try:
-            copy = ReplicaJournal.open(
-                source,
-                journal_options(settings),
-                self.state,
-                clock=self._clock,
-                writing=writing,
-                indexing=indexing,
-                reading=reading,
-                on_failed=self._on_failed,
-            )
+            return self._has_copy(source, options, open_copy(source, options, self.state, adopt=False))
         except (UnusableStore, OSError) as error:
-            raise ConfigError(f"the store cannot be used: {error}") from None
-        _log.info("copy of the journal in %s, up to record %d of epoch %d", data, copy.end().number, copy.end().epoch)
+            raise _unusable(error) from None
+
+    def reopen_copy(self, done: Callable[[ReplicaJournal | None, Exception | None], None]) -> None:
+        """The same beside the loop: what is behind the index is read."""
+        source, options = self._source(), journal_options(self._settings)
+        found: list[OpenCopy] = []
+
+        def opened(error: Exception | None) -> None:
+            if error is None:
+                done(self._has_copy(source, options, found[0]), None)
+            else:
+                done(None, _unusable(error) if isinstance(error, (UnusableStore, OSError)) else error)
+
+        self._threads[0].submit(lambda: found.append(open_copy(source, options, self.state, adopt=False)), opened)
+
+    def _has_copy(self, source: JournalSource, options: JournalOptions, opened: OpenCopy) -> ReplicaJournal:
+        writing, indexing, reading = self._threads
+        copy = ReplicaJournal(
+            source,
+            options,
+            self.state,
+            opened,
+            clock=self._clock,
+            writing=writing,
+            indexing=indexing,
+            reading=reading,
+            on_failed=self._on_failed,
+        )
+        end = copy.end()
+        _log.info("copy of the journal in %s, up to record %d of epoch %d", self._data, end.number, end.epoch)
         self.store, self.copy = None, copy
         return copy
 
@@ -107,6 +130,7 @@ class ReplicaFiles:
         """Let go of everything."""
         try:
             self.abandon_store()
+            self._threads[0].finish()  # a copy may be on its way
             copy, self.copy = self.copy, None
             if copy is not None:
                 copy.close()
@@ -116,6 +140,10 @@ class ReplicaFiles:
     def _stop_threads(self) -> None:
         for thread in self._threads:
             thread.stop()
+
+
+def _unusable(error: Exception) -> ConfigError:
+    return ConfigError(f"the store cannot be used: {error}")
 
 
 def secret_of(path: str) -> bytes:

@@ -62,7 +62,8 @@ class CopyStatus:
 
 
 class Copy:
-    """A follower's copy, over one link. *on_ack* is called when it has told more of itself."""
+    """A follower's copy, over one link. *on_ack* is called when it has told more of itself, *on_unreadable* when the
+    master's own log cannot be read for it. Where not *is_strict*, what was committed may be lost by choice."""
 
     def __init__(
         self,
@@ -72,6 +73,8 @@ class Copy:
         timing: Timing,
         committed: Callable[[], int],
         on_ack: Callable[["Copy"], None],
+        on_unreadable: Callable[[str], None],
+        is_strict: bool,
         heard_at: float,
     ) -> None:
         self.hello = hello
@@ -87,6 +90,8 @@ class Copy:
         self._timing = timing
         self._committed = committed
         self._on_ack = on_ack
+        self._on_unreadable = on_unreadable
+        self._is_strict = is_strict
         self._source: LogSource | None = None
         self._parts_at = 0
         self._next = 0
@@ -119,12 +124,14 @@ class Copy:
             self._begin_refill()
             return
         number = last_common(source.epochs(), source.end(), hello.epochs, hello.end)
-        if number < hello.committed and source.first_number() <= hello.committed:
+        parts = number < hello.committed and source.first_number() <= hello.committed
+        if parts and number and self._is_strict:
             self.break_off(
-                Reason.BROKEN_LOG,
-                f"{self.node_id} has the committed record {hello.committed}, and shares {number} with this node",
+                Reason.OTHER_RECORDS,
+                f"{self.node_id} has the committed record {hello.committed}, and shares {number} records with the "
+                f"master. Keep its store.data: it may have what the others lost. With an empty one it is filled anew",
             )
-        elif number + 1 < source.first_number():
+        elif parts or number + 1 < source.first_number():  # no epoch is known to both, or the mode of syncing allows it
             self._begin_refill()
         else:
             self.state = CopyState.ALIGNING
@@ -193,7 +200,7 @@ class Copy:
         if isinstance(error, RecordGone):
             self._begin_refill()
         elif error is not None:
-            self.break_off(Reason.BROKEN_LOG, f"records from {self._next} on cannot be read here: {error}")
+            self._unreadable(f"records from {self._next} on cannot be read here: {error}")
         elif chunk is not None and chunk.first_number == self._next:
             self._send(chunk)
             self.push()
@@ -218,7 +225,11 @@ class Copy:
         if isinstance(error, RecordGone):
             self.break_off(Reason.SILENT, f"the refill of {self.node_id} begins anew: {error}")
         else:
-            self.break_off(Reason.BROKEN_LOG, f"the journal cannot be read for {self.node_id}: {error}")
+            self._unreadable(f"the journal cannot be read for {self.node_id}: {error}")
+
+    def _unreadable(self, text: str) -> None:
+        self.break_off(Reason.BROKEN_LOG, text)
+        self._on_unreadable(text)
 
     def _end_refill(self) -> None:
         if self._refill is not None:

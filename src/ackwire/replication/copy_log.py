@@ -8,8 +8,12 @@ were written in the place of those that were dropped, although they have the sam
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from ackwire.replication.log import Chunk, LogEnd, Refill, RefusedChunk, ReplicaLog, SnapshotSegment
+
+_REFUSALS_MAX: Final = 3
+"""After so many attempts a log that takes nothing from the master is given up."""
 
 
 class CopyLog:
@@ -22,6 +26,8 @@ class CopyLog:
         self.failure: Exception | None = None
         self.on_durable: Callable[[], None] | None = None
         """Called when a sync has ended."""
+        self._refusals = 0
+        """Of chunks in a row."""
         self._truncations = 0
         self._is_syncing = False
         self._wants_sync = False
@@ -38,7 +44,14 @@ class CopyLog:
     def append(self, chunk: Chunk) -> None:
         """Raises `RefusedChunk`; `OSError` or `StoreFailed` if the disk has failed."""
         assert self.is_idle, "records come while the copy is being changed"
+        self._refusals += 1
         self.log.append(chunk)
+        self._refusals = 0
+
+    @property
+    def wants_refill(self) -> bool:
+        """Whether only another log helps: what is here cannot be used, or nothing fits behind it."""
+        return self.log.needs_refill is not None or self._refusals >= _REFUSALS_MAX
 
     def sync(self) -> None:
         """Bring all that is there to the medium; `on_durable` follows. One at a time, and none during a change."""
@@ -114,6 +127,7 @@ class CopyLog:
                 return
             if error is None:
                 self._truncations += 1
+                self._refusals = 0
                 self.durable = self.end.number
             self._changed(error, done)
 

@@ -127,7 +127,7 @@ class Follower:
                 end=log.end(),
                 committed=log.committed(),
                 may_vote=self._may_vote,
-                wants_refill=log.needs_refill is not None,
+                wants_refill=self._copy.wants_refill,
                 incarnation=identity.incarnation,
                 group_id=self._group_id,
                 store_id=log.store_id,

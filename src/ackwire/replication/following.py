@@ -178,6 +178,11 @@ class Following:
 
     def on_refused(self, reason: Reason, text: str) -> None:
         """See `FollowerEvents`."""
+        if reason is Reason.LOST_RECORDS:
+            _log.error(
+                "node %s has lost records and has no vote until it has all again: %s", self._identity.node_id, text
+            )
+            self._state.lose_vote(self._unless_failed(lambda: None))
         if reason.is_lasting:
             self._redial_seconds = self._timing.redial_seconds_max
             _log.error("node %s is refused: %s", self._identity.node_id, text)
@@ -198,10 +203,13 @@ class Following:
     def grant_vote(self, done: Callable[[], None]) -> None:
         """See `FollowerEvents`."""
 
-        def granted(error: Exception | None) -> None:
+        self._state.grant_vote(self._unless_failed(done))
+
+    def _unless_failed(self, done: Callable[[], None]) -> Callable[[Exception | None], None]:
+        def written(error: Exception | None) -> None:
             if error is not None:
                 self._events.on_disk_failed(error)
             else:
                 done()
 
-        self._state.grant_vote(granted)
+        return written

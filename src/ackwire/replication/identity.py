@@ -36,6 +36,8 @@ class Timing:
     """A peer that was silent for so long is cut off."""
     quorum_seconds: float = 10.0
     """A master or candidate that has had no quorum of followers for so long gives another node the chance."""
+    disk_seconds: float = 10.0
+    """A master whose disk has not taken for so long what a quorum of other disks has gives one of those the chance."""
     redial_seconds: float = 0.2
     """The pause before a failed link is tried again; it doubles up to the next."""
     redial_seconds_max: float = 3.0

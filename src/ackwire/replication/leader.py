@@ -62,6 +62,14 @@ class LeaderEvents(Protocol):
         """Too few followers for too long."""
         ...
 
+    def on_slow_disk(self, text: str, better: str) -> None:
+        """The disk of this node holds everyone up, and that node's does not."""
+        ...
+
+    def on_damaged_log(self, text: str, better: str | None) -> None:
+        """The log of this node cannot be read, and *better*, if there is one, has everything that is committed."""
+        ...
+
     def on_higher_epoch(self, epoch: int, node_id: str) -> None:
         """A node has promised a higher epoch: this grant is over, whatever the elector has said."""
         ...
@@ -106,9 +114,13 @@ class Leader:
         self._promises: dict[str, LogEnd] = {}
         self._durable: dict[str, int] = {}
         """The last durable record of each copy that counts. It stays when the link ends: the disk has it still."""
+        self._confirmed: dict[tuple[str, str], int] = {}
+        """By node and disk: what that has acknowledged as durable in this epoch, whether it counted or not."""
         self._had_quorum_at = clock.monotonic()
         self._ticked_at = clock.monotonic()
         self._told_commit = 0
+        self._disk_was_fine_at = clock.monotonic()
+        self._disk_was_at = 0
         quorum.on_local = self._count
 
     def begin(self) -> None:
@@ -127,6 +139,14 @@ class Leader:
             if reason is Reason.OTHER_EPOCH and hello.epoch > self.epoch and self._is_of_group(hello):
                 self._events.on_higher_epoch(hello.epoch, hello.node_id)
             return None
+        if self._has_lost(hello):
+            self._durable.pop(hello.node_id, None)
+            text = (
+                f"{hello.node_id} ends at {tuple(hello.end)}, and had acknowledged record {self._confirmed_by(hello)}"
+            )
+            link.send(Welcome(Reason.LOST_RECORDS, self.epoch, b"", self._identity.node_id, text))
+            link.close(Reason.LOST_RECORDS, text)
+            return None
         former = self.copies.get(hello.node_id)
         if former is not None:
             former.break_off(Reason.DUPLICATE_NODE, f"{hello.node_id} has a newer link")
@@ -136,6 +156,8 @@ class Leader:
             timing=self._timing,
             committed=lambda: self._quorum.committed,
             on_ack=self._acked,
+            on_unreadable=self._unreadable,
+            is_strict=self._identity.mode is SyncMode.QUORUM_DISK,
             heard_at=self._clock.monotonic(),
         )
         self.copies[hello.node_id] = copy
@@ -146,6 +168,22 @@ class Leader:
         else:
             self._decide()
         return copy
+
+    def _confirmed_by(self, hello: Hello) -> int:
+        return self._confirmed.get((hello.node_id, hello.disk_id), 0)
+
+    def _has_lost(self, hello: Hello) -> bool:
+        """Whether a copy that would vote lacks what it had on its disk, and does not know it: it writes that down from
+        time to time only. The one who does know is the master that it has told."""
+        return hello.may_vote and hello.end.number < self._confirmed_by(hello)
+
+    def _unreadable(self, text: str) -> None:
+        """A follower needs what is damaged here. Another node can send it, if that has everything."""
+        if self.state is LeaderState.ESTABLISHED:
+            heirs = [it for it in self.copies.values() if it.state is CopyState.FOLLOWING and self._is_voter(it)]
+            able = [it for it in heirs if it.durable >= self._quorum.committed]
+            best = max(able, key=lambda it: it.durable, default=None)
+            self._events.on_damaged_log(text, None if best is None else best.node_id)
 
     def _see_what_is_left(self, copy: Copy) -> None:
         """A copy that counts has promised; one that has lost what it had acknowledged does not have it any more."""
@@ -272,6 +310,8 @@ class Leader:
         copy.closed()
 
     def _acked(self, copy: Copy) -> None:
+        disk = copy.node_id, copy.hello.disk_id
+        self._confirmed[disk] = max(self._confirmed.get(disk, 0), copy.durable)
         if self._is_voter(copy):
             counted = copy.received if self._identity.mode is SyncMode.QUORUM_MEM else copy.durable
             self._durable[copy.node_id] = counted
@@ -330,11 +370,25 @@ class Leader:
                 self._admit_if_due(copy)
                 copy.link.send(Heartbeat(self._commit_for(copy)))
         self._quorum.release()
+        self._look_at_disk(now, was_paused=was_paused)
         self._look_for_quorum(now)
 
     def _commit_for(self, copy: Copy) -> int:
         """Only an aligned copy may apply what is committed: another may have other records under those numbers."""
         return self._quorum.committed if copy.state is CopyState.FOLLOWING else 0
+
+    def _look_at_disk(self, now: float, *, was_paused: bool) -> None:
+        """A sync that never ends is no error, and the session with the elector lasts all the same."""
+        here = self._quorum.local_durable
+        ranked = sorted(self._durable, key=lambda node: self._durable[node], reverse=True)[: self._others_needed]
+        others = self._durable[ranked[-1]] if 0 < len(ranked) == self._others_needed else 0
+        is_behind = self.state in (LeaderState.COMMITTING, LeaderState.ESTABLISHED) and here < others
+        if was_paused or not is_behind or here != self._disk_was_at:
+            self._disk_was_at, self._disk_was_fine_at = here, now
+        elif now - self._disk_was_fine_at > self._timing.disk_seconds:
+            self._disk_was_fine_at = now
+            text = f"the disk of {self._identity.node_id} has taken nothing for {self._timing.disk_seconds:g} s"
+            self._events.on_slow_disk(f"{text}, and {', '.join(ranked)} have up to record {others}", ranked[0])
 
     def _look_for_quorum(self, now: float) -> None:
         if self.state is LeaderState.ENDED:

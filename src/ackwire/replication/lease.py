@@ -15,8 +15,13 @@ class Lease:
     """Times are those of this node's monotonic clock."""
 
     def __init__(self, timeout_seconds: float, *, margin_share: float = MARGIN_SHARE) -> None:
-        self._valid_seconds = timeout_seconds * (1 - margin_share)
+        self._margin_share = margin_share
         self._sent_at: float | None = None
+        self.lasts(timeout_seconds)
+
+    def lasts(self, timeout_seconds: float) -> None:
+        """The elector gives the session up after so long: it need not be what was asked for."""
+        self._valid_seconds = timeout_seconds * (1 - self._margin_share)
 
     def answered(self, sent_at: float) -> None:
         """A request of this session, sent at *sent_at*, was answered."""

@@ -26,7 +26,7 @@ from ackwire.replication.node import LinkHandler
 _HANDSHAKE_SECONDS: Final = 5.0
 _DIAL_SECONDS: Final = 5.0
 _STRANGERS_MAX: Final = 64
-"""Connections that have not proved the secret yet; further ones are refused."""
+"""Connections that have not proved the secret yet, or have said nothing since; further ones are refused."""
 _UNSENT_BYTES_MAX: Final = 64 << 20
 """What may wait to be sent when more is added; a link on which more waits is ended."""
 _CLOSE_SECONDS: Final = 2.0
@@ -57,8 +57,10 @@ class Links:
         server_context: ssl.SSLContext | None = None,
         client_context: ssl.SSLContext | None = None,
         append_bytes_max: int = APPEND_BYTES_MAX,
+        handshake_seconds: float = _HANDSHAKE_SECONDS,
     ) -> None:
         """*accept* returns who receives what comes over a link that another node has made."""
+        self.handshake_seconds = handshake_seconds
         self._secret = secret
         self._accept = accept
         self._server_context = server_context
@@ -74,7 +76,10 @@ class Links:
         address that others can reach, and `OSError`."""
         require_secret(self._secret, host)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accepting, host, port, ssl=self._server_context)
+        patience = None if self._server_context is None else self.handshake_seconds
+        self._server = await loop.create_server(
+            self._accepting, host, port, ssl=self._server_context, ssl_handshake_timeout=patience
+        )
         return int(self._server.sockets[0].getsockname()[1])
 
     def _accepting(self) -> asyncio.Protocol:
@@ -122,7 +127,7 @@ class Links:
 
     def opened(self, connection: "_Connection") -> bool:
         """A connection has begun; False if there are too many that have proved nothing."""
-        strangers = sum(not it.is_proved for it in self._connections)
+        strangers = sum(not it.is_known for it in self._connections)
         self._connections.add(connection)
         return strangers < _STRANGERS_MAX and not self._is_closed
 
@@ -152,6 +157,8 @@ class _Connection(asyncio.Protocol):
         self._decoder = Decoder(append_bytes_max=links.append_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._handler: LinkHandler | None = None
+        self.is_known = False
+        """Whether the peer has proved the secret and, if it has dialed, said more than that."""
         self._is_closed = False
         """From this side: nothing more is received."""
         self._pieces: list[bytes] = []
@@ -159,10 +166,6 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
-
-    @property
-    def is_proved(self) -> bool:
-        return self._decoder.is_proved
 
     # ---- asyncio -----------------------------------------------------------------------------------------------
 
@@ -172,7 +175,7 @@ class _Connection(asyncio.Protocol):
         if not self._links.opened(self):
             transport.abort()
             return
-        self._timer = self._loop.call_later(_HANDSHAKE_SECONDS, self._too_slow)
+        self._timer = self._loop.call_later(self._links.handshake_seconds, self._too_slow)
         if isinstance(self._handshake, Dialing):
             self.send(self._handshake.begin())
 
@@ -206,6 +209,7 @@ class _Connection(asyncio.Protocol):
 
     def _received(self, message: Message) -> None:
         if self._handler is not None:
+            self._is_now_known()
             self._handler.receive(message)
         elif isinstance(message, Bye):
             self._failed(message.reason, message.text, is_theirs=True)
@@ -218,15 +222,21 @@ class _Connection(asyncio.Protocol):
             self.send(reply)
         if self._handshake.is_done:
             self._decoder.is_proved = True
-            if self._timer is not None:
-                self._timer.cancel()
+            if isinstance(self._handshake, Dialing):
+                self._is_now_known()
             self._on_failed = None
             self._handler = self._on_link(self)
             if self._handler is None:
                 self.close(Reason.NONE, "the link is of no use any more")
 
+    def _is_now_known(self) -> None:
+        if not self.is_known:
+            self.is_known = True
+            if self._timer is not None:
+                self._timer.cancel()
+
     def _too_slow(self) -> None:
-        self._failed(Reason.SILENT, f"the handshake takes more than {_HANDSHAKE_SECONDS:g} s")
+        self._failed(Reason.SILENT, f"the handshake takes more than {self._links.handshake_seconds:g} s")
 
     def _failed(self, reason: Reason, text: str, *, is_theirs: bool = False) -> None:
         """The link ends here, and who uses it is told."""

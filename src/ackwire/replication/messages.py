@@ -79,6 +79,10 @@ class Reason(IntEnum):
     BROKEN_PROTOCOL = 12
     STOPPING = 13
     SILENT = 14
+    LOST_RECORDS = 15
+    """The copy lacks records that it has acknowledged in this epoch: it must give up its vote, and come again."""
+    OTHER_RECORDS = 16
+    """The copy has committed records that the master does not have."""
 
     @property
     def is_lasting(self) -> bool:
@@ -95,6 +99,7 @@ _LASTING: Final = frozenset(
         Reason.OTHER_REPLICAS,
         Reason.NOT_A_MEMBER,
         Reason.WRONG_SECRET,
+        Reason.OTHER_RECORDS,
     )
 )
 

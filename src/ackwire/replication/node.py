@@ -330,6 +330,18 @@ class Node:
         """See `LeaderEvents`."""
         self._give_up(text)
 
+    def on_slow_disk(self, text: str, better: str) -> None:
+        """See `LeaderEvents`."""
+        self._give_up(text, better=better)
+
+    def on_damaged_log(self, text: str, better: str | None) -> None:
+        """See `LeaderEvents`."""
+        if better is None:
+            _log.error("%s; no other node has everything, so this one goes on", text)
+            return
+        self._state.lose_log(text, lambda error: None if error is None else self.on_disk_failed(error))
+        self._give_up(text, better=better)
+
     def on_higher_epoch(self, epoch: int, node_id: str) -> None:
         """See `LeaderEvents`."""
         self._give_up(f"{node_id} has promised epoch {epoch}")

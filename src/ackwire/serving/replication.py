@@ -206,12 +206,14 @@ class ReplicatedMastership:
         self._lost_because = ""
         if stepped_down is None or self._group is None:
             return
-        try:
-            copy = self._group.files.open_copy()
-        except (ConfigError, StoreFailed, OSError) as error:
-            self.fail(error)
-        else:
-            stepped_down(copy)
+
+        def opened(copy: ReplicaLog | None, error: Exception | None) -> None:
+            if copy is not None:
+                stepped_down(copy)
+            else:
+                self.fail(error or StoreFailed("the journal cannot be opened as a copy"))
+
+        self._group.files.reopen_copy(opened)
 
     def store_failed(self, error: StoreFailed) -> None:
         """The store, or the copy, can be used no more."""

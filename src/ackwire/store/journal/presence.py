@@ -43,7 +43,7 @@ class Presence:
         index_trouble: Callable[[], str | None],
         now_ms: Callable[[], int],
     ) -> None:
-        """*segments* are the numbers of the segments that must be there, *active* the one that is written to.
+        """*segments* are the numbers of the segments that must be there, *active* the one that is written to (0: none).
         *index_trouble* says if the index is not in its place. The lock is held."""
         data = data.absolute()  # as the next start will name it, wherever this process is then
         self._files = files
@@ -95,6 +95,8 @@ class Presence:
             raise Misplaced(trouble)
 
     def _check_active(self) -> None:
+        if not self._active():
+            return  # an empty log, as a copy may have
         path = segment_path(self._directory, self._active())
         found = self._files.identity(path)
         if found is None or found.inode != self._inodes.get(path.name):

@@ -197,6 +197,16 @@ class NodeState(Protocol):
         """The log has all that the group ever committed: `may_vote` from now on; durable before *done*."""
         ...
 
+    def lose_vote(self, done: Done) -> None:
+        """The log lacks what this node has confirmed, as the master says: no `may_vote` from now on; durable before
+        *done*."""
+        ...
+
+    def lose_log(self, why: str, done: Done) -> None:
+        """The log is damaged: no `may_vote`, and the copy `needs_refill`, until it was refilled; durable before
+        *done*."""
+        ...
+
     def join(self, group_id: str, done: Done) -> None:
         """Belong to that group from now on."""
         ...

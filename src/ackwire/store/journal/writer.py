@@ -178,6 +178,11 @@ class JournalWriter:
         """The files that have to be synced for everything written so far to be durable."""
         return [file for file, _ in self._dirty.values()]
 
+    @property
+    def unsynced_segments(self) -> frozenset[int]:
+        """The segments of those files."""
+        return frozenset(self._dirty)
+
     def synced_up_to(self, number: int) -> None:
         """All files that were unsynced when *number* was the last record have been synced."""
         self.synced_number = max(self.synced_number, number)

@@ -109,6 +109,52 @@ def test_what_was_written_down_as_durable_and_is_lost_costs_the_vote_until_a_mas
     assert follower.may_vote()
 
 
+def test_a_promise_writes_down_what_it_tells_of_the_log() -> None:
+    """The index may be half a minute behind; a vote is given for the end of the log as it is now."""
+    master, follower = group_with(6)
+    store = master.store
+    assert store is not None
+    known = follower.node.known_durable
+    store.append(Messages().make(Q, "x" * 700), [Q])
+    store.when_durable(lambda: None)
+    master.settle()
+    ship(master, follower)
+    assert follower.node.known_durable == known < follower.copy.durable()
+    follower.promise(2)
+    cut_off(follower, known.number)
+    assert not follower.may_vote()
+
+
+def test_a_vote_that_was_lost_stays_lost_until_it_is_granted() -> None:
+    _, follower = group_with(6)
+    follower.node.lose_vote(require_good)
+    follower.settle()
+    follower.crash()
+    assert not follower.may_vote()
+    follower.node.grant_vote(require_good)
+    follower.settle()
+    follower.crash()
+    assert follower.may_vote()
+
+
+def test_a_log_that_was_found_damaged_is_refilled_also_after_a_start() -> None:
+    """Old segments are not read when the log is opened: only the node's file knows."""
+    master, follower = group_with(6)
+    follower.node.lose_log("segment 1 is damaged", require_good)
+    follower.settle()
+    for _ in range(2):
+        follower.crash()
+        assert follower.copy.needs_refill == "segment 1 is damaged"
+        assert not follower.may_vote()
+    refill(master, follower)
+    assert follower.copy.needs_refill is None
+    assert follower.may_vote()
+    follower.crash()
+    assert follower.copy.needs_refill is None
+    assert follower.may_vote()
+    assert used_part(follower) == used_part(master)
+
+
 def test_a_truncation_does_not_give_the_vote_back() -> None:
     _, follower = group_with(12, commit=2)
     follower.wait(3)

@@ -50,6 +50,18 @@ def test_the_first_record_of_an_epoch_is_shipped_by_the_tap() -> None:
     assert shipped[0].last.epoch == 2
 
 
+def test_a_take_over_counts_as_a_crash_also_for_a_copy_that_began_with_nothing() -> None:
+    """What senders repeat now may have left early: only a store that knows of a crash flags it (ADR 16)."""
+    master, follower = ReplicaNode(0), ReplicaNode(1)
+    store = master.lead(1)
+    assert not store.has_crashed(3600), "a group that begins"
+    store.append(Messages().make(), [Q])
+    master.settle()
+    follower.promise(1)
+    ship(master, follower)
+    assert follower.lead(2).has_crashed(3600)
+
+
 def test_chunks_of_the_tap_are_those_of_the_files() -> None:
     master = ReplicaNode(0)
     store = master.lead(1)

@@ -48,6 +48,27 @@ def test_a_truncated_log_is_like_one_that_never_had_more(number: int) -> None:
     assert used_part(follower) == used_part(master)
 
 
+def test_a_truncation_leaves_nothing_behind_that_is_called_durable_and_was_never_synced() -> None:
+    """Records that came while a sync was slow, and went beyond a segment: only the last segment is cut."""
+    for seed in range(8):
+        master, follower = copy_of(1, seed=seed)
+        store = master.store
+        assert store is not None
+        messages = Messages()
+        messages.make()
+        while store.journal.writer.segment < 4:
+            store.append(messages.make(Q, "x" * 1000), [Q])
+            store.when_durable(lambda: None)
+            master.settle()
+        for chunk in chunks(master, follower.copy.end().number, 1):
+            follower.copy.append(chunk)
+        follower.truncate_after(follower.copy.end().number - 1)
+        said = follower.sync()
+        assert said == follower.copy.end()
+        follower.crash(Crash.POWER_CUT)
+        assert follower.copy.end() == said
+
+
 def test_committed_records_are_never_truncated() -> None:
     _, follower = copy_of(30)
     follower.copy.commit(20)

@@ -51,12 +51,17 @@ class NodeStateFile:
         self.disk_id = new_id().hex()
         self.known_durable = EMPTY
         """So much of the log was durable, as of the last time that it was written down."""
+        self.durable_now: Callable[[], LogEnd] | None = None
+        """How far the log of the copy is durable: written down with each promise, which tells of its end. What it
+        acknowledges after that, the master of the epoch knows."""
         self.is_new = True
         """Whether there was no file."""
         self.damage: str | None = None
         """What is wrong with the file that was found."""
         self.is_log_whole = True
         """Whether the log has had all that was known to be durable since it was last granted a vote."""
+        self.log_damage = ""
+        """What is damaged in the log, and would not be noticed when it is opened."""
         self._is_saving = False
         self._waiting: list[Done] = []
 
@@ -82,6 +87,7 @@ class NodeStateFile:
             durable = LogEnd(int(values["durable_epoch"]), int(values["durable_number"]))
             group_id, disk_id = str(values["group_id"]), str(values["disk_id"])
             self.is_log_whole = bool(values["is_log_whole"])
+            self.log_damage = str(values.get("log_damage", ""))
         except (ValueError, KeyError, TypeError) as error:
             self.damage = f"{self._path} is damaged: {error}"
             self.known_durable = _NEVER
@@ -98,6 +104,7 @@ class NodeStateFile:
             "group_id": self.group_id,
             "disk_id": self.disk_id,
             "is_log_whole": self.is_log_whole,
+            "log_damage": self.log_damage,
             "durable_epoch": self.known_durable.epoch,
             "durable_number": self.known_durable.number,
         }
@@ -139,6 +146,8 @@ class NodeStateFile:
             done(StalePromise(f"epoch {epoch} is lower than {self.promised_epoch}, which was promised"))
             return
         self.promised_epoch = epoch
+        if self.durable_now is not None and self.may_vote:
+            self.known_durable = max(self.known_durable, self.durable_now())
         self.save(done)
 
     def lead(self, epoch: int, done: Done) -> None:
@@ -169,9 +178,14 @@ class NodeStateFile:
         else:
             done(None)
 
+    def will_cut_group(self, end: LogEnd, done: Done) -> None:
+        """The records behind *end* are of a group that never ended, and go before this node leads."""
+        self.known_durable = min(self.known_durable, end)
+        self.save(done)
+
     def was_refilled(self, end: LogEnd, done: Done) -> None:
         """The log was replaced as a whole, and ends at *end*."""
-        self.known_durable, self.damage, self.is_log_whole = end, None, True
+        self.known_durable, self.damage, self.is_log_whole, self.log_damage = end, None, True, ""
         self.save(done)
 
     def compare(self, end: LogEnd) -> None:
@@ -181,6 +195,16 @@ class NodeStateFile:
             _log.error("the log ends at %s, and was durable up to %s: this node has no vote", end, self.known_durable)
             self.is_log_whole = False
             self.save_on_the_spot()
+
+    def lose_vote(self, done: Done) -> None:
+        """See `NodeState`."""
+        self.is_log_whole = False
+        self.save(done)
+
+    def lose_log(self, why: str, done: Done) -> None:
+        """See `NodeState`."""
+        self.is_log_whole, self.log_damage = False, why
+        self.save(done)
 
     def grant_vote(self, done: Done) -> None:
         """See `NodeState`."""

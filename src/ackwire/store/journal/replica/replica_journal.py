@@ -75,6 +75,7 @@ class ReplicaJournal:
         self._refill: RefillFiles | None = None
         self._timer: Timer | None = None
         self._load(copy)
+        node.durable_now = self._known_durable
         self._tick()
 
     def _load(self, copy: OpenCopy) -> None:
@@ -83,7 +84,7 @@ class ReplicaJournal:
         self._writer = copy.journal.writer
         self._end = copy.end
         self.syncing.attach(copy.journal, copy.end)
-        self.needs_refill = copy.needs_refill
+        self.needs_refill = copy.needs_refill or self.node.log_damage or None
         self.node.compare(copy.end)
         if copy.needs_refill is not None:
             self.node.is_log_whole = False
@@ -148,6 +149,11 @@ class ReplicaJournal:
     def durable(self) -> LogEnd:
         """See `ReplicaLog`."""
         return self.syncing.durable
+
+    def _known_durable(self) -> LogEnd:
+        """How far the log is durable, as far as that can be said now."""
+        is_known = self.state.failure is None and not (self._busy or self._is_closed)
+        return self.syncing.durable if is_known else EMPTY
 
     def committed(self) -> int:
         """See `ReplicaLog`."""
@@ -236,10 +242,18 @@ class ReplicaJournal:
 
     def cut_group(self, number: int, done: Done) -> None:
         """Drop the unfinished group behind record *number*: this node is to be master, and decides."""
-        self.syncing.when_quiet(lambda: self._truncate(number, done))
+
+        def noted(error: Exception | None) -> None:
+            if error is not None:
+                done(self._fail("note the end of", error))
+            else:
+                self.syncing.when_quiet(lambda: self._truncate(number, done))
+
+        self.node.will_cut_group(LogEnd(self.log.epoch_at(number), number), noted)
 
     def _truncate(self, number: int, done: Done) -> None:
         self.syncing.detach()
+        unsynced = self._writer.unsynced_segments
         self._writer.let_go()
         self.applying.forget_piece()
         found: list[CutEnd] = []
@@ -249,7 +263,7 @@ class ReplicaJournal:
         directory, seed = self.source.data / "journal", self._writer.seed
 
         def work() -> None:
-            found.append(truncate(self.source.files, directory, seed, segments, number, fallback))
+            found.append(truncate(self.source.files, directory, seed, segments, number, fallback, unsynced))
 
         self.writing.submit(work, lambda error: self._truncated(number, found, done, error))
 
@@ -364,6 +378,7 @@ class ReplicaJournal:
         if self._end != end:
             done(self._fail("refill", OSError(f"it ends with {self._end}, and {end} was expected")))
             return
+        self.needs_refill = found[0].needs_refill
         self.node.was_refilled(end, done)
 
     # ---- the end -----------------------------------------------------------------------------------------------

@@ -115,6 +115,7 @@ def _mastered(copy: ReplicaJournal, epoch: int, quorum: Quorum, around: Surround
     copy.applying.settle()
     journal = copy.journal
     journal.writer.epoch = epoch
+    journal.was_cut_off = journal.was_cut_off or copy.end().number > 0  # the term before ended like a crash
     if not journal.store_id:
         group_id = copy.node.group_id
         journal.set_store_id(store_id_of(group_id) if group_id else copy.source.new_id())

@@ -1,5 +1,6 @@
 """Cuts the end off a log: what a new master does not have was never confirmed to anyone."""
 
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +21,16 @@ class CutEnd(NamedTuple):
 
 
 def truncate(
-    files: Files, directory: Path, seed: int, segments: list[LogSegment], number: int, fallback: CutEnd
+    files: Files,
+    directory: Path,
+    seed: int,
+    segments: list[LogSegment],
+    number: int,
+    fallback: CutEnd,
+    unsynced: AbstractSet[int] = frozenset(),
 ) -> CutEnd:
-    """Drop all records behind *number* from *segments*, which are closed; durable when it returns.
+    """Drop all records behind *number* from *segments*, which are closed; durable when it returns, and so is all that
+    is left, of which *unsynced* are the segments that may be in the cache only.
 
     Later segments go first, the last of them before the others: a crash in between leaves a log that ends somewhere
     between its old and its new end. *fallback* is the end if *number* is in none of the segments.
@@ -34,6 +42,9 @@ def truncate(
     if not kept:
         return fallback
     last = max(kept, key=lambda it: it.number)
+    for segment in kept:
+        if segment.number in unsynced and segment is not last:
+            _sync(files, segment_path(directory, segment.number))
     file = files.open(segment_path(directory, last.number))
     try:
         end, last_offset, epoch = SEGMENT_HEADER_BYTES, 0, last.epoch
@@ -48,3 +59,11 @@ def truncate(
     finally:
         file.close()
     return CutEnd(last.number, end, last_offset, epoch)
+
+
+def _sync(files: Files, path: Path) -> None:
+    file = files.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
