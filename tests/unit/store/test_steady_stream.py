@@ -339,6 +339,106 @@ def test_a_store_that_fails_between_portions_tells_all_who_wait() -> None:
     stream.store.abandon()
 
 
+# ---- messages that leave in another group than the one that they came with -----------------------------------------
+
+
+def reopened(stream: Stream) -> set[int]:
+    """What waits after a start on the disk of *stream*."""
+    again = JournalFactory()
+    again._disk, again.medium = stream.disk, stream.medium
+    waiting = {it.sequence for it in again.open().waiting(Q)}
+    again.close()
+    return waiting
+
+
+def one_by_one(store: JournalStore, messages: list[Message]) -> None:
+    for message in messages:
+        store.remove(Q, message)
+
+
+def together(store: JournalStore, messages: list[Message]) -> None:
+    with store.atomically():
+        store.remove_many(Q, [it.sequence for it in messages])
+
+
+def purge(store: JournalStore, messages: list[Message]) -> None:
+    store.purge(Q, messages[-1].sequence, ())
+
+
+def remove_place(store: JournalStore, _messages: list[Message]) -> None:
+    store.remove_place(Q)
+
+
+LEAVING = [one_by_one, together, purge, remove_place]
+
+
+@pytest.mark.parametrize("leave", LEAVING)
+@pytest.mark.parametrize("group", [1, 7])
+def test_messages_that_leave_do_not_have_the_buffer_written_at_once(
+    group: int, leave: Callable[[JournalStore, list[Message]], None]
+) -> None:
+    stream, sent = held_up(500, group=group)
+    first = stream.messages_recorded[0]
+    leave(stream.store, sent)
+    assert not stream.written
+    assert not stream._in_turn
+    assert stream.store.load(Q, [sent[3].sequence]) == [None]
+    stream.end_turn()
+    while stream.unanswered:
+        stream.end_turn()
+    assert max(map(len, stream.written)) <= PORTION_RECORDS + group
+    kept = set() if leave in (purge, remove_place) else {first.sequence}
+    assert {it.sequence for it in stream.store.waiting(Q)} == kept
+    assert not stream.store.buffer.leaving
+    stream.close()
+    assert reopened(stream) == kept
+
+
+@pytest.mark.parametrize("turns", range(0, 120, 9))
+def test_a_group_that_is_lost_has_removed_nothing(turns: int) -> None:
+    """The power fails while the buffer is written in portions."""
+    stream, sent = held_up(100, group=7)
+    durable = {it.sequence for it in stream.messages_recorded} - {it.sequence for it in sent}
+    together(stream.store, sent[50:])
+    moved = stream.send()
+    for _ in range(turns):
+        stream.end_turn()
+    is_answered = not stream.unanswered
+    stream.store.abandon()
+    stream.disk.power_cut()
+    waiting = reopened(stream)
+    if is_answered:
+        assert waiting == durable | {it.sequence for it in sent[:50]} | {moved.sequence}
+    elif waiting & {it.sequence for it in sent[50:]}:  # the groups that came, and not the one that removes
+        assert moved.sequence not in waiting
+        count = len(waiting - durable)
+        assert waiting - durable == {it.sequence for it in sent[:count]}
+        assert count % 7 == 0
+
+
+def test_a_message_that_takes_the_place_of_one_that_is_not_written() -> None:
+    """As redelivery does: the same sequence, other bytes, together with the removal."""
+    stream, sent = held_up(100, group=7)
+    again = []
+    for message in sent:
+        replacement = stream.messages.replacement(message)
+        with stream.store.atomically():
+            stream.store.remove(Q, message)
+            stream.store.append(replacement, [Q])
+        again.append(replacement)
+    one_by_one(stream.store, again[::2])
+    while stream.unanswered:
+        loaded = stream.store.load(Q, [it.sequence for it in sent])
+        assert set(loaded[::2]) == {None}
+        assert [it and it.frame for it in loaded[1::2]] == [it.frame for it in again[1::2]]
+        stream.end_turn()
+    segments = stream.store._commit._catalog.segments.values()
+    assert sum(it.live_messages for it in segments) == 1 + len(again[1::2])
+    first = stream.messages_recorded[0].sequence
+    stream.close()
+    assert reopened(stream) == {first} | {it.sequence for it in again[1::2]}
+
+
 # ---- room ----------------------------------------------------------------------------------------------------------
 
 

@@ -281,8 +281,11 @@ class GroupCommit:
         try:
             self._writer.write(records)
             self._buffer.are_written(records)
+            leaving = self._buffer.leaving
             for record in records:
                 record.written()
+                if leaving and record in leaving:
+                    self._buffer.left_when_written(record)
         except Exception as error:  # whatever it is: records are missing, and must not be answered for
             self._state.fail("write to", error)
             return False
@@ -303,13 +306,6 @@ class GroupCommit:
             self._recorded_sequence = last_sequence
             now_and_sequence = pack_numbers((self._clock.now_ms(), last_sequence))
             buffer.records.append(PendingPayload(RecordKind.OPENED, now_and_sequence))
-
-    def write_before_removal(self) -> None:
-        """Write what the group that is being recorded is about to remove (`RecordBuffer.must_write_before_removal`)."""
-        buffer = self._buffer
-        self.write(buffer.group_started_at if buffer.depth else None)
-        buffer.group_started_at = 0
-        self._state.require_good()
 
     # ---- syncing -----------------------------------------------------------------------------------------------
 
