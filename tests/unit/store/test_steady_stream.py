@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from itertools import pairwise
 from typing import final
 
@@ -339,6 +340,65 @@ def test_a_store_that_fails_between_portions_tells_all_who_wait() -> None:
     stream.store.abandon()
 
 
+# ---- those who wait -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_told_of_failure", [False, True])
+def test_very_many_who_wait_for_a_sync_are_called_in_turns(is_told_of_failure: bool) -> None:
+    stream, _ = held_up(1)
+    store, called = stream.store, list[int]()
+    store._commit.answers.per_turn = 30
+    on_failed: Callable[[StoreFailed], None] | None = stream.failures.append if is_told_of_failure else None
+    cancelled = [95, 400]
+    callbacks = [partial(called.append, number) for number in range(500)]
+    for callback in callbacks:
+        store.when_durable(callback, on_failed)
+    while not called:
+        stream.end_turn()
+    durability = store.durability
+    assert durability.has_waiters
+    for number in cancelled:
+        assert store.cancel(callbacks[number])
+    assert not store.cancel(callbacks[0]), "it was called"
+    store.when_durable(partial(called.append, 500), on_failed)  # everything is durable: behind those who came before
+    while len(called) < 499:
+        before = len(called)
+        stream.end_turn()
+        assert 0 < len(called) - before <= 30
+    assert called == [it for it in range(501) if it not in cancelled]
+    assert not stream.store.durability.has_waiters
+    store.when_durable(partial(called.append, 501), on_failed)
+    assert called[-1] == 501, "now: none waits any more"
+    stream.close()
+
+
+def test_clients_that_wait_are_called_before_the_others() -> None:
+    stream, _ = held_up(1)
+    called: list[str] = []
+    stream.store._commit.answers.per_turn = 30
+    for _ in range(50):
+        stream.store.when_durable(lambda: called.append("other"))
+        stream.store.when_durable(lambda: called.append("client"), stream.failures.append)
+    while len(called) < 100:
+        stream.end_turn()
+    assert called == ["client"] * 50 + ["other"] * 50
+    stream.close()
+
+
+def test_a_store_that_is_closed_calls_all_who_wait() -> None:
+    stream, _ = held_up(1)
+    called: list[int] = []
+    stream.store._commit.answers.per_turn = 30
+    for number in range(100):
+        stream.store.when_durable(partial(called.append, number), stream.failures.append)
+    while not called:
+        stream.end_turn()
+    assert len(called) < 100
+    stream.close()
+    assert called == list(range(100))
+    assert not stream.unanswered
+
+
 # ---- messages that leave in another group than the one that they came with -----------------------------------------
 
 
@@ -432,7 +492,7 @@ def test_a_message_that_takes_the_place_of_one_that_is_not_written() -> None:
         assert set(loaded[::2]) == {None}
         assert [it and it.frame for it in loaded[1::2]] == [it.frame for it in again[1::2]]
         stream.end_turn()
-    segments = stream.store._commit._catalog.segments.values()
+    segments = stream.store._catalog.segments.values()
     assert sum(it.live_messages for it in segments) == 1 + len(again[1::2])
     first = stream.messages_recorded[0].sequence
     stream.close()

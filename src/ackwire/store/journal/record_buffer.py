@@ -16,10 +16,11 @@ from ackwire.store.journal.pending_records import (
     MovedMessage,
     PendingCounts,
     PendingMessage,
+    PendingPayload,
     PendingRecord,
     PendingRemovals,
 )
-from ackwire.store.journal.record import Flag
+from ackwire.store.journal.record import Flag, RecordKind, pack_numbers
 
 BUFFER_BYTES_MAX: Final = 1 << 20
 """Records are written at once when there are this many bytes of messages, even if no caller waits."""
@@ -53,6 +54,8 @@ class RecordBuffer:
         """By sequence."""
         self.leaving: dict[PendingRecord, list[PlaceInfo]] = {}
         """Messages that have left these places although they are still to be written."""
+        self._recorded_sequence = 0
+        """The highest of a message that a record of this run tells."""
         self._groups = count(1)
         self._group = 0
         """The number of the group that is being recorded; 0 for none."""
@@ -193,7 +196,16 @@ class RecordBuffer:
         self.full_above = 0
         return f"the disk of {data} is slow: {self.size_bytes} bytes wait to be written"
 
-    def last_message_sequence(self, first: int | None) -> int:
+    def record_last_sequence(self, first: int | None, now_ms: Callable[[], int]) -> None:
+        """All records, or the *first* so many, are about to be written. A message that is not written had a sequence
+        all the same, and no other may have it."""
+        last_sequence = self._catalog.last_sequence
+        self._recorded_sequence = max(self._recorded_sequence, self._last_message_sequence(first))
+        if first is None and self.records and self._recorded_sequence < last_sequence:
+            self._recorded_sequence = last_sequence
+            self.records.append(PendingPayload(RecordKind.OPENED, pack_numbers((now_ms(), last_sequence))))
+
+    def _last_message_sequence(self, first: int | None) -> int:
         """The highest sequence of a message among all records, or the *first* so many; 0 if there is none."""
         highest = 0
         for record in self.records if first is None else self.records[:first]:
@@ -234,10 +246,18 @@ class RecordBuffer:
         return records
 
     def are_written(self, taken: list[PendingRecord]) -> None:
-        """What `take` returned is written; the other records are still pending."""
+        """What `take` returned is written: it tells the catalog. The other records are still pending."""
         if not self.records:
             self.messages.clear()
-            return
+        else:
+            self._let_go(taken)
+        leaving = self.leaving
+        for record in taken:
+            record.written()
+            if leaving and record in leaving:
+                self._have_left(record)
+
+    def _let_go(self, taken: list[PendingRecord]) -> None:
         for record in taken:
             if isinstance(record, (PendingMessage, MovedMessage)):
                 there = self.messages[record.sequence]
@@ -245,7 +265,7 @@ class RecordBuffer:
                 if not there:
                     del self.messages[record.sequence]
 
-    def left_when_written(self, record: PendingRecord) -> None:
+    def _have_left(self, record: PendingRecord) -> None:
         """*record*, which is among `leaving`, is in the catalog now: out of the places that it has left, at once."""
         assert isinstance(record, PendingMessage)
         sequence = record.sequence
