@@ -97,6 +97,7 @@ HOT_MODULES = [
     "store/contract/durability",
     "store/files",
     "store/index",
+    "store/journal/answers",
     "store/journal/checkpointing",
     "store/journal/failure",
     "store/journal/gradual_release",

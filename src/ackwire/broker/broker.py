@@ -131,7 +131,7 @@ class Broker:
         placing = Placing()
         transactions = Transactions()
         duplicates = Duplicates(store)
-        self.flow = flow = FlowControl(clock, settings.limits, store, temp, transactions.has_acks_of, placing)
+        self.flow = flow = FlowControl(clock, settings.limits, store, temp, transactions.has_acks_of, placing, slices)
         self.receive_room = ReceiveRoom(
             clock,
             bytes_max=settings.limits.receive_bytes_max,

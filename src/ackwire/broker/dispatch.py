@@ -146,11 +146,19 @@ class Dispatcher:
             if mine:
                 self._consumers.look_again_from(level, pending.put_back(mine))
         self.dispatch()
-        for message in messages:
-            if not self._flow.is_tight:
+        if self._flow.is_tight:  # what was seen differs from what is stored, and stays
+            returned = [it for it in messages if isinstance(it, Message) and not it.redelivery_counter]
+            page_out = partial(self._page_out, deque(returned))
+            if page_out(self._slices.budget()):
+                self._slices.start(page_out)
+
+    def _page_out(self, returned: deque[Message], budget: Budget) -> bool:
+        """Page out messages that came back and wait, as long as memory is tight; whether there are more."""
+        while returned and self._flow.is_tight:
+            self._contents.page_out(returned.popleft())
+            if budget.spend():
                 break
-            if isinstance(message, Message):
-                contents.page_out(message)
+        return bool(returned) and self._flow.is_tight
 
     # ---- a new message -----------------------------------------------------------------------------------------
 

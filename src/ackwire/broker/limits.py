@@ -24,6 +24,7 @@ from typing import Final, final
 
 from ackwire.broker.placing import Placing
 from ackwire.broker.session import Connection
+from ackwire.broker.slices import Budget, Slices
 from ackwire.config import LimitSettings
 from ackwire.config.policy import DestinationPolicy, WhenFull
 from ackwire.errors import AckwireError, BrokerError, ResourceLimit
@@ -82,6 +83,7 @@ class FlowControl:
         temp: Spill | None = None,
         has_undecided_acks: Callable[[Connection], bool] = lambda _: False,
         placing: Placing | None = None,
+        slices: Slices | None = None,
     ) -> None:
         self._clock = clock
         self._has_undecided_acks = has_undecided_acks
@@ -108,6 +110,13 @@ class FlowControl:
         self._is_releasing = False
         self._placing = placing or Placing()
         self._is_deferred = False
+        self._slices = Slices(clock) if slices is None else slices  # an empty one is false
+        self._round: deque[Connection] = deque()
+        """Connections whose sends have yet to be looked at, in this round."""
+        self._has_progress = False
+        """Whether there has to be another round."""
+        self._is_continuing = False
+        """Whether a slice is due that goes on."""
         self.used_bytes = 0
         """Bytes of messages in memory: what is paged out takes none."""
         self.uncommitted_bytes = 0
@@ -294,7 +303,7 @@ class FlowControl:
             self._settle_stop()
 
     def release(self) -> None:
-        """There may be space: let held sends go on, each connection's in their order."""
+        """There may be space: let held sends go on, each connection's in their order. Many do so in slices."""
         if self._is_releasing or not self._blocked:
             return
         if self._placing.is_under_way:  # a send that goes on now would overtake the message that makes space
@@ -302,16 +311,41 @@ class FlowControl:
                 self._is_deferred = True
                 self._placing.defer(self._release_deferred)
             return
+        self._has_progress = True
+        if not self._is_continuing:
+            self._release_some(self._slices.budget())
+
+    def _release_some(self, budget: Budget) -> None:
+        """Go on with the round, and with the next one if a send could go on."""
         self._is_releasing = True
         try:
-            progress = True
-            while progress:
-                released = [self._release_first(connection) for connection in list(self._blocked)]
-                progress = any(released)
+            while self._blocked and not budget.is_spent and self._next_round():
+                while self._round:
+                    self._has_progress = self._release_first(self._round.popleft()) or self._has_progress
+                    if budget.spend():
+                        break
         finally:
             self._is_releasing = False
+        if not self._blocked:
+            self._round.clear()
+        elif self._round or self._has_progress:
+            self._is_continuing = True
+            self._slices.start(self._continue)
         if self._stops_producers:
             self._settle_stop()  # there may be space, and none of those that wait needs it
+
+    def _next_round(self) -> bool:
+        """Whether there is a connection to look at."""
+        if not self._round and self._has_progress:
+            self._has_progress = False
+            self._round.extend(self._blocked)
+        return bool(self._round)
+
+    def _continue(self, budget: Budget) -> bool:
+        """One more slice; it asks for the next one itself."""
+        self._is_continuing = False
+        self._release_some(budget)
+        return False
 
     def _release_deferred(self) -> None:
         self._is_deferred = False

@@ -248,13 +248,16 @@ class PendingList:
 
     def put_back(self, returned: Sequence[Message | PagedOut]) -> int:
         """Put messages back in their places, and return the first position that changed."""
-        ordered = sorted(returned, key=_sequence_of)
-        first_known = self._sequences[0] if self._sequences else None
-        front = ordered if first_known is None else [it for it in ordered if it.sequence < first_known]
+        ordered = returned
+        sequences = [it.sequence for it in returned]
+        if sequences != sorted(sequences):
+            ordered = sorted(returned, key=_sequence_of)
+            sequences.sort()
+        front = ordered[: bisect_left(sequences, self._sequences[0])] if self._sequences else ordered
         foremost = self._base + len(self._items)
         if front:
             self._items[:0] = [_entry_of(it) for it in front]
-            self._sequences[:0] = array("q", [it.sequence for it in front])
+            self._sequences[:0] = array("q", sequences[: len(front)])
             self._expirations[:0] = array("q", [it.expiration for it in front])
             self._sizes[:0] = array("I", [it.size_bytes for it in front])
             self._base -= len(front)

@@ -1,12 +1,15 @@
 """Memory limits: producers wait, consumers drain, nothing hangs and nothing is lost (SEMANTICS B4, B6)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ackwire.broker.transactions import TransactionError
+from ackwire.config import LimitSettings
 from ackwire.config.policy import DestinationPolicy
 from ackwire.errors import ResourceLimit
+from ackwire.util.clock import ManualClock, Timer
 from tests.helpers.broker_rig import BrokerRig, RigClient, RigConsumer
 from tests.simulation.audit import audit
 
@@ -154,6 +157,58 @@ def test_B6_connections_take_turns_when_there_is_space_again() -> None:
     consumer.ack_each()
     _drain(consumer)
     assert second.stored == 3
+
+
+class TurnClock(ManualClock):
+    """What is to be done without delay is done in the next turn."""
+
+    def call_later(self, delay_seconds: float, callback: Callable[[], None]) -> Timer:
+        return super().call_later(max(delay_seconds, 1.0), callback)
+
+
+@pytest.mark.parametrize("clients", [1, 40])
+def test_B6_very_many_sends_go_on_in_slices_in_their_order(clients: int) -> None:
+    limits = {"memory_bytes_max": 1000, "held_bytes_max": 1 << 30, "blocked_bytes_max": 1 << 30}
+    rig = BrokerRig(settings={"limits": limits}, clock=TurnClock(), slice_units=50, is_audited=False)
+    _fill(rig.connect(), "queue://full")
+    producers = [rig.connect() for _ in range(clients)]
+    for number in range(400):
+        producers[number % clients].send("queue://q", f"{number}")
+    released = 0
+    rig.broker.flow.use(LimitSettings())
+    while rig.broker.flow.held():
+        before, released = released, sum(it.stored for it in producers)
+        assert 0 < released - before <= 50
+        late = rig.connect()
+        late.send("queue://other")
+        assert late.stored == 1, "others need not wait for them"
+        if before == 0:
+            producers[0].send("queue://q", "400")
+        rig.clock.advance(1)
+    assert sum(it.stored for it in producers) == 401
+    texts = rig.consumer("queue://q").texts
+    for first in range(clients):
+        own = [f"{number}" for number in range(first, 400, clients)] + ["400"] * (first == 0)
+        assert [it for it in texts if it in own] == own
+    audit(rig.broker, rig.store)
+
+
+def test_B6_space_that_comes_between_slices_is_used() -> None:
+    """Those whose turn has been are looked at again."""
+    limits = {"memory_bytes_max": 1 << 30, "held_bytes_max": 1 << 30, "blocked_bytes_max": 1 << 30}
+    policies = tuple(DestinationPolicy(f"q.{it}", memory_bytes_max=10) for it in range(100))
+    rig = BrokerRig(settings={"limits": limits}, policies=policies, clock=TurnClock(), slice_units=30, is_audited=False)
+    producers = [rig.connect() for _ in range(100)]
+    for number, producer in enumerate(producers):
+        producer.send(f"queue://q.{number}")
+        producer.send(f"queue://q.{number}")
+    assert not any(it.stored > 1 for it in producers)
+    rig.broker.flow.release()  # the first slice: none can go on
+    consumer = rig.consumer("queue://q.0")
+    consumer.ack()
+    rig.clock.advance(20)
+    assert [it.stored for it in producers] == [2] + [1] * 99
+    assert len(rig.broker.flow.held()) == 99
 
 
 def test_G1_a_commit_takes_sends_that_still_wait_for_space() -> None:

@@ -1,6 +1,7 @@
 """Little memory and many messages: what waits is on disk, and nobody but the counters notices (B6, B7, N2)."""
 
 import logging
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -410,6 +411,22 @@ def test_B6_what_comes_back_unseen_is_let_go_though_nobody_asks_for_it(selector:
     assert len(consumer.delivered) == 3
     consumer.close(last_delivered=0)
     assert (_queue(rig).view.pending_count, _queue(rig).view.paged_count) == (3, 3)
+    audit(rig.broker, rig.store)
+
+
+def test_B6_very_many_that_come_back_are_let_go_in_slices() -> None:
+    rig, _, _ = paging_rig(1, temp_bytes_max=0)
+    rig.broker.slices._units = units = 100
+    consumer = rig.consumer("queue://q")
+    _fill(rig.connect(), 1000)
+    assert len(consumer.delivered) == 1000
+    paged = [0]
+    rig.broker.slices.before_slice = lambda: paged.append(_queue(rig).view.paged_count)
+    consumer.close(last_delivered=0)
+    rig.clock.advance(0)
+    paged.append(_queue(rig).view.paged_count)
+    assert paged[-1] == _queue(rig).view.pending_count == 1000
+    assert max(later - earlier for earlier, later in pairwise(paged)) <= units
     audit(rig.broker, rig.store)
 
 

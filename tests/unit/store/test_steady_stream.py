@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from itertools import pairwise
 from typing import final
 
@@ -340,6 +341,165 @@ def test_a_store_that_fails_between_portions_tells_all_who_wait() -> None:
     assert failed == [stream.store.failure]
     assert len(stream.unanswered) == 100
     stream.store.abandon()
+
+
+# ---- those who wait -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_told_of_failure", [False, True])
+def test_very_many_who_wait_for_a_sync_are_called_in_turns(is_told_of_failure: bool) -> None:
+    stream, _ = held_up(1)
+    store, called = stream.store, list[int]()
+    store._commit.answers.per_turn = 30
+    on_failed: Callable[[StoreFailed], None] | None = stream.failures.append if is_told_of_failure else None
+    cancelled = [95, 400]
+    callbacks = [partial(called.append, number) for number in range(500)]
+    for callback in callbacks:
+        store.when_durable(callback, on_failed)
+    while not called:
+        stream.end_turn()
+    durability = store.durability
+    assert durability.has_waiters
+    for number in cancelled:
+        assert store.cancel(callbacks[number])
+    assert not store.cancel(callbacks[0]), "it was called"
+    store.when_durable(partial(called.append, 500), on_failed)  # everything is durable: behind those who came before
+    while len(called) < 499:
+        before = len(called)
+        stream.end_turn()
+        assert 0 < len(called) - before <= 30
+    assert called == [it for it in range(501) if it not in cancelled]
+    assert not stream.store.durability.has_waiters
+    store.when_durable(partial(called.append, 501), on_failed)
+    assert called[-1] == 501, "now: none waits any more"
+    stream.close()
+
+
+def test_clients_that_wait_are_called_before_the_others() -> None:
+    stream, _ = held_up(1)
+    called: list[str] = []
+    stream.store._commit.answers.per_turn = 30
+    for _ in range(50):
+        stream.store.when_durable(lambda: called.append("other"))
+        stream.store.when_durable(lambda: called.append("client"), stream.failures.append)
+    while len(called) < 100:
+        stream.end_turn()
+    assert called == ["client"] * 50 + ["other"] * 50
+    stream.close()
+
+
+def test_a_store_that_is_closed_calls_all_who_wait() -> None:
+    stream, _ = held_up(1)
+    called: list[int] = []
+    stream.store._commit.answers.per_turn = 30
+    for number in range(100):
+        stream.store.when_durable(partial(called.append, number), stream.failures.append)
+    while not called:
+        stream.end_turn()
+    assert len(called) < 100
+    stream.close()
+    assert called == list(range(100))
+    assert not stream.unanswered
+
+
+# ---- messages that leave in another group than the one that they came with -----------------------------------------
+
+
+def reopened(stream: Stream) -> set[int]:
+    """What waits after a start on the disk of *stream*."""
+    again = JournalFactory()
+    again._disk, again.medium = stream.disk, stream.medium
+    waiting = {it.sequence for it in again.open().waiting(Q)}
+    again.close()
+    return waiting
+
+
+def one_by_one(store: JournalStore, messages: list[Message]) -> None:
+    for message in messages:
+        store.remove(Q, message)
+
+
+def together(store: JournalStore, messages: list[Message]) -> None:
+    with store.atomically():
+        store.remove_many(Q, [it.sequence for it in messages])
+
+
+def purge(store: JournalStore, messages: list[Message]) -> None:
+    store.purge(Q, messages[-1].sequence, ())
+
+
+def remove_place(store: JournalStore, _messages: list[Message]) -> None:
+    store.remove_place(Q)
+
+
+LEAVING = [one_by_one, together, purge, remove_place]
+
+
+@pytest.mark.parametrize("leave", LEAVING)
+@pytest.mark.parametrize("group", [1, 7])
+def test_messages_that_leave_do_not_have_the_buffer_written_at_once(
+    group: int, leave: Callable[[JournalStore, list[Message]], None]
+) -> None:
+    stream, sent = held_up(500, group=group)
+    first = stream.messages_recorded[0]
+    leave(stream.store, sent)
+    assert not stream.written
+    assert not stream._in_turn
+    assert stream.store.load(Q, [sent[3].sequence]) == [None]
+    stream.end_turn()
+    while stream.unanswered:
+        stream.end_turn()
+    assert max(map(len, stream.written)) <= PORTION_RECORDS + group
+    kept = set() if leave in (purge, remove_place) else {first.sequence}
+    assert {it.sequence for it in stream.store.waiting(Q)} == kept
+    assert not stream.store.buffer.leaving
+    stream.close()
+    assert reopened(stream) == kept
+
+
+@pytest.mark.parametrize("turns", range(0, 120, 9))
+def test_a_group_that_is_lost_has_removed_nothing(turns: int) -> None:
+    """The power fails while the buffer is written in portions."""
+    stream, sent = held_up(100, group=7)
+    durable = {it.sequence for it in stream.messages_recorded} - {it.sequence for it in sent}
+    together(stream.store, sent[50:])
+    moved = stream.send()
+    for _ in range(turns):
+        stream.end_turn()
+    is_answered = not stream.unanswered
+    stream.store.abandon()
+    stream.disk.power_cut()
+    waiting = reopened(stream)
+    if is_answered:
+        assert waiting == durable | {it.sequence for it in sent[:50]} | {moved.sequence}
+    elif waiting & {it.sequence for it in sent[50:]}:  # the groups that came, and not the one that removes
+        assert moved.sequence not in waiting
+        count = len(waiting - durable)
+        assert waiting - durable == {it.sequence for it in sent[:count]}
+        assert count % 7 == 0
+
+
+def test_a_message_that_takes_the_place_of_one_that_is_not_written() -> None:
+    """As redelivery does: the same sequence, other bytes, together with the removal."""
+    stream, sent = held_up(100, group=7)
+    again = []
+    for message in sent:
+        replacement = stream.messages.replacement(message)
+        with stream.store.atomically():
+            stream.store.remove(Q, message)
+            stream.store.append(replacement, [Q])
+        again.append(replacement)
+    one_by_one(stream.store, again[::2])
+    while stream.unanswered:
+        loaded = stream.store.load(Q, [it.sequence for it in sent])
+        assert set(loaded[::2]) == {None}
+        assert [it and it.frame for it in loaded[1::2]] == [it.frame for it in again[1::2]]
+        stream.end_turn()
+    segments = stream.store._catalog.segments.values()
+    assert sum(it.live_messages for it in segments) == 1 + len(again[1::2])
+    first = stream.messages_recorded[0].sequence
+    stream.close()
+    assert reopened(stream) == {first} | {it.sequence for it in again[1::2]}
 
 
 # ---- room ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ groups of records (`portions.py`). The sync follows the last one.
 What is on the local medium is durable, unless a `Quorum` has to confirm it: that is the seam for replication.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -24,13 +23,12 @@ from ackwire.store.catalog import Catalog
 from ackwire.store.checkpoint import Position
 from ackwire.store.contract import DurabilityState, Sync
 from ackwire.store.files import DataFile
+from ackwire.store.journal.answers import Answers, AtTurnEnd, Waiter, call_all
 from ackwire.store.journal.failure import FailureState
 from ackwire.store.journal.lazy_timer import LazyTimer
 from ackwire.store.journal.options import SyncPolicy
-from ackwire.store.journal.pending_records import PendingPayload
 from ackwire.store.journal.portions import Portions
 from ackwire.store.journal.presence import Misplaced, Presence
-from ackwire.store.journal.record import RecordKind, pack_numbers
 from ackwire.store.journal.record_buffer import RecordBuffer
 from ackwire.store.journal.writer import JournalWriter
 from ackwire.util.clock import Clock, Timer
@@ -43,12 +41,6 @@ _MOMENT_SECONDS: Final = 0.001
 
 _QUICK_SYNC_SECONDS: Final = 0.0005
 """Syncs that take less on average are done on the loop: a thread would not be faster."""
-
-_log = logging.getLogger(__name__)
-
-Waiter = tuple[Callable[[], None], Callable[[StoreFailed], None] | None]
-
-AtTurnEnd = Callable[[Callable[[], None]], Timer]
 
 
 class JournalEnd(NamedTuple):
@@ -91,7 +83,6 @@ class GroupCommit:
     ) -> None:
         self._buffer = buffer
         self._writer = writer
-        self._catalog = catalog
         self._state = state
         self._presence = presence
         self._clock = clock
@@ -111,6 +102,7 @@ class GroupCommit:
         self._waiters: list[Waiter] = []
         self._syncing: list[Waiter] = []
         """Those that the thread syncs for."""
+        self.answers = Answers(clock, self._at_turn_end, self._all_are_answered)
         self._unconfirmed: deque[tuple[int, list[Waiter]]] = deque()
         """Last record and waiters of each sync that the quorum has not confirmed."""
         self._is_urgent = False
@@ -119,8 +111,6 @@ class GroupCommit:
         self.appended_sequence = catalog.last_sequence
         self._written_sequence = 0
         """The highest of a message appended before the last write."""
-        self._recorded_sequence = 0
-        """The highest that a record of this run tells."""
         self._writes: deque[tuple[int, int, int | None]] = deque()
         """Of each write that is not durable yet: its last record, the highest sequence of a message appended by then,
         and what `before_write` returned."""
@@ -158,7 +148,7 @@ class GroupCommit:
             if on_failed is not None:
                 on_failed(failure)
         elif not self._buffer.records and self._is_durable:
-            callback()
+            self.answers.give([(callback, on_failed)]) if self.answers.is_giving else callback()
         else:
             self._waiters.append((callback, on_failed))
             self.durability.has_waiters = True
@@ -177,7 +167,7 @@ class GroupCommit:
                     waiters.remove(waiter)
                     self.durability.has_waiters = self._has_waiters
                     return True
-        return False
+        return self.answers.cancel(callback)
 
     @property
     def _has_waiters(self) -> bool:
@@ -267,7 +257,7 @@ class GroupCommit:
     def write(self, first: int | None = None) -> bool:
         """Write what is in the buffer, or the *first* so many records; False if that failed."""
         mark = None if self.before_write is None else self.before_write()
-        self._record_sequence(first)
+        self._buffer.record_last_sequence(first, self._clock.now_ms)
         if first is None:
             self._written_sequence = self.appended_sequence
             if self._buffer.full_above < self._buffer.full_bytes:
@@ -281,8 +271,6 @@ class GroupCommit:
         try:
             self._writer.write(records)
             self._buffer.are_written(records)
-            for record in records:
-                record.written()
         except Exception as error:  # whatever it is: records are missing, and must not be answered for
             self._state.fail("write to", error)
             return False
@@ -294,22 +282,6 @@ class GroupCommit:
             for callback in callbacks:
                 callback()
         return True
-
-    def _record_sequence(self, first: int | None) -> None:
-        """A message that is not written had a sequence all the same: no other may have it."""
-        buffer, last_sequence = self._buffer, self._catalog.last_sequence
-        self._recorded_sequence = max(self._recorded_sequence, buffer.last_message_sequence(first))
-        if first is None and buffer.records and self._recorded_sequence < last_sequence:
-            self._recorded_sequence = last_sequence
-            now_and_sequence = pack_numbers((self._clock.now_ms(), last_sequence))
-            buffer.records.append(PendingPayload(RecordKind.OPENED, now_and_sequence))
-
-    def write_before_removal(self) -> None:
-        """Write what the group that is being recorded is about to remove (`RecordBuffer.must_write_before_removal`)."""
-        buffer = self._buffer
-        self.write(buffer.group_started_at if buffer.depth else None)
-        buffer.group_started_at = 0
-        self._state.require_good()
 
     # ---- syncing -----------------------------------------------------------------------------------------------
 
@@ -420,9 +392,11 @@ class GroupCommit:
             if self._quorum is None:
                 self._is_durable_up_to(number)
                 self.durability.has_waiters = False
-                _call_all([callback for callback, _ in waiters])
+                self.answers.finish()
+                call_all([callback for callback, _ in waiters])
             else:
                 self._medium_has(number, waiters)
+                self.answers.finish()
 
     def close_idle_files(self) -> None:
         """Let go of files that are synced for good, unless a sync is under way."""
@@ -469,13 +443,13 @@ class GroupCommit:
             self.on_durable(durable_mark)
 
     def _answer(self, waiters: list[Waiter]) -> None:
-        """Those first who would be told of a failure: clients that do nothing until they are answered. The others at
-        the end of the turn, behind what is written to those."""
         self.durability.has_waiters = bool(self._waiters or self._unconfirmed)
-        _call_all([callback for callback, on_failed in waiters if on_failed is not None])
-        others = [callback for callback, on_failed in waiters if on_failed is None]
-        if others:
-            self._at_turn_end(partial(_call_all, others))
+        self.answers.give(waiters)
+        if self.answers.is_giving:
+            self.durability.has_waiters = True
+
+    def _all_are_answered(self) -> None:
+        self.durability.has_waiters = self._has_waiters
 
     def _tell_all(self, failure: StoreFailed) -> None:
         """Tell everyone who waits; for those that the thread syncs for, its outcome is still to come."""
@@ -485,23 +459,11 @@ class GroupCommit:
 
     def stop(self) -> None:
         """Do nothing more on time."""
+        self.answers.stop()
         for timer in (self._later, self._urgent_flush, self._moment):
             if timer is not None:
                 timer.cancel()
 
 
-def _call_all(callbacks: list[Callable[[], None]]) -> None:
-    for callback in callbacks:
-        try:
-            callback()
-        except Exception:
-            _log.exception("an answer could not be given")
-
-
 def _tell_failure(waiters: list[Waiter], failure: StoreFailed) -> None:
-    for _, on_failed in waiters:
-        try:
-            if on_failed is not None:
-                on_failed(failure)
-        except Exception:
-            _log.exception("a failure could not be told")
+    call_all([partial(on_failed, failure) for _, on_failed in waiters if on_failed is not None])

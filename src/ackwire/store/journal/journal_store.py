@@ -34,11 +34,12 @@ from ackwire.store.contract import (
 from ackwire.store.explain import EXAMINED_MAX, explain
 from ackwire.store.files import Files, Lock
 from ackwire.store.index import Index
+from ackwire.store.journal.answers import AtTurnEnd
 from ackwire.store.journal.checkpointing import Checkpointing
 from ackwire.store.journal.compaction import Compaction
 from ackwire.store.journal.failure import FailureState
 from ackwire.store.journal.gradual_release import GradualRelease
-from ackwire.store.journal.group_commit import AtTurnEnd, GroupCommit, Quorum
+from ackwire.store.journal.group_commit import GroupCommit, Quorum
 from ackwire.store.journal.opening import JournalSource, OpenJournal, open_journal, refuse_node
 from ackwire.store.journal.options import JournalOptions, SyncPolicy
 from ackwire.store.journal.pending_records import PendingPayload

@@ -1,7 +1,8 @@
 """Records that wait to be written, in the order in which they were recorded.
 
 A message that leaves its last place while it is here is dropped: it never reaches the disk. Records of one group are
-written together, and nothing is dropped out of a group from outside it.
+written together, and nothing is dropped out of a group from outside it: a message that leaves in another group than the
+one that it came with is written, and its removal behind it.
 """
 
 from collections.abc import Callable, Collection
@@ -15,10 +16,11 @@ from ackwire.store.journal.pending_records import (
     MovedMessage,
     PendingCounts,
     PendingMessage,
+    PendingPayload,
     PendingRecord,
     PendingRemovals,
 )
-from ackwire.store.journal.record import Flag
+from ackwire.store.journal.record import Flag, RecordKind, pack_numbers
 
 BUFFER_BYTES_MAX: Final = 1 << 20
 """Records are written at once when there are this many bytes of messages, even if no caller waits."""
@@ -50,6 +52,10 @@ class RecordBuffer:
         they fill up again as soon as there is some room would never be empty."""
         self.messages: dict[int, list[PendingMessage | MovedMessage]] = {}
         """By sequence."""
+        self.leaving: dict[PendingRecord, list[PlaceInfo]] = {}
+        """Messages that have left these places although they are still to be written."""
+        self._recorded_sequence = 0
+        """The highest of a message that a record of this run tells."""
         self._groups = count(1)
         self._group = 0
         """The number of the group that is being recorded; 0 for none."""
@@ -129,26 +135,33 @@ class RecordBuffer:
     def end_group(self) -> None:
         self._group = 0
 
-    def must_write_before_removal(self, info: PlaceInfo, sequence: int | None = None) -> bool:
-        """Whether messages of another group than this one have to be written before they are removed.
-
-        A group is there as a whole or not at all. So nothing is dropped out of one, and what a group removes is there
-        if the group is not.
-        """
-        if sequence is None:
-            records = [it for its in self.messages.values() for it in its]
-        else:
-            records = self.messages.get(sequence, [])
-        return any(it.group != self._group and info in it.places for it in records)
-
     # ---- leaving before it is written --------------------------------------------------------------------------
 
     def message_in(self, info: PlaceInfo, sequence: int) -> PendingMessage | MovedMessage | None:
-        """The record that waits of a message for a place."""
+        """The record that waits of a message for a place, which it has not left."""
         for record in self.messages.get(sequence, ()):
-            if info in record.places:
+            if info in record.places and not (self.leaving and info in self.leaving.get(record, ())):
                 return record
         return None
+
+    def must_be_written(self, record: PendingMessage | MovedMessage) -> bool:
+        """Whether *record* is of another group than what is recorded now.
+
+        A group is there as a whole or not at all. So nothing is dropped out of one, and what a group removes is there
+        if the group is not. Where a message was moved from, it is there in any case.
+        """
+        return record.group != self._group and isinstance(record, PendingMessage)
+
+    def remove(self, record: PendingMessage, info: PlaceInfo) -> None:
+        """The message of *record*, which `must_be_written`, leaves a place: its removal is written behind it."""
+        self.leave(record, info)
+        self.removals().add_pending(info.place_id, record)
+
+    def leave(self, record: PendingMessage | MovedMessage, info: PlaceInfo) -> None:
+        """The message of *record*, which `must_be_written`, leaves a place; the caller records its removal."""
+        places = self.leaving.setdefault(record, [])
+        if info not in places:
+            places.append(info)
 
     def drop(self, record: PendingMessage | MovedMessage, sequence: int, info: PlaceInfo) -> None:
         """*record* need not be written for that place; nor at all, if that was its last one."""
@@ -166,11 +179,15 @@ class RecordBuffer:
             self.count_message(record.message)
 
     def drop_place(self, info: PlaceInfo, last_sequence: int | None = None, kept: Collection[int] = ()) -> None:
-        """Drop all messages of a place, or those up to *last_sequence* but for *kept*."""
+        """Drop all messages of a place, or those up to *last_sequence* but for *kept*. The caller records that they are
+        gone: for those that must be written."""
         for sequence, records in list(self.messages.items()):
             if (last_sequence is None or sequence <= last_sequence) and sequence not in kept:
                 for record in [it for it in records if info in it.places]:
-                    self.drop(record, sequence, info)
+                    if not self.must_be_written(record):
+                        self.drop(record, sequence, info)
+                    else:
+                        self.leave(record, info)
 
     # ---- leaving to be written ---------------------------------------------------------------------------------
 
@@ -179,7 +196,16 @@ class RecordBuffer:
         self.full_above = 0
         return f"the disk of {data} is slow: {self.size_bytes} bytes wait to be written"
 
-    def last_message_sequence(self, first: int | None) -> int:
+    def record_last_sequence(self, first: int | None, now_ms: Callable[[], int]) -> None:
+        """All records, or the *first* so many, are about to be written. A message that is not written had a sequence
+        all the same, and no other may have it."""
+        last_sequence = self._catalog.last_sequence
+        self._recorded_sequence = max(self._recorded_sequence, self._last_message_sequence(first))
+        if first is None and self.records and self._recorded_sequence < last_sequence:
+            self._recorded_sequence = last_sequence
+            self.records.append(PendingPayload(RecordKind.OPENED, pack_numbers((now_ms(), last_sequence))))
+
+    def _last_message_sequence(self, first: int | None) -> int:
         """The highest sequence of a message among all records, or the *first* so many; 0 if there is none."""
         highest = 0
         for record in self.records if first is None else self.records[:first]:
@@ -220,16 +246,35 @@ class RecordBuffer:
         return records
 
     def are_written(self, taken: list[PendingRecord]) -> None:
-        """What `take` returned is written; the other records are still pending."""
+        """What `take` returned is written: it tells the catalog. The other records are still pending."""
         if not self.records:
             self.messages.clear()
-            return
+        else:
+            self._let_go(taken)
+        leaving = self.leaving
+        for record in taken:
+            record.written()
+            if leaving and record in leaving:
+                self._have_left(record)
+
+    def _let_go(self, taken: list[PendingRecord]) -> None:
         for record in taken:
             if isinstance(record, (PendingMessage, MovedMessage)):
                 there = self.messages[record.sequence]
                 there.remove(record)
                 if not there:
                     del self.messages[record.sequence]
+
+    def _have_left(self, record: PendingRecord) -> None:
+        """*record*, which is among `leaving`, is in the catalog now: out of the places that it has left, at once."""
+        assert isinstance(record, PendingMessage)
+        sequence = record.sequence
+        for info in self.leaving.pop(record):
+            fresh = info.active.fresh
+            if sequence in fresh:
+                self._catalog.take(info, sequence)
+                if self.message_in(info, sequence) is not None:  # another one took its place
+                    fresh[sequence] = None
 
 
 def _mark_groups(records: list[PendingRecord]) -> None:

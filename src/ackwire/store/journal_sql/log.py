@@ -7,8 +7,9 @@ from typing import Final, final
 
 from ackwire.store.background import Background
 from ackwire.store.files import DataFile
+from ackwire.store.journal.answers import AtTurnEnd
 from ackwire.store.journal.failure import FailureState
-from ackwire.store.journal.group_commit import AtTurnEnd, GroupCommit
+from ackwire.store.journal.group_commit import GroupCommit
 from ackwire.store.journal.opening import OpenJournal
 from ackwire.store.journal.options import JournalOptions, SyncPolicy
 from ackwire.store.journal.pending_records import PendingPayload

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 from ackwire.errors import StoreFailed
 from ackwire.store.background import Background
+from ackwire.store.journal.answers import AtTurnEnd
 from ackwire.store.journal.failure import FailureState
-from ackwire.store.journal.group_commit import AtTurnEnd, Quorum
+from ackwire.store.journal.group_commit import Quorum
 from ackwire.store.journal.journal_store import JournalStore
 from ackwire.store.journal.options import SyncPolicy
 from ackwire.store.journal.replica.log_reader import LogReader
