@@ -55,6 +55,7 @@ memory_bytes_max = {memory}
 [store]
 kind = "replicated"
 data = "{folder}/data"
+{store}
 [replication]
 zk_address = "{keeper}"
 zk_session_timeout_seconds = {session}
@@ -65,7 +66,7 @@ bind = "tcp://127.0.0.1:{replication_port}"
 class Member:
     """One node of a group: started, killed and asked."""
 
-    def __init__(self, name: str, folder: Path, keeper: str, session_seconds: float) -> None:
+    def __init__(self, name: str, folder: Path, keeper: str, session_seconds: float, store: str) -> None:
         self.name = name
         self.port, self.http_port, replication_port = free_ports(3)
         self.folder = folder / name
@@ -80,6 +81,7 @@ class Member:
                 memory=MEMORY_BYTES_MAX,
                 keeper=keeper,
                 session=session_seconds,
+                store=store,
                 replication_port=replication_port,
             )
         )
@@ -132,9 +134,11 @@ class Member:
 class Group:
     """Three nodes with a replicated journal, and a ZooKeeper."""
 
-    def __init__(self, folder: Path, session_seconds: float = SESSION_SECONDS) -> None:
+    def __init__(self, folder: Path, session_seconds: float = SESSION_SECONDS, *, stores_first: bool = False) -> None:
+        """With *stores_first* a message is on disk before a consumer gets it, so each one is written."""
         self._keeper = ZooKeeperServer()
-        self.members = [Member(name, folder, self._keeper.address, session_seconds) for name in NODES]
+        store = 'early_dispatch = "off"' if stores_first else ""
+        self.members = [Member(name, folder, self._keeper.address, session_seconds, store) for name in NODES]
 
     def __enter__(self) -> Self:
         return self

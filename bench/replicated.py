@@ -5,6 +5,10 @@
 All nodes are on one machine, so a message costs three times: what counts is the ratio, and the CPU of all processes of
 a group (without ZooKeeper, which is asked a few times a second whatever the load). Java clients connect to the master,
 and those of RabbitMQ to the node that leads the queue. They take turns (`contest.py`).
+
+A consumer is at work all the time, and a message that it has acknowledged before a disk has it is answered for without
+being written (`store.early_dispatch`). With `--stores-first` each message is written and replicated first, as RabbitMQ
+does with each.
 """
 
 import argparse
@@ -49,12 +53,13 @@ def main(arguments: Sequence[str]) -> None:
     parser = contest_parser("Three nodes of Ackwire and of RabbitMQ in turn.")
     parser.add_argument("--works", nargs="+", choices=KINDS, default=list(KINDS), help="which kinds of work")
     parser.add_argument("--against", nargs="*", choices=AGAINST, default=list(AGAINST), help="besides the group")
+    parser.add_argument("--stores-first", action="store_true", help="ours with store.early_dispatch off")
     options = contest_options(parser, arguments)
     options.store = "replicated"
     rows = []
     with scratch_folder(options.folder) as folder, LoadGenerator(folder) as load:
         contest = Contest(load)
-        with running(options.against, folder) as brokers:
+        with running(options.against, folder, stores_first=options.stores_first) as brokers:
             warm_up(contest, brokers, options)
             for name in options.works:
                 kind = KINDS[name]
@@ -62,7 +67,8 @@ def main(arguments: Sequence[str]) -> None:
                 goals = [it for it in kind.goals if it.against in brokers]
                 done = contest.rounds(kind.title, brokers, work, options.rounds)
                 rows.append(rate_row(kind.title, done, goals, kind.note))
-    title = f"three nodes, beside RabbitMQ {rabbitmq_version()}: messages of 1 KiB, {circumstances(options)}"
+    first = ", early_dispatch off" if options.stores_first else ""
+    title = f"three nodes{first}, beside RabbitMQ {rabbitmq_version()}: messages of 1 KiB, {circumstances(options)}"
     show(title, (), options.json, rows)
 
 
@@ -73,14 +79,16 @@ def warm_up(contest: Contest, brokers: dict[str, Running], options: argparse.Nam
 
 
 @contextmanager
-def running(against: Sequence[str], folder: Path) -> Iterator[dict[str, Running]]:
+def running(against: Sequence[str], folder: Path, *, stores_first: bool) -> Iterator[dict[str, Running]]:
     """The group, and what it is compared with, started."""
     with ExitStack() as stack:
-        brokers = {OURS: stack.enter_context(Group(folder / "group")).start()}
+        brokers = {OURS: stack.enter_context(Group(folder / "group", stores_first=stores_first)).start()}
         if RABBITMQ in against:
             brokers[RABBITMQ] = stack.enter_context(RabbitMqCluster(folder / "rabbitmq")).start()
         if SINGLE in against:
-            brokers[SINGLE] = stack.enter_context(contender(OURS, folder / "single", "journal")).start()
+            brokers[SINGLE] = stack.enter_context(
+                contender(OURS, folder / "single", "journal", stores_first=stores_first)
+            ).start()
         yield brokers
 
 

@@ -2,9 +2,11 @@
 
     .venv/bin/python -m bench.takeover [--messages 1000000] [--kills 10] [--transfers 10] [--session 2]
 
-A queue is filled first, and stays as it is. Then a Java client with `failover:` and its own defaults sends one message
-after the other to another queue, each when the one before is answered. Its longest pause is what is shown: after
-`kill -9` it ends with the first answer of the new master, and has the time in it that ZooKeeper waits for the session.
+A queue is filled first, and stays as it is. Then a Java client with `failover:` sends one message after the other to
+another queue, each when the one before is answered. Its longest pause is what is shown: after `kill -9` it ends with
+the first answer of the new master, and has the time in it that ZooKeeper waits for the session. The client looks for a
+master after 10, 20, 40, … ms, up to `--reconnect` ms: by its own default the pauses double up to 30 s, which may double
+what it waits.
 """
 
 import argparse
@@ -30,6 +32,7 @@ QUICK_MESSAGES: Final = 50_000
 KILLS: Final = 20
 TRANSFERS: Final = 10
 QUICK_TIMES: Final = 3
+RECONNECT_MS: Final = 100
 BATCH: Final = 1_000
 BACKLOG: Final = "backlog"
 TRANSFER_GOAL_SECONDS: Final = 0.3
@@ -107,12 +110,13 @@ def main(arguments: Sequence[str]) -> None:
             seconds = load.do(batches, running.uri, BACKLOG, "fill").send_seconds
             progress(f"filled in {seconds:.0f} s; {disk_bytes(group.members[0].folder) / MB:,.0f} MB in each node")
         group.settled()
-        with Sender(group.failover, folder) as sender:
+        with Sender(f"{group.failover}?maxReconnectDelay={options.reconnect}", folder) as sender:
             measured = Measured(
                 [kill(group, sender) * 1e3 for _ in range(options.kills)],
                 [transfer(group, sender) * 1e3 for _ in range(options.transfers)],
             )
-    title = f"take-over with {options.messages:,} messages waiting, session of {options.session:g} s"
+    times = f"session of {options.session:g} s, maxReconnectDelay={options.reconnect}"
+    title = f"take-over with {options.messages:,} messages waiting, {times}"
     show(title, list(figures(measured)), options.json)
 
 
@@ -123,6 +127,12 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kills", type=int, help=f"of the master (default: {KILLS})")
     parser.add_argument("--transfers", type=int, help=f"from node to node (default: {TRANSFERS})")
     parser.add_argument("--session", type=float, default=SESSION_SECONDS, help="of ZooKeeper (default: %(default)s)")
+    parser.add_argument(
+        "--reconnect",
+        type=int,
+        default=RECONNECT_MS,
+        help="the client's maxReconnectDelay in ms (default: %(default)s)",
+    )
     parser.add_argument("--folder", type=Path, help="where the data goes (default: as tempfile says)")
     options = parser.parse_args(arguments)
     if options.messages is None:

@@ -48,7 +48,7 @@ final class RabbitLink implements Link {
         exchange = work.topic ? destination : "";
         routingKey = work.topic ? "" : destination;
         declare(sending, destination);
-        if (!work.async) {
+        if (!work.async || work.batch > 0) {
             sending.confirmSelect();
         }
     }
