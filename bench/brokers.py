@@ -47,6 +47,8 @@ class Running:
     process: psutil.Process
     ports: tuple[int, ...]
     """Of its listeners, in their order."""
+    others: tuple[psutil.Process, ...] = ()
+    """What works for it besides, in a group of processes."""
 
     def cpu_seconds(self) -> float:
         """Of the process and all that it has started."""
@@ -57,7 +59,7 @@ class Running:
         return sum(process.memory_info().rss for process in self._family())
 
     def _family(self) -> list[psutil.Process]:
-        return [self.process, *self.process.children(recursive=True)]
+        return [it for parent in (self.process, *self.others) for it in (parent, *parent.children(recursive=True))]
 
 
 class Broker:
@@ -116,34 +118,12 @@ class RabbitMq(Broker):
 
     def start(self) -> Running:
         port, distribution_port, mapper_port = free_ports(3)
-        environment = self._environment(port, distribution_port, mapper_port)
+        environment = rabbitmq_environment(self._folder, self._folder, port, distribution_port, mapper_port)
         mapper_log = self._folder / "port-mapper.log"
-        self._mapper = ManagedProcess(_with_environment(environment, ["epmd"]), log_path=mapper_log)
-        self._process = ManagedProcess(_with_environment(environment, self._argv), log_path=self._log_path)
+        self._mapper = ManagedProcess(with_environment(environment, ["epmd"]), log_path=mapper_log)
+        self._process = ManagedProcess(with_environment(environment, self._argv), log_path=self._log_path)
         self._process.wait_for_line(RABBITMQ_READY, START_TIMEOUT_SECONDS)
         return Running(f"amqp://guest:guest@127.0.0.1:{port}", psutil.Process(self._process.pid), (port,))
-
-    def _environment(self, port: int, distribution_port: int, mapper_port: int) -> dict[str, str]:
-        plugins, config = self._folder / "enabled_plugins", self._folder / "rabbitmq.conf"
-        plugins.write_text("[].\n")
-        limit = f"vm_memory_high_watermark.absolute = {MEMORY_BYTES_MAX}"
-        config.write_text(f"{limit}\ndisk_free_limit.absolute = 50MB\nlog.console.level = warning\n")
-        return {
-            "HOME": str(self._folder),  # for the cookie
-            "ERL_EPMD_PORT": str(mapper_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_CONF_ENV_FILE": str(self._folder / "none"),
-            "RABBITMQ_CONFIG_FILE": str(config),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
-            "RABBITMQ_NODENAME": f"ackwire-bench-{port}@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": str(port),
-            "RABBITMQ_DIST_PORT": str(distribution_port),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-            "RABBITMQ_MNESIA_BASE": str(self._folder / "data"),
-            "RABBITMQ_LOG_BASE": str(self._folder / "data" / "log"),
-            "RABBITMQ_LOGS": "-",
-        }
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -153,7 +133,39 @@ class RabbitMq(Broker):
             self._mapper.stop()
 
 
-def _with_environment(values: Mapping[str, str], argv: Sequence[str]) -> list[str]:
+def rabbitmq_environment(
+    folder: Path, home: Path, port: int, distribution_port: int, mapper_port: int, config: str = ""
+) -> dict[str, str]:
+    """For one node with its data in *folder*; nodes of a cluster have one *home*, and with it one cookie."""
+    plugins, config_file = folder / "enabled_plugins", folder / "rabbitmq.conf"
+    plugins.write_text("[].\n")
+    limit = f"vm_memory_high_watermark.absolute = {MEMORY_BYTES_MAX}"
+    config_file.write_text(f"{limit}\ndisk_free_limit.absolute = 50MB\nlog.console.level = warning\n{config}")
+    return {
+        "HOME": str(home),
+        "ERL_EPMD_PORT": str(mapper_port),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
+        "RABBITMQ_CONFIG_FILE": str(config_file),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+        "RABBITMQ_NODENAME": rabbitmq_name(port),
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(distribution_port),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+        "RABBITMQ_LOG_BASE": str(folder / "data" / "log"),
+        "RABBITMQ_LOGS": "-",
+    }
+
+
+def rabbitmq_name(port: int) -> str:
+    """Of the node whose clients come to *port*."""
+    return f"ackwire-bench-{port}@localhost"
+
+
+def with_environment(values: Mapping[str, str], argv: Sequence[str]) -> list[str]:
+    """*argv* with *values* in its environment."""
     return ["env", *(f"{name}={value}" for name, value in values.items()), *argv]
 
 

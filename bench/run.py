@@ -63,6 +63,8 @@ BENCHMARKS = {
     "cleanup": Benchmark(1800.0, knows_quick=True, by_name_only=True),
     "indexes": Benchmark(1800.0, knows_quick=True, by_name_only=True),
     "stores": Benchmark(3600.0, knows_quick=True, by_name_only=True),
+    "replicated": Benchmark(3600.0, knows_quick=True, by_name_only=True),
+    "takeover": Benchmark(3600.0, knows_quick=True, by_name_only=True),
     "backlog": Benchmark(3600.0, knows_quick=True, by_name_only=True),
 }
 USUAL = tuple(name for name, benchmark in BENCHMARKS.items() if not benchmark.by_name_only)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from ackwire.replication.handing_over import HAND_OVER_SECONDS_MAX
 from ackwire.replication.identity import Timing, last_common
 from ackwire.replication.leader import Leader
 from ackwire.replication.log import LogEnd, RefusedChunk
@@ -221,15 +222,36 @@ def test_a_master_hands_over_to_a_follower_that_has_everything() -> None:
     group = group_of()
     assert group.nodes["b"].node.hand_over("a") == "this node is not the master"
     assert group.nodes["a"].node.hand_over("d") == "d does not follow"
-    sent(group, "a", b"m1")
-    assert group.nodes["a"].node.hand_over("b") == "b is 1 records behind"
-    group.run()
+    answered = sent(group, "a", b"m1")
     assert group.nodes["a"].node.hand_over("b") is None
+    assert group.nodes["a"].node.hand_over("c") == "this node hands over already"
+    assert group.nodes["a"].elector.resigned == [], "b does not have everything yet"
     group.run()
+    assert answered == [], "nothing is answered from the beginning on"
     assert group.nodes["a"].elector.resigned == [("it hands over to b", "b")]
     group.elect("b", 2)
     assert group.nodes["b"].served == [2]
     assert group.contents("b") == {b"m1"}
+
+
+def test_a_master_stays_when_the_successor_does_not_get_everything_in_time() -> None:
+    group = group_of()
+    answered = sent(group, "a", b"m1")
+    assert group.nodes["a"].node.hand_over("b") is None
+    group.run(but="b")
+    assert answered == []
+    group.clock.advance(HAND_OVER_SECONDS_MAX)
+    assert (group.nodes["a"].elector.resigned, answered) == ([], [b"m1"])
+    assert group.nodes["a"].node.role is NodeRole.MASTER
+
+
+def test_a_master_stays_when_the_successor_is_gone() -> None:
+    group = group_of()
+    answered = sent(group, "a", b"m1")
+    assert group.nodes["a"].node.hand_over("b") is None
+    group.nodes["b"].node.stop()
+    group.run()
+    assert (group.nodes["a"].elector.resigned, answered) == ([], [b"m1"])
 
 
 @pytest.mark.parametrize(

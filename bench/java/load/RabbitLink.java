@@ -15,7 +15,8 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>A producer that waits asks for a confirm of each message. Persistent messages are acknowledged one by one, with a
  * window of a thousand; others are settled when the broker has sent them. A topic is a fanout exchange with a queue for
- * each consumer. There are no transactions and no selectors.
+ * each consumer. In place of transactions there are batches: a producer waits for the confirms of all, and a consumer
+ * acknowledges all with one ack; they are no unit. There are no selectors.
  */
 final class RabbitLink implements Link {
     private static final int PREFETCH = 1000;
@@ -47,7 +48,7 @@ final class RabbitLink implements Link {
         exchange = work.topic ? destination : "";
         routingKey = work.topic ? "" : destination;
         declare(sending, destination);
-        if (!work.async) {
+        if (!work.async || work.batch > 0) {
             sending.confirmSelect();
         }
     }
@@ -56,14 +57,14 @@ final class RabbitLink implements Link {
     public void send(String label, int number) throws Exception {
         String body = label + padding.substring(label.length());
         sending.basicPublish(exchange, routingKey, properties, body.getBytes(StandardCharsets.UTF_8));
-        if (!work.async) {
+        if (!work.async && work.batch == 0) {
             sending.waitForConfirmsOrDie(CONFIRM_TIMEOUT_MS);
         }
     }
 
     @Override
-    public void commit() {
-        throw new UnsupportedOperationException("no transactions with RabbitMQ");
+    public void commit() throws Exception {
+        sending.waitForConfirmsOrDie(CONFIRM_TIMEOUT_MS);
     }
 
     @Override
@@ -119,12 +120,31 @@ final class RabbitLink implements Link {
         public void handleDelivery(String tag, Envelope envelope, AMQP.BasicProperties headers, byte[] body)
                 throws IOException {
             try {
-                taker.take(new String(body, StandardCharsets.UTF_8), body.length, null);
+                taker.take(new String(body, StandardCharsets.UTF_8), body.length, new Batch(envelope));
             } catch (Exception error) {
                 throw new IOException(error);
             }
-            if (work.persistent) {
+            if (work.persistent && work.batch == 0) {
                 getChannel().basicAck(envelope.getDeliveryTag(), false);
+            }
+        }
+
+        /** All messages up to one, acknowledged together. */
+        private final class Batch implements Link.Settlement {
+            private final Envelope last;
+
+            Batch(Envelope last) {
+                this.last = last;
+            }
+
+            @Override
+            public void acknowledge() {
+                throw new UnsupportedOperationException("a batch is acknowledged as a whole");
+            }
+
+            @Override
+            public void commit() throws IOException {
+                getChannel().basicAck(last.getDeliveryTag(), true);
             }
         }
     }

@@ -13,7 +13,7 @@ quorum.
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from ackwire.replication.copies import Copy, CopyState, CopyStatus
 from ackwire.replication.identity import Identity, Link, Timing
@@ -31,6 +31,9 @@ from ackwire.replication.messages import (
 )
 from ackwire.replication.quorum import CommitQuorum, SyncMode, quorum_of
 from ackwire.util.clock import Clock
+
+HAND_OVER_LAG_MAX: Final = 10_000
+"""Records that a node may lack that is to be the next master: it has them in a moment."""
 
 
 class LeaderState(Enum):
@@ -121,6 +124,8 @@ class Leader:
         self._told_commit = 0
         self._disk_was_fine_at = clock.monotonic()
         self._disk_was_at = 0
+        self.on_progress: Callable[[], None] | None = None
+        """Called when a copy that counts has told more of itself, or has ended."""
         quorum.on_local = self._count
 
     def begin(self) -> None:
@@ -308,6 +313,8 @@ class Leader:
     def closed(self, copy: Copy) -> None:
         """Its link has ended."""
         copy.closed()
+        if self.on_progress is not None:
+            self.on_progress()
 
     def _acked(self, copy: Copy) -> None:
         disk = copy.node_id, copy.hello.disk_id
@@ -316,6 +323,8 @@ class Leader:
             counted = copy.received if self._identity.mode is SyncMode.QUORUM_MEM else copy.durable
             self._durable[copy.node_id] = counted
             self._count()
+            if self.on_progress is not None:
+                self.on_progress()
         else:
             self._admit_if_due(copy)
 
@@ -426,14 +435,19 @@ class Leader:
         ]
 
     def cannot_hand_over(self, node_id: str) -> str | None:
-        """Why *node_id* cannot be master at once; None if it can."""
+        """Why *node_id* cannot be the next master; None if it can, when it has everything."""
         copy = self.copies.get(node_id)
         if copy is None or copy.state is CopyState.ENDED or self._source is None:
             return f"{node_id} does not follow"
         if not self._is_voter(copy):
             return f"the group does not count on the copy of {node_id} yet"
-        behind = self._source.end().number - copy.durable
-        return f"{node_id} is {behind} records behind" if behind else None
+        behind = self.lag_of(node_id)
+        return f"{node_id} is {behind} records behind" if behind > HAND_OVER_LAG_MAX else None
+
+    def lag_of(self, node_id: str) -> int:
+        """How many records *node_id*, which follows, does not have on disk."""
+        assert self._source is not None
+        return self._source.end().number - self.copies[node_id].durable
 
     # ---- the end -----------------------------------------------------------------------------------------------
 

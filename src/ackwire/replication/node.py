@@ -21,6 +21,7 @@ from ackwire.replication.copies import Copy, CopyStatus
 from ackwire.replication.copy_log import CopyLog
 from ackwire.replication.elector import Elector, Joined
 from ackwire.replication.following import Following, Target
+from ackwire.replication.handing_over import HandingOver
 from ackwire.replication.host import Host, LinkHandler
 from ackwire.replication.identity import Identity, Link, Timing
 from ackwire.replication.leader import Leader
@@ -351,12 +352,20 @@ class Node:
         self._elector.resign(why, better=better)
 
     def hand_over(self, node_id: str) -> str | None:
-        """Have *node_id* be master in place of this node, if its copy has everything; otherwise say why not."""
-        if self.role is not NodeRole.MASTER or self.leader is None:
+        """Have *node_id* be master in place of this node, as soon as its copy has everything; or say why not."""
+        if self.role is not NodeRole.MASTER or self.leader is None or self._quorum is None:
             return "this node is not the master"
+        if self._quorum.is_held:
+            return "this node hands over already"
         refusal = self.leader.cannot_hand_over(node_id)
         if refusal is None:
-            self._give_up(f"it hands over to {node_id}", better=node_id)
+            HandingOver(
+                self.leader,
+                self._quorum,
+                node_id,
+                clock=self._clock,
+                give_up=lambda: self._give_up(f"it hands over to {node_id}", better=node_id),
+            ).begin()
         return refusal
 
     def on_quorum_promised(self) -> None:

@@ -47,6 +47,8 @@ class CommitQuorum:
         self.local_durable = 0
         self.committed = 0
         self.is_suspended = False
+        self.is_held = False
+        """Whether nothing is confirmed for now, because another node is to be master."""
         self.is_ended = False
         self._is_releasing = False
         self.on_local: Callable[[], None] | None = None
@@ -102,7 +104,7 @@ class CommitQuorum:
             self._is_releasing = False
 
     def _may_confirm(self, number: int) -> bool:
-        if self.is_ended or self.is_suspended or not self._may_answer():
+        if self.is_ended or self.is_suspended or self.is_held or not self._may_answer():
             return False
         if self._mode is SyncMode.LOCAL_DISK and self.is_established:
             return number <= self.local_durable
@@ -120,6 +122,15 @@ class CommitQuorum:
     def resume(self) -> None:
         """The grant is in force."""
         self.is_suspended = False
+        self.release()
+
+    def hold(self) -> None:
+        """Confirm nothing, until `let_go`: producers that wait send nothing more."""
+        self.is_held = True
+
+    def let_go(self) -> None:
+        """This node stays the master."""
+        self.is_held = False
         self.release()
 
     def end(self) -> None:

@@ -6,7 +6,7 @@ from ackwire.config.listener_uri import parse_listener_uri
 from ackwire.server.adapters.openwire_factory import wire_limits
 from ackwire.server.listener import Listener
 from ackwire.server.refusal import Refusals
-from ackwire.serving.term import Process
+from ackwire.serving.term import Process, prepare
 
 
 @final
@@ -26,7 +26,8 @@ class Standby:
         return f"broker {self._settings.broker.name} is a slave: {self._roles.standing.why}"
 
     async def open(self) -> None:
-        """Listen. Raises `ConfigError` if that cannot be."""
+        """Listen, and load what a term needs: clients wait for a take-over. Raises `ConfigError` if that cannot be."""
+        prepare(with_http=self._http is not None)
         if self._http is not None:
             from ackwire.admin.standing import StandbyApi
             from ackwire.admin.tokens import load_token, token_path

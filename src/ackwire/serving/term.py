@@ -178,7 +178,7 @@ class _Front:
     async def serve(self, ready: Callable[[Serving], None]) -> None:
         """Serve until something ends the term."""
         process, turn = self._process, self._process.turn
-        _prepare(with_http=process.http is not None)
+        prepare(with_http=process.http is not None)
         try:
             await self._open()
             addresses = tuple(listener.address for listener in self._listeners)
@@ -294,8 +294,9 @@ class _Front:
         return Api(self._broker, options)
 
 
-def _prepare(*, with_http: bool) -> None:
-    """Load and build now what is large and used later: afterwards all clients would wait for it."""
+def prepare(*, with_http: bool) -> None:
+    """Load and build now what is large and used later: afterwards all clients would wait for it. Done before, it takes
+    no time."""
     prepare_selectors()
     if with_http:
         from ackwire.admin import arrow

@@ -153,3 +153,16 @@ def test_the_index_waits_for_the_quorum_as_callers_do() -> None:
 
 def count_commits(play: Replicated) -> int:
     return sum(1 for call in play.disk.calls if call.operation == "commit")
+
+
+def test_K1_while_the_quorum_is_silent_nothing_is_synced_and_asked_again() -> None:
+    play = Replicated()
+    play.send(1)
+    syncs = [it.operation for it in play.disk.calls].count("sync")
+    for _ in range(100):
+        play.clock.advance(0.02)
+        play.background.run_all()
+    assert len(play.followers.asked) == 1
+    assert [it.operation for it in play.disk.calls].count("sync") == syncs
+    play.followers.answer()
+    assert play.answered == [1]

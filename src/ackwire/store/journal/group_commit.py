@@ -123,7 +123,7 @@ class GroupCommit:
         self._later = LazyTimer(
             clock,
             _SOON_SECONDS,
-            is_needed=lambda: not (self._is_durable or self._flush_is_urgent),
+            is_needed=lambda: not (self._is_on_medium or self._flush_is_urgent),
             callback=self._flush,
         )
         """For records that no caller waits for."""
@@ -179,9 +179,14 @@ class GroupCommit:
 
     @property
     def _is_durable(self) -> bool:
-        if self._buffer.records or self._waiters:
-            return False
         if self._quorum is not None and self._writes:
+            return False
+        return self._is_on_medium
+
+    @property
+    def _is_on_medium(self) -> bool:
+        """Whether nothing is left to do here; a quorum may still have to confirm."""
+        if self._buffer.records or self._waiters:
             return False
         return not self._always_syncs or (
             not self._is_syncing and self._writer.synced_number == self._writer.last_number

@@ -71,7 +71,7 @@ class ReplicaJournal:
         self._busy = ""
         """What is under way that nothing else may meet."""
         self._is_closed = False
-        self.syncing = CopySyncing(writing, end=self.end, fail=self._fail)
+        self.syncing = CopySyncing(writing, clock, end=self.end, fail=self._fail)
         self._refill: RefillFiles | None = None
         self._timer: Timer | None = None
         self._load(copy)
