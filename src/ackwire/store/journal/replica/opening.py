@@ -309,6 +309,9 @@ class _Opening:
         if self.needs_refill is not None:
             end.last_segment = max(segments.headers, default=0)
             return  # all of it will be replaced
+        if not end.number:  # a segment without a record goes: its header may be of another store, and in the cache only
+            self.applied = Applied(0, 0, 0, 0, 0)
+            end.segment = end.offset = 0
         segments.restore_sizes(end.catalog, end.quarantine)
         for number in sorted((it for it in segments.headers if it > end.segment), reverse=True):
             end.report.cut_bytes += segments.cut(number, 0)
