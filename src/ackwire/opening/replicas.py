@@ -120,6 +120,11 @@ class ReplicaFiles:
         around = Surroundings(self._clock, writing, indexing, reading, self._on_failed, self._turn.at_end)
         take_over(copy, epoch, quorum, around, ready=ready, begun=lambda: None)
 
+    def freeze_store(self) -> None:
+        """The master's store writes nothing more: another node may be master already, and has all that is here."""
+        if self.store is not None:
+            self.store.freeze()
+
     def abandon_store(self) -> None:
         """Let go of the master's store. What was answered is on disk."""
         store, self.store = self.store, None

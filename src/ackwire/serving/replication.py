@@ -269,6 +269,8 @@ class ReplicatedMastership:
         """See `Host`."""
         self._stepped_down = done
         self._lost_because = why
+        if self._group is not None:  # the term ends a turn later; a record of that turn would make this log the better
+            self._group.files.freeze_store()
         if self._failure is not None:
             self.on_lost(why)
         elif self._served is not None or self._group is None:

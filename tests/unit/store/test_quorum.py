@@ -166,3 +166,18 @@ def test_K1_while_the_quorum_is_silent_nothing_is_synced_and_asked_again() -> No
     assert [it.operation for it in play.disk.calls].count("sync") == syncs
     play.followers.answer()
     assert play.answered == [1]
+
+
+def test_L2_a_frozen_store_writes_nothing_and_answers_nobody() -> None:
+    play = Replicated()
+    play.store.append(play.messages.make(), [Q])
+    play.store.when_durable(lambda: play.answered.append(1), lambda _: play.refused.append(1))
+    play.store.freeze()
+    writes = [it.operation for it in play.disk.calls].count("write")
+    for _ in range(10):
+        play.clock.advance(0.02)
+        play.background.run_all()
+    assert [it.operation for it in play.disk.calls].count("write") == writes
+    assert (play.answered, play.refused, play.failures) == ([], [], [])
+    play.store.give_up(StoreFailed("another node is the master"))
+    assert play.refused == [1]

@@ -107,6 +107,8 @@ class GroupCommit:
         """Last record and waiters of each sync that the quorum has not confirmed."""
         self._is_urgent = False
         """Whether some of the waiters can only be answered by a sync."""
+        self.is_frozen = False
+        """Whether nothing is written any more, although the store has not failed yet."""
         self.durability = DurabilityState(catalog.last_sequence)
         self.appended_sequence = catalog.last_sequence
         self._written_sequence = 0
@@ -260,7 +262,9 @@ class GroupCommit:
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def write(self, first: int | None = None) -> bool:
-        """Write what is in the buffer, or the *first* so many records; False if that failed."""
+        """Write what is in the buffer, or the *first* so many records; False if that failed, or is over."""
+        if self.is_frozen:
+            return False
         mark = None if self.before_write is None else self.before_write()
         self._buffer.record_last_sequence(first, self._clock.now_ms)
         if first is None:

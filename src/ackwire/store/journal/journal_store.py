@@ -273,6 +273,10 @@ class JournalStore(JournalRecorder):
         """Promise nothing any more, because *what* could not be done to the journal."""
         self._state.fail(what, error)
 
+    def freeze(self) -> None:
+        """Write nothing more from this moment on; `give_up` follows, when clients cannot hear of it any more."""
+        self._commit.is_frozen = True
+
     def give_up(self, failure: StoreFailed) -> None:
         """Promise nothing any more and write nothing more, because another broker may use the files."""
         self._state.fail_with(failure)
