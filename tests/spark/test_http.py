@@ -63,6 +63,25 @@ def test_another_address_is_tried_when_one_does_not_answer(broker: HttpBroker) -
         api.dead_letter_queues()
 
 
+def test_another_address_is_tried_when_one_is_not_the_masters(broker: HttpBroker) -> None:
+    """L2: slaves answer, and refuse."""
+    answer = b"HTTP/1.1 503 Slave\r\nContent-Length: 41\r\n\r\n" + b'{"error": "this broker is not the master"}'[:41]
+    with socket.create_server(("127.0.0.1", 0)) as slave:
+
+        def refuse() -> None:
+            client, _ = slave.accept()
+            with client:
+                client.recv(65536)
+                client.sendall(answer)
+
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        url = f"http://127.0.0.1:{slave.getsockname()[1]},{broker.options['url']}"
+        with broker.new_api(url=url) as api:
+            api.dead_letter_queues()
+        refusing.join()
+
+
 def test_a_connection_that_was_idle_too_long_is_made_again_at_once(
     broker: HttpBroker, proxy: CuttableProxy, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -251,7 +251,7 @@ class BrokerApi:
         self.close()
         if was_kept_alive and isinstance(error, http.client.RemoteDisconnected | ConnectionError):
             return  # closed by the broker between two requests; a new one tells whether it is away
-        self._url_index += 1
+        self._go_on_to_next_address()
         patience.wait(_sentence(error))
 
     def check(self, response: http.client.HTTPResponse, raw: bytes, method: str, path: str, patience: Patience) -> bool:
@@ -263,9 +263,15 @@ class BrokerApi:
             return True
         sentence, code = _error_of(raw)
         if response.status in _TO_TRY_AGAIN:
+            self._go_on_to_next_address()  # of a group, only the master does what is asked
             patience.wait(f"{response.status} {sentence}", _retry_after(response))
             return False
         raise self._refusal(response.status, code, sentence, f"{method} {path}")
+
+    def _go_on_to_next_address(self) -> None:
+        if len(self._options.urls) > 1:
+            self.close()
+            self._url_index += 1
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._connection is None:
