@@ -65,7 +65,8 @@ def test_another_address_is_tried_when_one_does_not_answer(broker: HttpBroker) -
 
 def test_another_address_is_tried_when_one_is_not_the_masters(broker: HttpBroker) -> None:
     """L2: slaves answer, and refuse."""
-    answer = b"HTTP/1.1 503 Slave\r\nContent-Length: 41\r\n\r\n" + b'{"error": "this broker is not the master"}'[:41]
+    body = b'{"error": "this broker is not the master"}'
+    answer = b"HTTP/1.1 503 Slave\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     with socket.create_server(("127.0.0.1", 0)) as slave:
 
         def refuse() -> None:
