@@ -17,10 +17,13 @@ from ackwire.store.journal.pending_records import PendingMessage, PendingRecord
 from ackwire.store.journal.record import Flag
 from ackwire.util.clock import ManualClock, Timer
 from ackwire.wire.openwire.stored import OpenWireStoredForm
+from tests.helpers.compilation import pure_only
 from tests.helpers.journal import DATA, JournalFactory
 from tests.helpers.memory_index import IndexMedium, MemoryIndex
 from tests.helpers.simulated_disk import SimulatedDisk
 from tests.helpers.stored import Messages, Q
+
+pytestmark = pure_only  # it notes what a writer is given
 
 TURN = 1 / 1024  # sums of it are exact
 PORTION_RECORDS, PORTION_BYTES = 20, 20_000
