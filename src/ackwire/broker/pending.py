@@ -253,25 +253,35 @@ class PendingList:
         if sequences != sorted(sequences):
             ordered = sorted(returned, key=_sequence_of)
             sequences.sort()
-        front = ordered[: bisect_left(sequences, self._sequences[0])] if self._sequences else ordered
+        # One look at each message: very many are not in the processor's cache.
+        items: list[Entry | None] = []
+        expirations: list[int] = []
+        sizes: list[int] = []
+        for it in ordered:
+            expiration, size_bytes = it.expiration, it.size_bytes
+            if expiration > 0:
+                self._note_expiration(expiration)
+            if isinstance(it, PagedOut):
+                items.append(it.ticket)
+                self.paged_count += 1
+                self.paged_bytes += size_bytes
+            else:
+                items.append(it)
+            expirations.append(expiration)
+            sizes.append(size_bytes)
+        front = bisect_left(sequences, self._sequences[0]) if self._sequences else len(ordered)
         foremost = self._base + len(self._items)
         if front:
-            self._items[:0] = [_entry_of(it) for it in front]
-            self._sequences[:0] = array("q", sequences[: len(front)])
-            self._expirations[:0] = array("q", [it.expiration for it in front])
-            self._sizes[:0] = array("I", [it.size_bytes for it in front])
-            self._base -= len(front)
+            self._items[:0] = items[:front]
+            self._sequences[:0] = array("q", sequences[:front])
+            self._expirations[:0] = array("q", expirations[:front])
+            self._sizes[:0] = array("I", sizes[:front])
+            self._base -= front
             self._head = 0
             foremost = self._base
-        for it in ordered[len(front) :]:
-            foremost = min(foremost, self._fill_gap(it))
+        for index in range(front, len(ordered)):
+            foremost = min(foremost, self._fill_gap(ordered[index]))
         self._count += len(ordered)
-        for it in ordered:
-            if it.expiration > 0:
-                self._note_expiration(it.expiration)
-            if isinstance(it, PagedOut):
-                self.paged_count += 1
-                self.paged_bytes += it.size_bytes
         return foremost
 
     def _fill_gap(self, returned: Message | PagedOut) -> int:

@@ -23,7 +23,7 @@ from tests.helpers.memory_index import IndexMedium, MemoryIndex
 from tests.helpers.simulated_disk import SimulatedDisk
 from tests.helpers.stored import Messages, Q
 
-pytestmark = pure_only
+pytestmark = pure_only  # it notes what a writer is given
 
 TURN = 1 / 1024  # sums of it are exact
 PORTION_RECORDS, PORTION_BYTES = 20, 20_000
