@@ -67,8 +67,8 @@ class Collector:
         self._is_on = False
 
     def start(self, *, clients_wait: bool = False) -> None:
-        """The broker is ready: what is there stays, and is not looked at again. If *clients_wait*, because it takes over
-        from another, not even once: what is garbage by then is found when the broker is idle."""
+        """The broker is ready: what is there stays, and is not looked at again. If *clients_wait*, as after a take-over
+        from another one, not even once: what is garbage by then is found when the broker is idle."""
         if clients_wait:
             self._has_frozen = True
         else:
