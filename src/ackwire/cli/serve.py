@@ -112,6 +112,7 @@ async def _serve_until_signal(args: argparse.Namespace, settings: Settings) -> N
     clock = SystemClock()
     signals, manager = StopSignals(clock), ServiceManager()
     collector: Collector | None = None
+    has_waited = False
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, signals.on_signal, signum)
@@ -119,7 +120,7 @@ async def _serve_until_signal(args: argparse.Namespace, settings: Settings) -> N
     def ready(serving: "Serving") -> None:
         nonlocal collector
         collector = Collector(clock)
-        collector.start()
+        collector.start(clients_wait=has_waited)
         sys.setswitchinterval(_SWITCH_SECONDS)
         if not is_compiled():
             _log.info(
@@ -130,8 +131,9 @@ async def _serve_until_signal(args: argparse.Namespace, settings: Settings) -> N
 
     def changed(standing: "Standing") -> None:
         """Tell who waits for it what this broker is now, and clear up behind a term."""
-        nonlocal collector
+        nonlocal collector, has_waited
         if standing.role is Role.WAITING:
+            has_waited = True
             if collector is not None:
                 collector.stop()
                 collector = None

@@ -66,9 +66,13 @@ class Collector:
         self._sweep_seconds = _SWEEP_SECONDS
         self._is_on = False
 
-    def start(self) -> None:
-        """The broker is ready: what is there stays, and is not looked at again."""
-        gc.collect()
+    def start(self, *, clients_wait: bool = False) -> None:
+        """The broker is ready: what is there stays, and is not looked at again. If *clients_wait*, as after a take-over
+        from another one, not even once: what is garbage by then is found when the broker is idle."""
+        if clients_wait:
+            self._has_frozen = True
+        else:
+            gc.collect()
         gc.freeze()
         gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._on_collection)

@@ -112,3 +112,22 @@ def test_stopped_collector_leaves_garbage_collection_alone(rig: _Rig) -> None:
     kept = _Node()
     gc.collect()
     assert any(it is kept for it in gc.get_objects(generation=2))
+
+
+def test_while_clients_wait_nothing_is_collected_and_the_idle_broker_finds_it() -> None:
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.disable()
+    rig = _Rig()
+    first, alive = _cycle()
+    del first
+    try:
+        rig.collector.start(clients_wait=True)
+        assert alive() is not None
+        rig.clock.advance(2 * 3600)
+        assert alive() is None
+    finally:
+        rig.collector.stop()
+        gc.enable()
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
