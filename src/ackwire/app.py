@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ackwire.audit.opening import convert_leftovers
 from ackwire.cluster.mastership import Grant, MastershipLost
 from ackwire.cluster.roles import Roles, Standing
 from ackwire.config import Settings
@@ -65,6 +66,7 @@ async def serve(
         if candidacy is None:
             await _serve_alone(process, clock, stop)
         else:
+            await asyncio.to_thread(convert_leftovers, settings)
             await _Turns(process, clock, candidacy, stop).run()
     finally:
         if candidacy is not None:

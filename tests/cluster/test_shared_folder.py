@@ -129,3 +129,23 @@ def test_the_lock_of_earlier_versions_counts_too(tmp_path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         with Node("a", tmp_path, {"store": {"shared": True, "data": str(tmp_path)}}) as a:
             a.start().wait_until_waiting("is locked by another program")
+
+
+def test_L1_a_killed_master_that_waits_again_hands_on_its_audit(tmp_path: Path) -> None:
+    """Its audit is open only while it is the master; what the kill has left must not wait for that."""
+    store = {"store": {"shared": True, "data": str(tmp_path / "data")}}
+    spool = tmp_path / "audit" / "spool"
+    with (
+        Node("a", tmp_path, store | {"audit": {"directory": str(tmp_path / "audit")}}) as a,
+        Node("b", tmp_path, store) as b,
+    ):
+        a.start().wait_until_master()
+        b.start().wait_until_waiting("locked by broker a, process")
+        with ackwire.connect(a.url) as connection, connection.session() as session:
+            session.send("queue://orders", "one")
+        a.kill()
+        assert list(spool.iterdir())
+        b.wait_until_master()
+        a.start().wait_until_waiting("locked by broker b, process")
+        assert not list(spool.iterdir())
+        assert list((tmp_path / "audit" / "events").rglob("*.parquet"))

@@ -12,13 +12,42 @@ from ackwire.audit.child import ConvertingChild
 from ackwire.audit.converter import Converter
 from ackwire.audit.events import AuditLog, run_name
 from ackwire.audit.records import Run
-from ackwire.audit.spool import AuditUnusable, Spool
+from ackwire.audit.spool import AuditUnusable, Spool, leftover_chunks
 from ackwire.config import Settings
 from ackwire.errors import ConfigError
+from ackwire.store.files import LockHeld, OsFiles
 from ackwire.util.clock import Clock, SystemClock, Turns
 
 _CONVERT_SECONDS_MAX: Final = 15.0
 """How long a stop waits for the last files."""
+
+
+def convert_leftovers(settings: Settings) -> None:
+    """Have what a killed broker left in its spool turned into files, before it waits as a slave: it opens its audit
+    only when it is the master again. Blocks; does nothing if another broker uses the directory."""
+    directory = Path(settings.audit.directory)
+    left = leftover_chunks(directory) if settings.audit.directory else []
+    if not left:
+        return
+    child = ConvertingChild()
+    try:
+        lock = OsFiles().lock(directory / "lock", _holder(settings))
+    except (LockHeld, OSError):  # the next master says what is wrong with it
+        return
+    try:
+        child.start()
+        converter = Converter(directory, child.convert)
+        for chunk in left:
+            converter.add(chunk)
+        converter.start()
+        converter.stop(_CONVERT_SECONDS_MAX)
+        child.stop()
+    finally:
+        lock.release()
+
+
+def _holder(settings: Settings) -> str:
+    return f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
 
 
 @contextmanager
@@ -43,9 +72,10 @@ def opened_audit(
     directory = Path(settings.audit.directory)
     converter = Converter(directory, child.convert)
     run = Run(run_name(settings.broker.name, clock.now_ms()), settings.broker.name)
-    holder = f"broker {settings.broker.name}, process {os.getpid()} on {socket.gethostname()}"
     try:
-        spool = Spool(directory, run, settings.audit, clock=SystemClock(), holder=holder, on_chunk=converter.add)
+        spool = Spool(
+            directory, run, settings.audit, clock=SystemClock(), holder=_holder(settings), on_chunk=converter.add
+        )
     except AuditUnusable as error:
         child.stop()
         raise ConfigError(f"the audit cannot be written: {error}") from None

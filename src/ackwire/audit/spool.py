@@ -39,6 +39,11 @@ _ROLL_EVENTS: Final = 1_000_000
 _log = logging.getLogger(__name__)
 
 
+def leftover_chunks(directory: Path) -> list[Path]:
+    """The chunks below *directory* that are not Parquet yet, oldest first."""
+    return sorted((directory / SPOOL).glob(f"*{CHUNK_SUFFIX}"), key=lambda it: it.stat().st_mtime_ns)
+
+
 class AuditUnusable(Exception):
     """The directory of the audit cannot be used; the text says why."""
 
@@ -89,7 +94,7 @@ class Spool:
             raise AuditUnusable(f"{self._directory} is in use by {held.holder or 'another process'}") from None
         except OSError as error:
             raise AuditUnusable(f"{self._directory} cannot be used for audit events: {error}") from None
-        left = sorted((self._directory / SPOOL).glob(f"*{CHUNK_SUFFIX}"), key=lambda it: it.stat().st_mtime_ns)
+        left = leftover_chunks(self._directory)
         self._is_new = not left and not (self._directory / EVENTS).exists()
         for chunk in left:
             self._on_chunk(chunk)
