@@ -292,6 +292,13 @@ class GroupCommit:
                 callback()
         return True
 
+    def write_before_removal(self) -> None:
+        """Write what the group that is being recorded is about to remove (`RecordBuffer.must_write_before_removal`)."""
+        buffer = self._buffer
+        self.write(buffer.group_started_at if buffer.depth else None)
+        buffer.group_started_at = 0
+        self._state.require_good()
+
     # ---- syncing -----------------------------------------------------------------------------------------------
 
     def _take_waiters(self) -> list[Waiter]:

@@ -114,7 +114,7 @@ class MovedMessage(PendingRecord):
 class PendingRemovals(PendingRecord):
     """Messages that are gone from their places."""
 
-    __slots__ = ("_catalog", "_counts", "_pending", "_removed")
+    __slots__ = ("_catalog", "_counts", "_removed")
 
     def __init__(self, catalog: Catalog) -> None:
         super().__init__(RecordKind.REMOVED)
@@ -122,8 +122,6 @@ class PendingRemovals(PendingRecord):
         self._removed: list[bytes] = []
         self._counts: dict[int, int] = {}
         """By segment that holds them."""
-        self._pending: list[tuple[int, PendingMessage]] = []
-        """Places and messages that were not written when they were removed: they are written before this record."""
 
     def add(self, place_id: int, sequence: int, segment: int) -> None:
         self._removed.append(pack_removed(place_id, sequence, segment))
@@ -136,19 +134,11 @@ class PendingRemovals(PendingRecord):
         for segment, count in Counter([entry[0] for _, entry in located]).items():
             self._counts[segment] = self._counts.get(segment, 0) + count
 
-    def add_pending(self, place_id: int, record: PendingMessage) -> None:
-        """The same for a message whose segment is not known yet."""
-        self._pending.append((place_id, record))
-
     @property
     def payload_bytes(self) -> int:
-        return (len(self._removed) + len(self._pending)) * _REMOVED_BYTES
+        return len(self._removed) * _REMOVED_BYTES
 
     def pieces(self) -> tuple[bytes, ...]:
-        if self._pending:
-            for place_id, record in self._pending:
-                self.add(place_id, record.sequence, record.segment)
-            self._pending = []
         return (b"".join(self._removed),)
 
     def written(self) -> None:

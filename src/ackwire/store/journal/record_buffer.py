@@ -1,8 +1,7 @@
 """Records that wait to be written, in the order in which they were recorded.
 
 A message that leaves its last place while it is here is dropped: it never reaches the disk. Records of one group are
-written together, and nothing is dropped out of a group from outside it: a message that leaves in another group than the
-one that it came with is written, and its removal behind it.
+written together, and nothing is dropped out of a group from outside it.
 """
 
 from collections.abc import Callable, Collection
@@ -52,8 +51,6 @@ class RecordBuffer:
         they fill up again as soon as there is some room would never be empty."""
         self.messages: dict[int, list[PendingMessage | MovedMessage]] = {}
         """By sequence."""
-        self.leaving: dict[PendingRecord, list[PlaceInfo]] = {}
-        """Messages that have left these places although they are still to be written."""
         self._recorded_sequence = 0
         """The highest of a message that a record of this run tells."""
         self._groups = count(1)
@@ -135,33 +132,26 @@ class RecordBuffer:
     def end_group(self) -> None:
         self._group = 0
 
+    def must_write_before_removal(self, info: PlaceInfo, sequence: int | None = None) -> bool:
+        """Whether messages of another group than this one have to be written before they are removed.
+
+        A group is there as a whole or not at all. So nothing is dropped out of one, and what a group removes is there
+        if the group is not.
+        """
+        if sequence is None:
+            records = [it for its in self.messages.values() for it in its]
+        else:
+            records = self.messages.get(sequence, [])
+        return any(it.group != self._group and info in it.places for it in records)
+
     # ---- leaving before it is written --------------------------------------------------------------------------
 
     def message_in(self, info: PlaceInfo, sequence: int) -> PendingMessage | MovedMessage | None:
-        """The record that waits of a message for a place, which it has not left."""
+        """The record that waits of a message for a place."""
         for record in self.messages.get(sequence, ()):
-            if info in record.places and not (self.leaving and info in self.leaving.get(record, ())):
+            if info in record.places:
                 return record
         return None
-
-    def must_be_written(self, record: PendingMessage | MovedMessage) -> bool:
-        """Whether *record* is of another group than what is recorded now.
-
-        A group is there as a whole or not at all. So nothing is dropped out of one, and what a group removes is there
-        if the group is not. Where a message was moved from, it is there in any case.
-        """
-        return record.group != self._group and isinstance(record, PendingMessage)
-
-    def remove(self, record: PendingMessage, info: PlaceInfo) -> None:
-        """The message of *record*, which `must_be_written`, leaves a place: its removal is written behind it."""
-        self.leave(record, info)
-        self.removals().add_pending(info.place_id, record)
-
-    def leave(self, record: PendingMessage | MovedMessage, info: PlaceInfo) -> None:
-        """The message of *record*, which `must_be_written`, leaves a place; the caller records its removal."""
-        places = self.leaving.setdefault(record, [])
-        if info not in places:
-            places.append(info)
 
     def drop(self, record: PendingMessage | MovedMessage, sequence: int, info: PlaceInfo) -> None:
         """*record* need not be written for that place; nor at all, if that was its last one."""
@@ -179,15 +169,11 @@ class RecordBuffer:
             self.count_message(record.message)
 
     def drop_place(self, info: PlaceInfo, last_sequence: int | None = None, kept: Collection[int] = ()) -> None:
-        """Drop all messages of a place, or those up to *last_sequence* but for *kept*. The caller records that they are
-        gone: for those that must be written."""
+        """Drop all messages of a place, or those up to *last_sequence* but for *kept*."""
         for sequence, records in list(self.messages.items()):
             if (last_sequence is None or sequence <= last_sequence) and sequence not in kept:
                 for record in [it for it in records if info in it.places]:
-                    if not self.must_be_written(record):
-                        self.drop(record, sequence, info)
-                    else:
-                        self.leave(record, info)
+                    self.drop(record, sequence, info)
 
     # ---- leaving to be written ---------------------------------------------------------------------------------
 
@@ -251,11 +237,8 @@ class RecordBuffer:
             self.messages.clear()
         else:
             self._let_go(taken)
-        leaving = self.leaving
         for record in taken:
             record.written()
-            if leaving and record in leaving:
-                self._have_left(record)
 
     def _let_go(self, taken: list[PendingRecord]) -> None:
         for record in taken:
@@ -264,17 +247,6 @@ class RecordBuffer:
                 there.remove(record)
                 if not there:
                     del self.messages[record.sequence]
-
-    def _have_left(self, record: PendingRecord) -> None:
-        """*record*, which is among `leaving`, is in the catalog now: out of the places that it has left, at once."""
-        assert isinstance(record, PendingMessage)
-        sequence = record.sequence
-        for info in self.leaving.pop(record):
-            fresh = info.active.fresh
-            if sequence in fresh:
-                self._catalog.take(info, sequence)
-                if self.message_in(info, sequence) is not None:  # another one took its place
-                    fresh[sequence] = None
 
 
 def _mark_groups(records: list[PendingRecord]) -> None:

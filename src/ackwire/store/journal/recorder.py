@@ -75,16 +75,14 @@ class JournalRecorder:
     def _remove(self, info: PlaceInfo, sequence: int) -> None:
         buffer = self.buffer
         if sequence in buffer.messages:
+            if buffer.must_write_before_removal(info, sequence):
+                self._commit.write_before_removal()
             pending = buffer.message_in(info, sequence)
-            if isinstance(pending, PendingMessage):
-                info.active.fresh.pop(sequence, None)
-                if buffer.must_be_written(pending):
-                    buffer.remove(pending, info)
-                else:
-                    buffer.drop(pending, sequence, info)
-                return
             if pending is not None:
                 buffer.drop(pending, sequence, info)
+                if isinstance(pending, PendingMessage):
+                    info.active.fresh.pop(sequence, None)
+                    return
         try:
             entry = self._catalog.take(info, sequence)
         except IndexTrouble as error:
@@ -118,6 +116,8 @@ class JournalRecorder:
         info = self._catalog.places.get(place)
         if info is None:
             return
+        if self.buffer.must_write_before_removal(info):
+            self._commit.write_before_removal()
         self.buffer.drop_place(info, last_sequence, kept)
         self._release.add_table(self._catalog.purge(info, last_sequence, frozenset(kept)))
         self.buffer.add(PendingPayload(RecordKind.PURGED, pack_purged(info.place_id, last_sequence, kept)))
@@ -153,6 +153,8 @@ class JournalRecorder:
         info = self._catalog.places.get(place)
         if info is None:
             return
+        if self.buffer.must_write_before_removal(info):
+            self._commit.write_before_removal()
         self.buffer.drop_place(info)
         self._catalog.end_place(info.place_id)
         self._release.add(info.active)

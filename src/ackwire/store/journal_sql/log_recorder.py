@@ -67,17 +67,18 @@ class LogRecorder:
     def _drop(self, place: PlaceInfo, sequence: int) -> bool:
         """Whether the record of a message need not be written, nor its removal."""
         buffer = self._buffer
+        if buffer.must_write_before_removal(place, sequence):
+            self._log.commit.write_before_removal()
         record = buffer.message_in(place, sequence)
         if record is None:
-            return False
-        if buffer.must_be_written(record):
-            buffer.leave(record, place)
             return False
         buffer.drop(record, sequence, place)
         return sequence not in self._replacing
 
     def purge(self, info: SqlPlaceInfo, last_sequence: int, kept: Collection[int]) -> None:
         place = self._place(info)
+        if self._buffer.must_write_before_removal(place):
+            self._log.commit.write_before_removal()
         self._buffer.drop_place(place, last_sequence, kept)
         self._add(RecordKind.PURGED, pack_purged(place.place_id, last_sequence, kept))
 
@@ -97,6 +98,8 @@ class LogRecorder:
 
     def remove_place(self, info: SqlPlaceInfo) -> None:
         place = self._place(info)
+        if self._buffer.must_write_before_removal(place):
+            self._log.commit.write_before_removal()
         self._buffer.drop_place(place)
         self._catalog.end_place(info.place_id)
         self._add(RecordKind.PLACE_GONE, pack_place_gone(info.place_id))
