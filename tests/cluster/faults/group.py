@@ -161,6 +161,9 @@ class Broker:
     def free_disk(self) -> None:
         (self._disk / _BALLAST).unlink(missing_ok=True)
 
+    def unmount(self) -> None:
+        subprocess.run(["umount", str(self._disk)], check=True)
+
     def keep(self) -> None:
         """Copy its data to where it outlives this program."""
         if self.data.exists():
@@ -199,6 +202,8 @@ class Group:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+        for broker in self.brokers.values():
+            broker.unmount()
 
     def stop(self) -> None:
         for broker in self.brokers.values():
