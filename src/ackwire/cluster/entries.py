@@ -138,7 +138,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who is to be the master, or why nobody can be."""
+    """Which node is to be the master, or why none can be."""
 
     node_id: str = ""
     incarnation: int = 0

@@ -32,7 +32,8 @@ class Mastership(Protocol):
     """Called when the grant is in doubt: nothing may be confirmed until `on_resumed` or `on_lost`."""
     on_resumed: Callable[[str], None]
     on_lost: Callable[[str], None]
-    """Called once when a grant is over without a release. Nothing may be written, and nobody answered, from then on."""
+    """Called once when a grant is over without a release. From then on nothing may be written, and no client
+    answered."""
 
     async def acquire(self) -> Grant:
         """Wait for mastership. Raises `ConfigError` if it can never be granted; may be cancelled."""

@@ -18,7 +18,7 @@ class Role(Enum):
 
     STARTING = "starting"
     WAITING = "slave"
-    """Another broker is the master, or nobody can be."""
+    """Another broker is the master, or none can be."""
     RECOVERING = "recovering"
     """It is granted mastership, and opens the store."""
     MASTER = "master"

@@ -410,8 +410,8 @@ class ZooKeeperElector:
             return _nothing
 
     def _see_whether_the_loop_hangs(self) -> None:
-        """The session lasts while the loop hangs, because kazoo has threads of its own. Such a node answers nobody, and
-        would be the master for ever."""
+        """The session lasts while the loop hangs, because kazoo has threads of its own. Such a node answers no client,
+        and would be the master for ever."""
         if self._watch.look(time.monotonic()):
             if self._watch.hangs:
                 self._let_another_lead()

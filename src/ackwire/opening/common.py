@@ -26,7 +26,7 @@ class StoreFailure:
     def __init__(self) -> None:
         self.known: asyncio.Future[StoreFailed] = asyncio.get_running_loop().create_future()
         self.at_once: Callable[[], None] = lambda: None
-        """Called before anybody who waits for the store hears that it has failed."""
+        """Called before those who wait for the store hear that it has failed."""
 
     def tell(self, error: StoreFailed) -> None:
         if not self.known.done():
@@ -41,7 +41,7 @@ class Opened:
     store: Store
     failure: StoreFailure
     give_up: Callable[[StoreFailed], None]
-    """Has it fail for a reason that is not its own: nothing more is written, and nobody answered."""
+    """Has it fail for a reason that is not its own: nothing more is written, and no client answered."""
     epoch: int = 0
     """How often it was opened, if it counts that."""
 
